@@ -1,0 +1,1 @@
+"""Client side: Flower NumPyClients around one house, party or vehicle."""

@@ -1,0 +1,149 @@
+"""A house as a Flower client: trains the agent on its own instructions, scores an agent on its validation ones.
+
+What leaves a house: the agent's arrays, the number of its samples, losses and scores. Views, graph, instructions and
+trajectories stay; with `client-optimizer = "kept"` so does the optimizer's state, on the house's own disk.
+A centralised run uses the same client, holding all training houses at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flwr.client import NumPyClient
+
+from clients.private_state import PrivateState
+from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.federation import Scalar
+from fedsuite.vln.agent import Agent
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.dataset import House, Sample, join_houses
+from fedsuite.vln.environment import World
+from fedsuite.vln.learner import train_locally, walk_all
+from fedsuite.vln.metrics import episode_metrics, published_trajectory
+from fedsuite.vln.optimizer import RMSprop
+from fedsuite.vln.submission import trajectory_entry, write_submission
+
+OPTIMIZER = "optimizer."
+VALIDATION = ("val_seen", "val_unseen")
+
+
+@dataclass(frozen=True)
+class HouseSite:
+    """Everything one client owns: its partition and name, its house or houses with their world, and its private disk."""
+
+    partition: int
+    name: str
+    houses: tuple[House, ...]
+    world: World
+    private: PrivateState
+    folder: Path
+
+    def samples(self, split: str) -> list[Sample]:
+        """All own samples of a split, house by house."""
+        return [s for h in self.houses for s in h.samples.get(split, ())]
+
+
+class HouseClient(NumPyClient):
+    """`agent` is a shell of the right sizes; its weights are overwritten by what the server sends."""
+
+    def __init__(self, site: HouseSite, config: FedVLNConfig, agent: Agent) -> None:
+        self.site, self.config, self.agent = site, config, agent
+
+    def get_properties(self, config: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Who this is; with resume-round, private state newer than that round is dropped."""
+        if "resume-round" in config:
+            self.site.private.rollback(int(config["resume-round"]))
+        counts = {f"{s}.count": len(self.site.samples(s)) for s in VALIDATION}
+        return {
+            "partition": self.site.partition,
+            "name": self.site.name,
+            "num-examples": len(self.site.samples("train")),
+            **{k: n for k, n in counts.items() if n},
+        }
+
+    def fit(
+        self, parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]
+    ) -> tuple[list[np.ndarray], int, dict[str, Scalar]]:
+        """`steps` optimizer steps from the server's agent."""
+        received = _named(parameters, config)
+        load_arrays(self.agent, {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)})
+        self.agent.train()
+        number = int(config["round"])
+        optimizer = self._optimizer(received, number)
+        samples = self.site.samples("train")
+        report = train_locally(
+            self.agent, optimizer, self.site.world, samples, self.config, int(config["steps"]), number, self.site.partition
+        )
+        if self.config.client_optimizer == "kept":
+            self.site.private.save(number, optimizer.state_arrays(), {})
+            self.site.private.prune(int(config["checkpoint-round"]))
+        arrays = module_arrays(self.agent)
+        if self.config.client_optimizer == "shared":
+            arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)
+        metrics: dict[str, Scalar] = {
+            "steps": report.steps,
+            "imitation-loss": report.imitation_loss,
+            "sampled-loss": report.sampled_loss,
+            "gradient-norm": report.gradient_norm,
+            "decisions": report.decisions,
+        }
+        return _reply(arrays, len(samples), metrics)
+
+    def evaluate(
+        self, parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]
+    ) -> tuple[float, int, dict[str, Scalar]]:
+        """Greedy walks on all own validation instructions; means per split and the number of instructions."""
+        load_arrays(self.agent, _named(parameters, config))
+        self.agent.eval()
+        metrics: dict[str, Scalar] = {}
+        total = 0
+        for split in VALIDATION:
+            scores = [self._score(h, split, bool(config["submission"])) for h in self.site.houses]
+            scores = [s for s in scores if s]
+            if scores:
+                joined = {k: np.concatenate([s[k] for s in scores]) for k in scores[0]}
+                metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
+                metrics[f"{split}.count"] = len(joined["sr"])
+                total += len(joined["sr"])
+        return 0.0, total, metrics
+
+    def _optimizer(self, received: Arrays, number: int) -> RMSprop:
+        c = self.config
+        optimizer = RMSprop(self.agent, c.learning_rate, bias_correction=c.bias_correction)
+        if c.client_optimizer == "kept":
+            kept = self.site.private.load(number)
+            if kept is not None:
+                optimizer.load_state_arrays(kept[0])
+        elif shared := under_prefix(received, OPTIMIZER):
+            optimizer.load_state_arrays(shared)
+        return optimizer
+
+    def _score(self, house: House, split: str, submission: bool) -> dict[str, np.ndarray]:
+        """Metrics of one house's samples [B] each; {} if it has none."""
+        samples = house.samples.get(split, ())
+        if not samples:
+            return {}
+        single = len(self.site.houses) == 1
+        world = self.site.world if single else join_houses([house], self.site.world.device)
+        visited, views = walk_all(self.agent, world, samples, self.config)
+        if submission:
+            entries = [
+                trajectory_entry(s.instr_id, [house.graph.viewpoint_ids[p] for p in places], looks)
+                for s, places, looks in zip(samples, visited, views, strict=True)
+            ]
+            write_submission(self.site.folder / f"submission_{split}_{house.graph.scan}.json", entries)
+        if self.config.trajectory == "published":
+            visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
+        return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])
+
+
+def _named(parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]) -> Arrays:
+    names = str(config["array-names"]).split("\n")
+    return dict(zip(names, parameters, strict=True))
+
+
+def _reply(
+    arrays: Arrays, num_examples: int, metrics: dict[str, Scalar]
+) -> tuple[list[np.ndarray], int, dict[str, Scalar]]:
+    return list(arrays.values()), num_examples, {**metrics, "array-names": "\n".join(arrays)}

@@ -1,0 +1,62 @@
+"""Model state as named NumPy arrays: what travels, what is averaged, what is stored.
+
+Names are the dotted names of `torch.nn.Module.state_dict()`. Arrays are float32 unless the module says otherwise.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+
+Arrays = dict[str, np.ndarray]
+
+
+def module_arrays(module: torch.nn.Module) -> Arrays:
+    """Copies of all parameters and buffers of `module`, by name, in the module's order."""
+    return {k: v.detach().cpu().numpy().copy() for k, v in module.state_dict().items()}
+
+
+def load_arrays(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Copy `arrays` into `module`; every name of the module must be there, with its shape."""
+    state = module.state_dict()
+    missing, unknown = sorted(state.keys() - arrays.keys()), sorted(arrays.keys() - state.keys())
+    if missing or unknown:
+        raise ValueError(f"array names differ from the model's: missing {missing}, unknown {unknown}")
+    with torch.no_grad():
+        for name, target in state.items():
+            if tuple(target.shape) != arrays[name].shape:
+                raise ValueError(
+                    f"{name}: expected shape {tuple(target.shape)}, got {arrays[name].shape}"
+                )
+            target.copy_(torch.tensor(arrays[name]))
+
+
+def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
+    """The same arrays under `prefix` + name."""
+    return {prefix + name: value for name, value in arrays.items()}
+
+
+def under_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
+    """The arrays whose name starts with `prefix`, with the prefix removed."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def num_bytes(arrays: Iterable[np.ndarray]) -> int:
+    """Payload size of the arrays, bytes."""
+    return sum(a.nbytes for a in arrays)
+
+
+def non_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Names of the floating-point arrays that hold a NaN or an infinity."""
+    return [k for k, a in arrays.items() if a.dtype.kind == "f" and not np.isfinite(a).all()]
+
+
+def fingerprint(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, types, shapes and bytes, in name order."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        a = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}|{a.dtype.str}|{a.shape}|".encode())
+        digest.update(a.tobytes())
+    return digest.hexdigest()

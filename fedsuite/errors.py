@@ -1,0 +1,13 @@
+"""The errors that users meet, told apart from bugs."""
+
+
+class InputError(ValueError):
+    """Bad input: a file, a configuration key or a value that the user can put right.
+
+    The message is one line that names the file or key, what was expected, what came, and the cure.
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+class RunFailed(RuntimeError):
+    """A run that started but could not go on (too few usable replies, a lost worker, a deadline)."""

@@ -1,0 +1,127 @@
+"""What happened in a run, one JSON object a line, and its reading into pandas frames.
+
+`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or paths. Wall-clock goes to
+`timings.jsonl`. Lines of a round are written together when the round is over. Kinds of history lines:
+  round, client                     a round's metrics; one client's part in one exchange of it
+  closing, closing-client           the same for the evaluations after the last round
+A resumed run is cut back to its checkpoint first, so that its file ends up equal to an uninterrupted one's.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsuite.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HISTORY, TIMINGS = "history.jsonl", "timings.jsonl"
+Row = Mapping[str, Any]
+
+
+class HistoryWriter:
+    """Appends rows to a JSONL file; what has been appended survives the death of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Write rows in one go."""
+        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        if text:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
+
+    def truncate(self, round: int) -> None:
+        """Keep what belongs to rounds up to and including `round`; closing rows go, they are written anew."""
+        if not self.path.exists():
+            return
+        kept = [
+            row
+            for row in read_rows(self.path, torn_end=True)
+            if row["round"] <= round and not str(row["kind"]).startswith("closing")
+        ]
+        temporary = self.path.with_name(self.path.name + ".partial")
+        temporary.unlink(missing_ok=True)
+        temporary.touch()
+        HistoryWriter(temporary).append(kept)
+        os.replace(temporary, self.path)
+
+
+def read_rows(path: Path, torn_end: bool = False) -> list[dict[str, Any]]:
+    """All rows of a JSONL file; with torn_end a last line without its end is left out (a process died writing it)."""
+    rows = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    if lines and (torn_end or lines[-1] == ""):
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            row = None
+        if not isinstance(row, dict) or not isinstance(row.get("round"), int) or "kind" not in row:
+            raise InputError(
+                f"{path}: line {number} is damaged (no JSON object with round and kind); "
+                "delete the run folder and run again"
+            )
+        rows.append(row)
+    return rows
+
+
+def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics as plain floats; ValueError names the first that is not a finite number."""
+    plain = {}
+    for key, value in metrics.items():
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(f"metric {key} is {number}, expected a finite number")
+        plain[key] = number
+    return plain
+
+
+@dataclass(frozen=True)
+class RunFrames:
+    """Tables of one or more runs; every frame has the columns run and round, metrics are columns by their own name.
+
+    rounds, closing: one line a round, one line per finished run; clients, closing_clients: one line per client and exchange.
+    """
+
+    rounds: "pd.DataFrame"
+    clients: "pd.DataFrame"
+    closing: "pd.DataFrame"
+    closing_clients: "pd.DataFrame"
+
+
+def load_runs(folders: Path | str | Sequence[Path | str]) -> RunFrames:
+    """Frames of a run folder, of all runs in a folder, or of a list of either."""
+    import pandas as pd
+
+    given = [folders] if isinstance(folders, Path | str) else list(folders)
+    tables: dict[str, list[dict[str, Any]]] = {
+        "round": [],
+        "client": [],
+        "closing": [],
+        "closing-client": [],
+    }
+    for folder in (run for entry in given for run in run_folders(Path(entry))):
+        for row in read_rows(folder / HISTORY, torn_end=True):
+            plain = {k: v for k, v in row.items() if k not in ("kind", "metrics")}
+            tables[row["kind"]].append({"run": folder.name, **plain, **row.get("metrics", {})})
+    return RunFrames(*(pd.DataFrame(rows) for rows in tables.values()))
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """`folder` itself if it is a run, else the runs in it, by name."""
+    if (folder / HISTORY).is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run folder; `fedsuite runs` lists what is there")
+    found = sorted(path.parent for path in folder.glob(f"*/{HISTORY}"))
+    if not found:
+        raise InputError(f"{folder}: no runs in this folder (no {HISTORY}); `fedsuite run` makes one")
+    return found

@@ -1,0 +1,1 @@
+"""FedVLN: vision-and-language navigation, one house per client (Zhou & Wang 2022)."""

@@ -1,0 +1,179 @@
+"""The EnvDrop navigation agent: language encoder, attentive action decoder, critic.
+
+Source: EnvDrop (Tan et al. 2019) as used by FedVLN (Zhou & Wang 2022). Symbols: B batch, L words, K candidates, V = 36
+views, F visual width, A angle width, F' = F + A, H hidden size.
+
+Angle features are [sin h, cos h, sin e, cos e] repeated A/4 times. They are never built: a product with repeated entries
+is a product with the sum over the repeats, so attention over F' is computed exactly from F + 4 numbers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from fedsuite.vln.attention import SharedContext
+from fedsuite.vln.dropout import Dropout
+from fedsuite.vln.instructions import PAD
+
+NEGATIVE = float("-inf")
+
+
+@dataclass(frozen=True)
+class AgentSizes:
+    """V_words vocabulary, F visual, A angle, H hidden (even), word and action embedding widths."""
+
+    vocabulary: int
+    feature: int
+    angle: int = 128
+    hidden: int = 512
+    word: int = 256
+    action: int = 64
+    dead_layers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.angle % 4 or self.hidden % 2:
+            raise ValueError(
+                f"angle size must be a multiple of 4 and hidden size even, got {self.angle}, {self.hidden}"
+            )
+
+
+@dataclass(frozen=True)
+class Panorama:
+    """What the agent sees at one step, visual parts already dropped out.
+
+    views [B, 36, F], view_angle [B, 36, 4]; candidate [B, K, F], candidate_angle [B, K, 4];
+    padding [B, K] True where there is no candidate; pose_angle [B, 4], the camera's absolute direction.
+    """
+
+    views: Tensor
+    view_angle: Tensor
+    candidate: Tensor
+    candidate_angle: Tensor
+    padding: Tensor
+    pose_angle: Tensor
+
+
+class LanguageEncoder(nn.Module):
+    """Instruction -> context and initial decoder state; the part that Fed-Lan shares."""
+
+    def __init__(self, sizes: AgentSizes, masked_pooling: bool = True) -> None:
+        super().__init__()
+        self.masked_pooling = masked_pooling
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.word, padding_idx=PAD)
+        self.lstm = nn.LSTM(sizes.word, sizes.hidden // 2, batch_first=True, bidirectional=True)
+        self.to_hidden = nn.Linear(sizes.hidden, sizes.hidden)
+
+    def forward(
+        self, tokens: Tensor, length: Tensor, dropout: Dropout
+    ) -> tuple[SharedContext, Tensor, Tensor]:
+        """tokens [B, L] int64, length [B] int64 on the CPU -> context [B, L, H], h~_0 [B, H], c_0 [B, H]."""
+        words = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
+        packed = pack_padded_sequence(words, length, batch_first=True, enforce_sorted=False)
+        # Words are embedded in packed order and put back by one indexed copy: padding costs nothing.
+        embedded = dropout(self.embedding(tokens.flatten().index_select(0, packed.data)))
+        outputs, (_, cell) = self.lstm(packed._replace(data=embedded))
+        context = outputs.data.new_zeros(tokens.numel(), outputs.data.shape[1])
+        context = context.index_copy(0, packed.data, outputs.data).unflatten(0, tokens.shape)
+        padding = tokens == PAD
+        pooled = context
+        if self.masked_pooling:
+            pooled = context.masked_fill(padding.unsqueeze(2), NEGATIVE)
+        hidden = torch.tanh(self.to_hidden(pooled.amax(1)))
+        return SharedContext(dropout(context), padding), hidden, torch.cat([cell[1], cell[0]], 1)
+
+
+class SoftDotAttention(nn.Module):
+    """score_n = context_n . (W_in q). `dead` adds the output layer that the official code creates and never trains."""
+
+    def __init__(self, query: int, context: int, output: bool, dead: bool = False) -> None:
+        super().__init__()
+        self.query = nn.Linear(query, context, bias=False)
+        if output or dead:
+            self.output = nn.Linear(context + query, query, bias=False)
+
+
+class ActionDecoder(nn.Module):
+    """One decision: look, update the state, read the instruction, score the candidates."""
+
+    def __init__(self, sizes: AgentSizes) -> None:
+        super().__init__()
+        self.feature, self.repeats = sizes.feature, sizes.angle // 4
+        width, hidden = sizes.feature + sizes.angle, sizes.hidden
+        self.action = nn.Linear(sizes.angle, sizes.action)
+        self.cell = nn.LSTMCell(sizes.action + width, hidden)
+        self.view_attention = SoftDotAttention(hidden, width, output=False, dead=sizes.dead_layers)
+        self.language_attention = SoftDotAttention(hidden, hidden, output=True)
+        self.candidate_attention = SoftDotAttention(
+            hidden, width, output=False, dead=sizes.dead_layers
+        )
+
+    def forward(
+        self, see: Panorama, attended_state: Tensor, cell: Tensor, language: SharedContext, dropout: Dropout
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H].
+
+        The recurrent state is h~, not h. The stop action is a zero feature scored without bias: its logit is 0.
+        """
+        pose = dropout(torch.tanh(self.action(self._repeat(see.pose_angle))))
+        query = self.view_attention.query(dropout(attended_state))
+        weight = torch.softmax(self._scores(query, see.views, see.view_angle), 1).unsqueeze(1)
+        visual = torch.bmm(weight, see.views).squeeze(1)
+        angle = torch.bmm(weight, see.view_angle).squeeze(1)
+        inputs = torch.cat([pose, visual, self._repeat(angle)], 1)
+        hidden, cell = self.cell(inputs, (attended_state, cell))
+        attended = self._read(dropout(hidden), language)
+        query = self.candidate_attention.query(dropout(attended))
+        scores = self._scores(query, see.candidate, see.candidate_angle)
+        scores = scores.masked_fill(see.padding, NEGATIVE)
+        return torch.cat([scores.new_zeros(len(scores), 1), scores], 1), hidden, cell, attended
+
+    def _repeat(self, angle: Tensor) -> Tensor:
+        """[B, 4] -> [B, A]."""
+        return angle.repeat(1, self.repeats)
+
+    def _scores(self, query: Tensor, visual: Tensor, angle: Tensor) -> Tensor:
+        """query [B, F'] against N rows of [visual ; repeated angle] -> [B, N]."""
+        on_angle = query[:, self.feature :].unflatten(1, (self.repeats, 4)).sum(1)
+        return torch.bmm(visual, query[:, : self.feature].unsqueeze(2)).squeeze(2) + torch.bmm(
+            angle, on_angle.unsqueeze(2)
+        ).squeeze(2)
+
+    def _read(self, hidden: Tensor, language: SharedContext) -> Tensor:
+        """Attention over the words; h~ = tanh(W_out [context ; h])."""
+        attention = self.language_attention
+        mixed = language.read(attention.query(hidden))
+        return torch.tanh(attention.output(torch.cat([mixed, hidden], 1)))
+
+
+class Critic(nn.Module):
+    """State value V(h_t)."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(hidden, hidden)
+        self.value = nn.Linear(hidden, 1)
+
+    def forward(self, hidden: Tensor, dropout: Dropout) -> Tensor:
+        """[M, H] -> [M]."""
+        return self.value(dropout(relu(self.inner(hidden)))).squeeze(1)
+
+
+class Agent(nn.Module):
+    """All three modules; array names start with `encoder.`, `decoder.`, `critic.`."""
+
+    def __init__(self, sizes: AgentSizes, masked_pooling: bool = True) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.encoder = LanguageEncoder(sizes, masked_pooling)
+        self.decoder = ActionDecoder(sizes)
+        self.critic = Critic(sizes.hidden)
+
+
+def build_agent(sizes: AgentSizes, seed: int, masked_pooling: bool = True) -> Agent:
+    """A freshly initialised agent that depends on the seed alone and leaves the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Agent(sizes, masked_pooling)

@@ -1,0 +1,50 @@
+"""Dropout from a named random stream, fast on CPU.
+
+Inverted dropout: entries are zeroed with probability p, the others divided by 1 - p. Here p is rounded to a multiple of
+1/256 (0.3 becomes 0.3008) and the divisor follows, so that expectations stay exact: each byte of a random word then
+decides one entry, which on a CPU is about ten times faster than a draw per entry.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def keep_mask(shape: torch.Size, p: float, generator: torch.Generator) -> Tensor:
+    """float32 mask of 0 (dropped, with probability round(256 p) / 256) and 1."""
+    count = shape.numel()
+    words = torch.empty((count + 7) // 8, dtype=torch.int64, device=generator.device)
+    words.random_(-(2**63), None, generator=generator)
+    keep = words.view(torch.uint8)[:count] >= round(256 * p)
+    # Through uint8: that conversion is vectorised on the CPU, the one from bool is not.
+    return keep.view(torch.uint8).float().view(shape)
+
+
+@dataclass
+class Dropout:
+    """Dropout of states (`dropout(x)`) and of visual features (`dropout.features(x)`), or none in evaluation.
+
+    generator: the stream; it lives on the same device as the data. None = evaluation, nothing is dropped.
+    """
+
+    p: float = 0.0
+    feature_p: float = 0.0
+    generator: torch.Generator | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Dropped-out copy of x, differentiable."""
+        if self.generator is None or self.p == 0:
+            return x
+        rounded = round(256 * self.p) / 256
+        return x * keep_mask(x.shape, self.p, self.generator).mul_(1 / (1 - rounded))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Drop visual features in place; x [.., F] must not need a gradient."""
+        if self.generator is None or self.feature_p == 0:
+            return x
+        rounded = round(256 * self.feature_p) / 256
+        return x.mul_(keep_mask(x.shape, self.feature_p, self.generator).mul_(1 / (1 - rounded)))
+
+
+NO_DROPOUT = Dropout()

@@ -1,0 +1,155 @@
+"""Vectorised navigation: whole batches of agents on index tables, no loop over episodes.
+
+A World joins the tables of one or more houses. Viewpoints are global row numbers 0..N-1; a pair (viewpoint, goal) of one
+house is found in flat pair tables. Everything is a gather, on CPU or GPU.
+
+Action a of the B agents: 0 = stop, k = go to candidate k-1 of the viewpoint. After a move the camera looks where the
+candidate was seen best; after a stop nothing changes (EnvDrop, Tan et al. 2019).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsuite.vln.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph
+
+STOP = 0
+
+
+def angle_feature(heading_rad: Tensor, elevation_rad: Tensor) -> Tensor:
+    """[sin h, cos h, sin e, cos e] in a new last axis of 4."""
+    return torch.stack(
+        [heading_rad.sin(), heading_rad.cos(), elevation_rad.sin(), elevation_rad.cos()], -1
+    )
+
+
+@dataclass(frozen=True)
+class World:
+    """Tables of the joined houses. N panoramas, K candidates at most, F feature width.
+
+    scans: house names; first_row: first global row per house, with N at the end;
+    candidate [N, K] int64 target row (own row where padded); candidate_view [N, K] int64;
+    candidate_angle [N, K, 2] float32 heading and elevation; candidate_count [N] int64;
+    pair_row [N] int64 + goal = position in the flat pair tables; teacher [pairs] int64 action towards the goal
+    (-1 unreachable); distance_m [pairs] float32; views [N, 36, F] float32.
+    """
+
+    scans: tuple[str, ...]
+    first_row: tuple[int, ...]
+    candidate: Tensor
+    candidate_view: Tensor
+    candidate_angle: Tensor
+    candidate_count: Tensor
+    pair_row: Tensor
+    teacher: Tensor
+    distance_m: Tensor
+    views: Tensor
+    panorama_angle: Tensor  # [12, 36, 4]: directions of the views relative to each camera heading
+    pose_angle: Tensor  # [36, 4]: absolute direction of each view
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables live."""
+        return self.views.device
+
+    @property
+    def feature_size(self) -> int:
+        """F."""
+        return self.views.shape[-1]
+
+    def goal_distance_m(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
+        """Shortest-path length from each viewpoint to its goal [B], metres."""
+        return self.distance_m[self.pair_row[viewpoint] + goal]
+
+    def teacher_action(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
+        """Next action on the shortest path [B]: stop at the goal, -1 where it cannot be reached."""
+        return self.teacher[self.pair_row[viewpoint] + goal]
+
+    def step(self, viewpoint: Tensor, view: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """New viewpoint and view [B] after `action` [B]."""
+        slot = (action - 1).clamp_(min=0)
+        moved = action > STOP
+        flat = viewpoint * self.candidate.shape[1] + slot
+        return (
+            torch.where(moved, self.candidate.view(-1)[flat], viewpoint),
+            torch.where(moved, self.candidate_view.view(-1)[flat], view),
+        )
+
+    def relative_angles(self, viewpoint: Tensor, view: Tensor, width: int) -> Tensor:
+        """Angle features of the first `width` candidates relative to the camera heading [B, width, 4]."""
+        angle = self.candidate_angle[viewpoint, :width]
+        heading = angle[..., 0] - (view % HEADINGS).unsqueeze(1) * VIEW_STEP_RAD
+        return angle_feature(heading, angle[..., 1])
+
+
+def _teacher_table(graph: NavGraph, candidates: Candidates) -> np.ndarray:
+    """Action towards every goal [P, P] int64."""
+    hop = graph.next_hop
+    action = np.full(hop.shape, -1, np.int64)
+    for slot in range(candidates.viewpoint.shape[1]):
+        target = candidates.viewpoint[:, slot : slot + 1]
+        action[(target >= 0) & (hop == target)] = slot + 1
+    np.fill_diagonal(action, STOP)
+    return action
+
+
+def build_world(
+    graphs: Sequence[NavGraph],
+    views: Sequence[np.ndarray],
+    candidates: Sequence[Candidates] | None = None,
+    device: str | torch.device = "cpu",
+) -> World:
+    """Join houses. views: one [P, 36, F] float32 array per graph (a memory map stays one if there is one house)."""
+    tables = list(candidates) if candidates is not None else [g.candidates for g in graphs]
+    sizes = [len(g.viewpoint_ids) for g in graphs]
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    width = max(t.viewpoint.shape[1] for t in tables)
+    rows = int(first[-1])
+    target, view = np.arange(rows)[:, None].repeat(width, 1), np.zeros((rows, width), np.int64)
+    angle, pair_row = np.zeros((rows, width, 2), np.float32), np.zeros(rows, np.int64)
+    pairs = 0
+    for graph, table, start in zip(graphs, tables, first[:-1], strict=True):
+        here, k = slice(start, start + len(graph.viewpoint_ids)), table.viewpoint.shape[1]
+        target[here, :k] = np.where(table.viewpoint >= 0, table.viewpoint + start, target[here, :k])
+        view[here, :k] = table.view
+        angle[here, :k] = np.stack([table.heading_rad, table.elevation_rad], -1)
+        size = len(graph.viewpoint_ids)
+        pair_row[here] = pairs + np.arange(size) * size - start
+        pairs += size * size
+    teacher = np.concatenate(
+        [_teacher_table(g, t).ravel() for g, t in zip(graphs, tables, strict=True)]
+    )
+    distance = np.concatenate([g.distance_m.astype(np.float32).ravel() for g in graphs])
+    return World(
+        scans=tuple(g.scan for g in graphs),
+        first_row=tuple(int(f) for f in first),
+        candidate=torch.from_numpy(target).to(device),
+        candidate_view=torch.from_numpy(view).to(device),
+        candidate_angle=torch.from_numpy(angle).to(device),
+        candidate_count=torch.from_numpy(np.concatenate([t.count for t in tables])).to(device),
+        pair_row=torch.from_numpy(pair_row).to(device),
+        teacher=torch.from_numpy(teacher).to(device),
+        distance_m=torch.from_numpy(distance).to(device),
+        views=_join_views(views).to(device),
+        panorama_angle=_panorama_angles().to(device),
+        pose_angle=_pose_angles().to(device),
+    )
+
+
+def _join_views(views: Sequence[np.ndarray]) -> Tensor:
+    return torch.from_numpy(views[0] if len(views) == 1 else np.concatenate(views))
+
+
+def _pose_angles() -> Tensor:
+    index = torch.arange(NUM_VIEWS)
+    return angle_feature((index % HEADINGS) * VIEW_STEP_RAD, (index // HEADINGS - 1) * VIEW_STEP_RAD)
+
+
+def _panorama_angles() -> Tensor:
+    index = torch.arange(NUM_VIEWS)
+    heading = (index % HEADINGS - torch.arange(HEADINGS)[:, None]) * VIEW_STEP_RAD
+    elevation = ((index // HEADINGS - 1) * VIEW_STEP_RAD).expand_as(heading)
+    return angle_feature(heading, elevation)

@@ -1,0 +1,170 @@
+"""Navigation graph of one house: connectivity, shortest paths, navigable candidates.
+
+Source: R2R (Anderson et al. 2018) connectivity files; candidates as in EnvDrop (Tan et al. 2019). Nodes are the included
+panoramas of a scan, edges its unobstructed pairs, weights the Euclidean distance of the camera positions. Arrays
+cover all P panoramas of the file, in file order; excluded and isolated ones have no edges.
+
+Conventions: heading 0 = +y, clockwise positive; elevation 0 = horizon, up positive; radians. View v of a panorama looks
+at heading 30 deg * (v % 12) and elevation 30 deg * (v // 12 - 1), v = 0..35.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse.csgraph import shortest_path
+
+from fedsuite.errors import InputError
+
+NUM_VIEWS = 36
+HEADINGS = 12
+VIEW_STEP_RAD = math.radians(30)
+HALF_FIELD_OF_VIEW_RAD = math.radians(40)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Neighbours of every panorama in action order, padded to K.
+
+    viewpoint [P, K] int64 (-1 = padding); view [P, K] int64, the view that looks closest at the neighbour;
+    heading_rad, elevation_rad [P, K] float64, absolute direction of the neighbour.
+    """
+
+    viewpoint: np.ndarray
+    view: np.ndarray
+    heading_rad: np.ndarray
+    elevation_rad: np.ndarray
+
+    @property
+    def count(self) -> np.ndarray:
+        """Number of candidates per panorama [P]."""
+        return (self.viewpoint >= 0).sum(1)
+
+
+@dataclass(frozen=True)
+class NavGraph:
+    """One scan. viewpoint_ids: P names; position_m [P, 3]; included [P] bool; edge [P, P] bool, symmetric or not."""
+
+    scan: str
+    viewpoint_ids: tuple[str, ...]
+    position_m: np.ndarray
+    included: np.ndarray
+    edge: np.ndarray
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Viewpoint id -> row."""
+        return {v: i for i, v in enumerate(self.viewpoint_ids)}
+
+    @cached_property
+    def _paths(self) -> tuple[np.ndarray, np.ndarray]:
+        gap = self.position_m[:, None] - self.position_m[None]
+        # Two cameras at one place would read as "no edge" in a dense matrix; a micrometre keeps them joined.
+        length = np.where(self.edge, np.maximum(np.linalg.norm(gap, axis=-1), 1e-6), np.inf)
+        distance, before = shortest_path(length, method="D", return_predecessors=True)
+        return distance, before
+
+    @cached_property
+    def distance_m(self) -> np.ndarray:
+        """Shortest-path length [P, P] float64; inf where there is no path, 0 on the diagonal."""
+        return self._paths[0]
+
+    @cached_property
+    def next_hop(self) -> np.ndarray:
+        """next_hop[i, g]: the node after i on the shortest path from i to g [P, P] int64.
+
+        g itself at i = g; -1 where g cannot be reached. The path is the one found backwards from g, so that
+        following next_hop from any start is one consistent tree per goal.
+        """
+        reverse = self if bool((self.edge == self.edge.T).all()) else replace(self, edge=self.edge.T)
+        hop = reverse._paths[1].T.astype(np.int64)
+        hop[hop < 0] = -1
+        np.fill_diagonal(hop, np.arange(len(hop)))
+        return hop
+
+    def shortest_path(self, start: int, goal: int) -> list[int]:
+        """Nodes from start to goal, both included; ValueError if there is no path."""
+        if not np.isfinite(self.distance_m[start, goal]):
+            raise ValueError(f"{self.scan}: no path from panorama {start} to {goal}")
+        path = [start]
+        while path[-1] != goal:
+            path.append(int(self.next_hop[path[-1], goal]))
+        return path
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Closed form of the 36-view scan (see `candidates_by_simulator` for the slow twin)."""
+        source, target = np.nonzero(self.edge)
+        delta = self.position_m[target] - self.position_m[source]
+        heading = (math.pi / 2 - np.arctan2(delta[:, 1], delta[:, 0])) % (2 * math.pi)
+        elevation = np.arctan2(delta[:, 2], np.hypot(delta[:, 0], delta[:, 1]))
+        column = np.floor(heading / VIEW_STEP_RAD + 0.5).astype(np.int64) % HEADINGS
+        level = np.clip(np.floor(elevation / VIEW_STEP_RAD + 0.5), -1, 1).astype(np.int64) + 1
+        order = np.lexsort((*_discovery_keys(heading, elevation), source))
+        return _padded(
+            len(self.viewpoint_ids),
+            source[order],
+            target[order],
+            (HEADINGS * level + column)[order],
+            heading[order],
+            elevation[order],
+        )
+
+
+def _discovery_keys(heading: np.ndarray, elevation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort keys (minor, major): angular distance in the first view that sees the neighbour, and that view.
+
+    Views are scanned 0..35 and elevation is no part of the field of view, so every neighbour is found in the
+    lowest row, whose camera looks 30 degrees down.
+    """
+    relative = heading[:, None] - VIEW_STEP_RAD * np.arange(HEADINGS)
+    relative = (relative + math.pi) % (2 * math.pi) - math.pi
+    seen = np.abs(relative) <= HALF_FIELD_OF_VIEW_RAD
+    first = seen.argmax(1)
+    angle = np.hypot(relative[np.arange(len(first)), first], elevation + VIEW_STEP_RAD)
+    return angle, first
+
+
+def _padded(
+    panoramas: int, source: np.ndarray, *columns: np.ndarray
+) -> Candidates:
+    """Spread per-edge columns (sorted by source) over [P, K]; the first column is padded with -1, the rest with 0."""
+    count = np.bincount(source, minlength=panoramas)
+    slot = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)
+    tables = []
+    for number, column in enumerate(columns):
+        table = np.full((panoramas, max(int(count.max(initial=0)), 1)), 0, column.dtype)
+        if number == 0:
+            table -= 1
+        table[source, slot] = column
+        tables.append(table)
+    return Candidates(*tables)
+
+
+def load_graph(connectivity_dir: Path, scan: str) -> NavGraph:
+    """Read `<scan>_connectivity.json`; InputError if it is missing or not a connectivity file."""
+    file = connectivity_dir / f"{scan}_connectivity.json"
+    try:
+        rows = json.loads(file.read_text())
+        included = np.array([bool(r["included"]) for r in rows])
+        pose = np.array([r["pose"] for r in rows], dtype=np.float64).reshape(len(rows), 16)
+        edge = np.array([r["unobstructed"] for r in rows], dtype=bool).reshape(len(rows), len(rows))
+        ids = tuple(str(r["image_id"]) for r in rows)
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; put the scan's connectivity file there") from None
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{file}: not a Matterport3D connectivity file ({type(error).__name__}: {error}); fetch it again"
+        ) from None
+    edge &= included[:, None] & included[None]
+    np.fill_diagonal(edge, False)
+    return NavGraph(scan, ids, pose[:, [3, 7, 11]], included, edge)
+
+
+def missing_scans(connectivity_dir: Path, scans: Sequence[str]) -> list[str]:
+    """Scans without a connectivity file."""
+    return [s for s in scans if not (connectivity_dir / f"{s}_connectivity.json").is_file()]

@@ -1,0 +1,215 @@
+"""Routes of generated houses: which paths are annotated, and what can truly be said about one.
+
+Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018). A Fact is one thing that
+is true of a route: a turn, a door walked through, stairs, an object passed, where the goal is. Instructions are made of facts
+only, and keep them, so that they can be checked against the geometry.
+
+Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles in degrees, right positive.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedsuite.vln.house_plan import House
+from fedsuite.vln.house_walls import Door, Room
+
+MIN_NODES, MAX_NODES, MIN_LENGTH_M = 4, 7, 5.0
+_NODE_WEIGHT = {4: 0.2, 5: 1.0, 6: 1.0, 7: 1.1}
+_STEP_M = 0.1
+_DIP_M = 0.9
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it (-1 = none)."""
+
+    room: int
+    enter: float
+    leave: float
+    door: int = -1
+
+
+@dataclass(frozen=True)
+class Fact:
+    """kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...; at: position along the route.
+
+    way: left, right, straight, around, up, down, ahead; degrees: the angle behind it; last: position where it ends;
+    thing, room, source (room left), door: indices into the house or -1; ordinal: which door on that side, 0 = not counted.
+    """
+
+    kind: str
+    at: float
+    way: str = ""
+    degrees: float = 0.0
+    last: float = 0.0
+    thing: int = -1
+    room: int = -1
+    source: int = -1
+    door: int = -1
+    ordinal: int = 0
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path of a house with its initial heading (radians, 0 = +y, clockwise)."""
+
+    house: House
+    path: tuple[int, ...]
+    heading_rad: float
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """Camera positions [n, 3] m."""
+        return self.house.position_m[list(self.path)]
+
+    @cached_property
+    def step_headings(self) -> np.ndarray:
+        """Direction of every step [n - 1] rad."""
+        gap = np.diff(self.points, axis=0)
+        return np.pi / 2 - np.arctan2(gap[:, 1], gap[:, 0])
+
+    @cached_property
+    def turns(self) -> np.ndarray:
+        """Turn at every node but the last [n - 1], degrees; the first from the initial heading."""
+        before = np.concatenate([[self.heading_rad], self.step_headings[:-1]])
+        return wrapped_degrees(self.step_headings - before)
+
+    @cached_property
+    def visits(self) -> tuple[Visit, ...]:
+        """Rooms in the order they are walked through."""
+        spans: list[list[float]] = []  # room, enter, leave, metres
+        for e in range(len(self.path) - 1):
+            for room, start, end, length in self._rooms_along(e):
+                if spans and spans[-1][0] == room:
+                    spans[-1][2], spans[-1][3] = end, spans[-1][3] + length
+                else:
+                    spans.append([room, start, end, length])
+        spans = _without_dips(spans)
+        visits = []
+        for k, (room, start, end, _) in enumerate(spans):
+            door = -1 if k == 0 else self._door_between(int(spans[k - 1][0]), int(room), start)
+            visits.append(Visit(int(room), start, end, door))
+        return tuple(visits)
+
+    def visit_at(self, at: float) -> Visit:
+        """The stay at a position."""
+        return next((v for v in self.visits if v.enter <= at <= v.leave), self.visits[-1])
+
+    def point_at(self, at: float) -> np.ndarray:
+        """Camera position [3] at a position along the route."""
+        e = min(int(at), len(self.path) - 2)
+        return self.points[e] + (at - e) * (self.points[e + 1] - self.points[e])
+
+    def _rooms_along(self, e: int) -> list[tuple[int, float, float, float]]:
+        """(room, start, end, metres) of short pieces of step e."""
+        house, a, b = self.house, self.path[e], self.path[e + 1]
+        length = float(np.linalg.norm(self.points[e + 1] - self.points[e]))
+        if abs(self.points[e + 1, 2] - self.points[e, 2]) > 0.5:
+            pieces = [(int(house.room[a]), e, e + 0.5), (int(house.room[b]), e + 0.5, e + 1.0)]
+            return [(room, start, end, length / 2) for room, start, end in pieces]
+        number = max(2, math.ceil(length / _STEP_M))
+        t = (np.arange(number) + 0.5) / number
+        xy = self.points[e, :2] + t[:, None] * (self.points[e + 1, :2] - self.points[e, :2])
+        floor = int(house.floor[a])
+        ids = [i for i, r in enumerate(house.rooms) if r.floor == floor]
+        rect = np.array([house.rooms[i].rect for i in ids])
+        inside = (xy[:, None] >= rect[None, :, :2]).all(-1) & (xy[:, None] <= rect[None, :, 2:]).all(-1)
+        where = inside.argmax(1)
+        return [
+            (ids[w], e + k / number, e + (k + 1) / number, length / number) for k, w in enumerate(where.tolist())
+        ]
+
+    def _door_between(self, a: int, b: int, at: float) -> int:
+        """The door nearest to where the route goes from room a to room b, -1 if there is none (stairs)."""
+        x, y, _ = self.point_at(at)
+        found = [
+            (math.hypot(d.x - x, d.y - y), i)
+            for i, d in enumerate(self.house.doors)
+            if {a, b} == set(d.rooms)
+        ]
+        return min(found)[1] if found else -1
+
+
+def wrapped_degrees(angle_rad: np.ndarray) -> np.ndarray:
+    """Angles in degrees in [-180, 180)."""
+    return np.rad2deg((np.asarray(angle_rad) + np.pi) % (2 * np.pi) - np.pi)
+
+
+def _without_dips(spans: list[list[float]]) -> list[list[float]]:
+    """Leave out short steps into a doorway and back, and a metre-long brush with a corner."""
+    kept: list[list[float]] = []
+    for k, span in enumerate(spans):
+        inner = 0 < k < len(spans) - 1
+        if inner and span[3] < _DIP_M and kept and kept[-1][0] == spans[k + 1][0]:
+            continue
+        if kept and kept[-1][0] == span[0]:
+            kept[-1][2], kept[-1][3] = span[2], kept[-1][3] + span[3]
+        else:
+            kept.append(list(span))
+    return kept
+
+
+def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
+    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes [M]."""
+    lengths, before = house.shortest
+    total = len(lengths)
+    start = np.repeat(np.arange(total)[:, None], total, 1)
+    at = np.repeat(np.arange(total)[None], total, 0)
+    nodes = np.ones((total, total), np.int64)
+    for _ in range(MAX_NODES):
+        moving = (at != start) & np.isfinite(lengths)
+        at = np.where(moving, before[start, at], at)
+        nodes += moving
+    good = (nodes >= MIN_NODES) & (nodes <= MAX_NODES) & (lengths >= MIN_LENGTH_M) & np.isfinite(lengths)
+    pairs = np.argwhere(good)
+    return pairs, nodes[good]
+
+
+def shortest_path_nodes(house: House, start: int, goal: int) -> tuple[int, ...]:
+    """Nodes of the shortest path, both ends included."""
+    before = house.shortest[1]
+    path = [goal]
+    while path[-1] != start:
+        path.append(int(before[start, path[-1]]))
+    return tuple(reversed(path))
+
+
+def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
+    """Up to `count` different paths: few starts with several continuations each, goals all over the house."""
+    pairs, nodes = path_pairs(house)
+    if len(pairs) == 0:
+        return []
+    starts = rng.permutation(np.unique(pairs[:, 0]))[: max(3, round(count / 3))]
+    weight = np.array([_NODE_WEIGHT[int(n)] for n in nodes]) * np.where(np.isin(pairs[:, 0], starts), 1.0, 1e-4)
+    first = np.array([shortest_path_nodes(house, s, g)[1] for s, g in pairs.tolist()])
+    chosen = []
+    for _ in range(min(count, len(pairs))):
+        k = int(rng.choice(len(pairs), p=weight / weight.sum()))
+        chosen.append(shortest_path_nodes(house, *pairs[k].tolist()))
+        weight[k] = 0.0
+        weight[pairs[:, 1] == pairs[k, 1]] *= 0.4
+        weight[pairs[:, 0] == pairs[k, 0]] *= 0.7
+        weight[(pairs[:, 0] == pairs[k, 0]) & (first == first[k])] *= 0.5
+    return chosen
+
+
+def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
+    """Which door on its side of the corridor this is, counted from where the walk along it began."""
+    house = route.house
+    room: Room = house.rooms[hall.room]
+    start = route.point_at(hall.enter)[:2]
+    here = [
+        d for d in house.doors
+        if hall.room in d.rooms and d.kind != "opening" and d.vertical == door.vertical
+        and abs((d.x - door.x) if door.vertical else (d.y - door.y)) < 0.01
+    ]  # fmt: skip
+    along_y = room.rect[3] - room.rect[1] > room.rect[2] - room.rect[0]
+    if along_y != door.vertical:
+        return 0  # a door at the end of the corridor
+    origin = start[1] if door.vertical else start[0]
+    offsets = [(d.y if door.vertical else d.x) - origin for d in here]
+    mine = (door.y if door.vertical else door.x) - origin
+    return 0 if abs(mine) < 0.5 else sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)

@@ -1,0 +1,82 @@
+r"""Room-to-Room instructions: tokens, vocabulary, encoded samples.
+
+Source: R2R (Anderson et al. 2018), with the tokenisation and vocabulary rule of its released code: split on runs of
+non-word characters `(\W+)` and keep them, lower-case, break pure punctuation into single characters unless it
+is only full stops. Vocabulary: PAD, UNK, EOS, then words seen at least five times in training, by decreasing
+frequency, then BOS as the last index. Only ASCII punctuation is broken up, and a piece with a space inside
+(a quote after a comma) stays whole, as in that code.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+PAD, UNK, EOS = 0, 1, 2
+BASE_WORDS = ("<PAD>", "<UNK>", "<EOS>")
+BOS_WORD = "<BOS>"
+_SEPARATORS = re.compile(r"(\W+)")
+_PUNCTUATION = frozenset(string.punctuation)
+
+
+def tokenize(sentence: str) -> list[str]:
+    """Lower-case tokens of one instruction."""
+    tokens: list[str] = []
+    for piece in (p.strip().lower() for p in _SEPARATORS.split(sentence.strip())):
+        if not piece:
+            continue
+        if set(piece) <= _PUNCTUATION and piece.strip("."):
+            tokens.extend(piece)
+        else:
+            tokens.append(piece)
+    return tokens
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """words: PAD, UNK, EOS, the known words, BOS; V = len(words)."""
+
+    words: tuple[str, ...]
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Word -> index."""
+        return {w: i for i, w in enumerate(self.words)}
+
+    @property
+    def bos(self) -> int:
+        """Index of the start symbol, V - 1."""
+        return len(self.words) - 1
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, sentence: str, max_length: int) -> np.ndarray:
+        """BOS + tokens + EOS as int64 [<= max_length]; a longer one is cut and its last position set to EOS."""
+        known = [self.index.get(t, UNK) for t in tokenize(sentence)]
+        if not known:
+            raise ValueError("an instruction must hold at least one token")
+        ids = np.array([self.bos, *known, EOS][:max_length])
+        ids[-1] = EOS
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Words up to the first PAD or EOS, without BOS."""
+        out = []
+        for i in ids:
+            if i in (PAD, EOS):
+                break
+            if i != self.bos:
+                out.append(self.words[i])
+        return " ".join(out)
+
+
+def build_vocabulary(sentences: Iterable[str], min_count: int = 5) -> Vocabulary:
+    """Words with at least `min_count` uses, most frequent first; ties keep the order of first appearance."""
+    count = Counter(t for s in sentences for t in tokenize(s))
+    words = [w for w, n in count.most_common() if n >= min_count and w not in BASE_WORDS]
+    return Vocabulary((*BASE_WORDS, *words, BOS_WORD))

@@ -1,0 +1,238 @@
+"""From what people have on disk to what clients open: one memory-mapped array and one episode file per house.
+
+Reads view features as TSV (columns scan, viewpoint, width, height, vfov, base64 of float32 [36, F]) or HDF5 (one [36, F]
+entry per `<scan>_<viewpoint>`), any width F, and R2R annotation files. Everything is checked here, before any training.
+"""
+
+import base64
+import binascii
+import csv
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsuite.errors import InputError
+from fedsuite.vln.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
+from fedsuite.vln.instructions import build_vocabulary, tokenize
+
+SPLITS = ("train", "val_seen", "val_unseen")
+Progress = Callable[[str], None]
+HDF5_SUFFIXES = (".hdf5", ".h5")
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+# --- view features ---------------------------------------------------------------------------
+
+
+def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file."""
+    csv.field_size_limit(sys.maxsize)
+    with file.open(newline="") as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter="\t"), 1):
+            if len(row) != 6:
+                raise InputError(
+                    f"{file}: line {number} has {len(row)} columns instead of 6; the file is truncated or no "
+                    "feature TSV, fetch it again"
+                )
+            try:
+                values = np.frombuffer(base64.b64decode(row[5], validate=True), np.float32)
+            except (binascii.Error, ValueError):
+                values = np.zeros(0, np.float32)
+            if len(values) == 0 or len(values) % NUM_VIEWS:
+                raise InputError(
+                    f"{file}: line {number} ({row[0]} {row[1]}) does not hold 36 x F float32 values; the file "
+                    "is truncated or damaged, fetch it again"
+                )
+            yield row[0], row[1], values.reshape(NUM_VIEWS, -1)
+
+
+def read_hdf5(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`."""
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise InputError(f'{file}: reading HDF5 needs h5py; pip install "fedsuite[hdf5]"') from None
+    try:
+        with h5py.File(file) as entries:
+            for key in entries:
+                scan, _, viewpoint = key.partition("_")
+                yield scan, viewpoint, np.asarray(entries[key], np.float32)
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be read as HDF5 ({error}); the file is truncated or damaged, fetch it again"
+        ) from None
+
+
+def prepare_views(
+    features_file: Path, connectivity_dir: Path, out_dir: Path, progress: Progress = _silent
+) -> int:
+    """Convert a feature file to `<out_dir>/<scan>.npy` [P, 36, F] per house; returns F.
+
+    Rows follow the connectivity file; excluded panoramas stay zero. A house is written when its last panorama has come,
+    to a temporary folder that takes its final name only when all is complete.
+    """
+    if not features_file.is_file():
+        raise InputError(f"{features_file}: no such feature file; give a .tsv or .hdf5 file")
+    reader = read_hdf5 if features_file.suffix in HDF5_SUFFIXES else read_tsv
+    partial = out_dir.with_name(out_dir.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    open_houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]] = {}
+    width, done = 0, 0
+    for scan, viewpoint, values in reader(features_file):
+        width = width or values.shape[-1]
+        if values.shape != (NUM_VIEWS, width):
+            raise InputError(
+                f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {width}) as "
+                "in the first entry; convert one kind of features at a time"
+            )
+        if scan not in open_houses:
+            if missing_scans(connectivity_dir, [scan]):
+                continue
+            graph = load_graph(connectivity_dir, scan)
+            table = np.zeros((len(graph.viewpoint_ids), NUM_VIEWS, width), np.float32)
+            open_houses[scan] = (graph, table, ~graph.included)
+        graph, table, have = open_houses[scan]
+        row = graph.index.get(viewpoint)
+        if row is None or have[row]:
+            continue
+        table[row], have[row] = values, True
+        if have.all():
+            np.save(partial / f"{scan}.npy", table)
+            open_houses[scan] = (graph, np.zeros((0, NUM_VIEWS, width), np.float32), have)
+            done += 1
+            progress(f"views of {scan} ({done})")
+    _refuse_gaps(features_file, open_houses)
+    if not done:
+        raise InputError(
+            f"{features_file}: no panorama of the scans in {connectivity_dir}; the two do not belong together"
+        )
+    shutil.rmtree(out_dir, ignore_errors=True)
+    partial.rename(out_dir)
+    return width
+
+
+def _refuse_gaps(
+    file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]]
+) -> None:
+    for scan, (graph, _, have) in houses.items():
+        if not have.all():
+            first = graph.viewpoint_ids[int(np.flatnonzero(~have)[0])]
+            raise InputError(
+                f"{file}: {int((~have).sum())} panoramas of {scan} are missing (first: {first}); the file is "
+                "truncated, fetch it again"
+            )
+
+
+# --- annotations -----------------------------------------------------------------------------
+
+
+def read_annotations(file: Path) -> list[dict[str, Any]]:
+    """Items of one R2R annotation file; InputError if it is not one."""
+    try:
+        items = json.loads(file.read_text())
+        for item in items:
+            for field, kind in (("scan", str), ("path", list), ("instructions", list)):
+                if not isinstance(item[field], kind):
+                    raise TypeError(f"{field} is not a {kind.__name__}")
+            float(item["heading"])
+            item["path_id"] = int(item["path_id"])
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; data-dir needs annotations/{file.name}") from None
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{file}: not an R2R annotation file ({type(error).__name__}: {error}); fetch it again"
+        ) from None
+    return list(items)
+
+
+def check_items(file: Path, items: Sequence[dict[str, Any]], graphs: dict[str, NavGraph]) -> None:
+    """Every path must exist in its graph, be walkable, and have instructions with words."""
+    for item in items:
+        graph, name = graphs[item["scan"]], f"{file}: path_id {item['path_id']}"
+        rows = [graph.index.get(v, -1) for v in item["path"]]
+        if not rows or -1 in rows or not graph.included[rows].all():
+            bad = next((v for v, r in zip(item["path"], rows, strict=True) if r < 0 or not graph.included[r]), "(none)")
+            raise InputError(
+                f"{name}: viewpoint {bad} is not in the graph of {graph.scan}; annotations and connectivity do not "
+                "belong together"
+            )
+        for a, b in zip(rows, rows[1:], strict=False):
+            if not graph.edge[a, b]:
+                raise InputError(
+                    f"{name}: no edge from {graph.viewpoint_ids[a]} to {graph.viewpoint_ids[b]} in {graph.scan}; "
+                    "annotations and connectivity do not belong together"
+                )
+        if not item["instructions"] or not all(tokenize(t) for t in item["instructions"]):
+            raise InputError(f"{name}: an instruction is missing or empty; give it words or remove the path")
+
+
+def prepare_houses(
+    data_dir: Path, out_dir: Path, min_word_count: int, progress: Progress = _silent
+) -> None:
+    """Check the annotations and split them by house into `out_dir` (layout in dataset.py)."""
+    connectivity, folder = data_dir / "connectivity", data_dir / "annotations"
+    for path in (connectivity, folder):
+        if not path.is_dir():
+            raise InputError(f"data-dir: {path} is not a folder; data-dir needs connectivity/ and annotations/")
+    splits = {s: read_annotations(folder / f"R2R_{s}.json") for s in SPLITS}
+    order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
+    scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
+    if absent := missing_scans(connectivity, scans):
+        raise InputError(
+            f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}); "
+            "add <scan>_connectivity.json"
+        )
+    if not splits["train"]:
+        raise InputError(f"{folder / 'R2R_train.json'}: no paths; training needs at least one house with paths")
+    if stray := [s for s in order["val_seen"] if s not in order["train"]]:
+        raise InputError(f"{folder / 'R2R_val_seen.json'}: {stray[0]} is no training house; val_seen needs seen houses")
+    graphs = {s: load_graph(connectivity, s) for s in scans}
+    for split, items in splits.items():
+        check_items(folder / f"R2R_{split}.json", items, graphs)
+    vocabulary = build_vocabulary(
+        (t for i in splits["train"] for t in i["instructions"]), min_word_count
+    )
+    partial = out_dir.with_name(out_dir.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for scan in scans:
+        (partial / scan).mkdir(parents=True)
+        own = {s: [i for i in items if i["scan"] == scan] for s, items in splits.items()}
+        (partial / scan / "episodes.json").write_text(json.dumps({s: v for s, v in own.items() if v}))
+        progress(f"instructions of {scan}")
+    (partial / "vocabulary.json").write_text(json.dumps(vocabulary.words))
+    samples = {
+        scan: {s: sum(len(i["instructions"]) for i in items if i["scan"] == scan) for s, items in splits.items()}
+        for scan in scans
+    }
+    panoramas = {s: len(g.viewpoint_ids) for s, g in graphs.items()}
+    manifest = {
+        "splits": order,
+        "samples": samples,
+        "panoramas": panoramas,
+        "vocabulary": len(vocabulary),
+    }
+    (partial / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    shutil.rmtree(out_dir, ignore_errors=True)
+    partial.rename(out_dir)
+
+
+def digest_of(*parts: object) -> str:
+    """Short name for a cached conversion of files (by path, size and modification time) and settings."""
+    text = []
+    for part in parts:
+        if isinstance(part, Path):
+            stat = part.stat()
+            text.append(f"{part.resolve()}|{stat.st_size}|{stat.st_mtime_ns}")
+        else:
+            text.append(str(part))
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Server side: the round loop and the Flower strategies that it runs."""
