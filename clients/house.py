@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from flwr.client import NumPyClient
 
+from clients.numpy_client_app import named_arrays, named_reply
 from clients.private_state import PrivateState
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.federation import Scalar
@@ -19,10 +20,11 @@ from fedsuite.vln.agent import Agent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, Sample, join_houses
 from fedsuite.vln.environment import World
+from fedsuite.vln.graph import HEADINGS, VIEW_STEP_RAD
 from fedsuite.vln.learner import train_locally, walk_all
 from fedsuite.vln.metrics import episode_metrics, published_trajectory
 from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.submission import trajectory_entry, write_submission
+from fedsuite.vln.submission import Entry, write_submission
 
 OPTIMIZER = "optimizer."
 VALIDATION = ("val_seen", "val_unseen")
@@ -30,7 +32,7 @@ VALIDATION = ("val_seen", "val_unseen")
 
 @dataclass(frozen=True)
 class HouseSite:
-    """Everything one client owns: its partition and name, its house or houses with their world, and its private disk."""
+    """All that one client owns: its house or houses with their world, and its private disk."""
 
     partition: int
     name: str
@@ -66,14 +68,21 @@ class HouseClient(NumPyClient):
         self, parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]
     ) -> tuple[list[np.ndarray], int, dict[str, Scalar]]:
         """`steps` optimizer steps from the server's agent."""
-        received = _named(parameters, config)
+        received = named_arrays(parameters, config)
         load_arrays(self.agent, {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)})
         self.agent.train()
         number = int(config["round"])
         optimizer = self._optimizer(received, number)
         samples = self.site.samples("train")
         report = train_locally(
-            self.agent, optimizer, self.site.world, samples, self.config, int(config["steps"]), number, self.site.partition
+            self.agent,
+            optimizer,
+            self.site.world,
+            samples,
+            self.config,
+            steps=int(config["steps"]),
+            round=number,
+            partition=self.site.partition,
         )
         if self.config.client_optimizer == "kept":
             self.site.private.save(number, optimizer.state_arrays(), {})
@@ -88,13 +97,13 @@ class HouseClient(NumPyClient):
             "gradient-norm": report.gradient_norm,
             "decisions": report.decisions,
         }
-        return _reply(arrays, len(samples), metrics)
+        return named_reply(arrays, len(samples), metrics)
 
     def evaluate(
         self, parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]
     ) -> tuple[float, int, dict[str, Scalar]]:
         """Greedy walks on all own validation instructions; means per split and the number of instructions."""
-        load_arrays(self.agent, _named(parameters, config))
+        load_arrays(self.agent, named_arrays(parameters, config))
         self.agent.eval()
         metrics: dict[str, Scalar] = {}
         total = 0
@@ -128,22 +137,19 @@ class HouseClient(NumPyClient):
         world = self.site.world if single else join_houses([house], self.site.world.device)
         visited, views = walk_all(self.agent, world, samples, self.config)
         if submission:
-            entries = [
-                trajectory_entry(s.instr_id, [house.graph.viewpoint_ids[p] for p in places], looks)
-                for s, places, looks in zip(samples, visited, views, strict=True)
-            ]
-            write_submission(self.site.folder / f"submission_{split}_{house.graph.scan}.json", entries)
+            ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
+            rows = zip(samples, ids, views, strict=True)
+            file = self.site.folder / f"submission_{split}_{house.graph.scan}.json"
+            write_submission(file, [_entry(s.instr_id, p, v) for s, p, v in rows])
         if self.config.trajectory == "published":
             visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
         return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])
 
 
-def _named(parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]) -> Arrays:
-    names = str(config["array-names"]).split("\n")
-    return dict(zip(names, parameters, strict=True))
-
-
-def _reply(
-    arrays: Arrays, num_examples: int, metrics: dict[str, Scalar]
-) -> tuple[list[np.ndarray], int, dict[str, Scalar]]:
-    return list(arrays.values()), num_examples, {**metrics, "array-names": "\n".join(arrays)}
+def _entry(instr_id: str, viewpoint_ids: Sequence[str], views: Sequence[int]) -> Entry:
+    """A walk as the leaderboard wants it: the camera's pose at every viewpoint."""
+    poses = (
+        (v, (look % HEADINGS) * VIEW_STEP_RAD, (look // HEADINGS - 1) * VIEW_STEP_RAD)
+        for v, look in zip(viewpoint_ids, views, strict=True)
+    )
+    return Entry(instr_id, tuple(poses))

@@ -32,7 +32,7 @@ class World:
 
     scans: house names; first_row: first global row per house, with N at the end;
     candidate [N, K] int64 target row (own row where padded); candidate_view [N, K] int64;
-    candidate_angle [N, K, 2] float32 heading and elevation; candidate_count [N] int64;
+    relative_angle [12 N, K, 4] float32, angle feature of each candidate for each camera heading; candidate_count [N] int64;
     pair_row [N] int64 + goal = position in the flat pair tables; teacher [pairs] int64 action towards the goal
     (-1 unreachable); distance_m [pairs] float32; views [N, 36, F] float32.
     """
@@ -41,7 +41,7 @@ class World:
     first_row: tuple[int, ...]
     candidate: Tensor
     candidate_view: Tensor
-    candidate_angle: Tensor
+    relative_angle: Tensor
     candidate_count: Tensor
     pair_row: Tensor
     teacher: Tensor
@@ -78,11 +78,31 @@ class World:
             torch.where(moved, self.candidate_view.view(-1)[flat], view),
         )
 
-    def relative_angles(self, viewpoint: Tensor, view: Tensor, width: int) -> Tensor:
-        """Angle features of the first `width` candidates relative to the camera heading [B, width, 4]."""
-        angle = self.candidate_angle[viewpoint, :width]
-        heading = angle[..., 0] - (view % HEADINGS).unsqueeze(1) * VIEW_STEP_RAD
-        return angle_feature(heading, angle[..., 1])
+    def observe(self, viewpoint: Tensor, view: Tensor) -> "Surroundings":
+        """What each of the B agents can do next."""
+        count = self.candidate_count.index_select(0, viewpoint)
+        width = max(int(count.max()), 1)
+        # [B, K] tables of the camera heading: angles relative to all 12 headings are precomputed.
+        row = viewpoint * HEADINGS + view % HEADINGS
+        return Surroundings(
+            count=count,
+            view=self.candidate_view[:, :width].index_select(0, viewpoint),
+            angle=self.relative_angle[:, :width].index_select(0, row),
+        )
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Candidates of B agents, trimmed to the K of the busiest: count [B]; view [B, K]; angle [B, K, 4], relative to the camera."""
+
+    count: Tensor
+    view: Tensor
+    angle: Tensor
+
+    @property
+    def padding(self) -> Tensor:
+        """[B, K], True where there is no candidate."""
+        return torch.arange(self.view.shape[1], device=self.view.device) >= self.count.unsqueeze(1)
 
 
 def _teacher_table(graph: NavGraph, candidates: Candidates) -> np.ndarray:
@@ -128,7 +148,7 @@ def build_world(
         first_row=tuple(int(f) for f in first),
         candidate=torch.from_numpy(target).to(device),
         candidate_view=torch.from_numpy(view).to(device),
-        candidate_angle=torch.from_numpy(angle).to(device),
+        relative_angle=_relative_angles(torch.from_numpy(angle)).to(device),
         candidate_count=torch.from_numpy(np.concatenate([t.count for t in tables])).to(device),
         pair_row=torch.from_numpy(pair_row).to(device),
         teacher=torch.from_numpy(teacher).to(device),
@@ -141,6 +161,12 @@ def build_world(
 
 def _join_views(views: Sequence[np.ndarray]) -> Tensor:
     return torch.from_numpy(views[0] if len(views) == 1 else np.concatenate(views))
+
+
+def _relative_angles(angle_rad: Tensor) -> Tensor:
+    """[N, K, 2] absolute heading and elevation -> [12 N, K, 4], row 12 n + h for camera heading h."""
+    heading = angle_rad[:, None, :, 0] - VIEW_STEP_RAD * torch.arange(HEADINGS)[:, None]
+    return angle_feature(heading, angle_rad[:, None, :, 1].expand_as(heading)).flatten(0, 1)
 
 
 def _pose_angles() -> Tensor:

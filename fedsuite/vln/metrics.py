@@ -1,11 +1,11 @@
-"""How well walks follow instructions: the R2R metrics of FedVLN, for a batch of episodes of one house.
+"""How well walks follow instructions: the R2R metrics of FedVLN for a batch of episodes.
 
 Source: NE, OSR, SR, TL: R2R (Anderson et al. 2018); SPL: Anderson et al. 2018 (On evaluation of
-embodied navigation agents); CLS: R4R (Jain et al. 2019); nDTW, SDTW: Ilharco et al. 2019; as scored
+embodied navigation agents); CLS: Jain et al. 2019; nDTW, SDTW: Ilharco et al. 2019; all as scored
 by FedVLN (Zhou & Wang 2022). Scores of a data set are the means over its episodes.
 
-Symbols: d(u, v) shortest-path length in the house's graph, m; P = p_0..p_m the walk, R = r_0..r_n the
-reference, r_0 the start, g = r_n the goal; s = success radius, 3 m, always compared with `<`.
+Symbols: d(u, v) shortest-path length in the house's graph, m; P = p_0..p_m the walk, R = r_0..r_n
+the reference, r_0 the start, g = r_n the goal; s = success radius, 3 m, compared with `<`.
 
     ne     d(p_m, g), m: the last viewpoint counts as the stop, with or without a stop action
     sr     1 if ne < s                      osr    1 if min_i d(p_i, g) < s
@@ -48,8 +48,9 @@ def episode_metrics(
 ) -> dict[str, np.ndarray]:
     """The nine metrics of B episodes, each [B] float64.
 
-    distance_m [P, P]: shortest-path lengths, inf where there is no path. predicted, reference: viewpoint
-    indices 0..P-1, the start first; both of an episode have the same start; references are connected.
+    distance_m [P, P]: shortest-path lengths, inf where there is no path. predicted, reference:
+    viewpoint indices 0..P-1, the start first; both of an episode have the same start, and the
+    viewpoints of a reference are connected (ValueError otherwise).
     """
     distance_m = np.asarray(distance_m, np.float64)
     walk = _padded("predicted", predicted, len(distance_m))
@@ -105,14 +106,15 @@ def _check_episodes(walk: _Paths, truth: _Paths, truth_length_m: np.ndarray) -> 
 
 def _lengths_m(distance_m: np.ndarray, paths: _Paths) -> np.ndarray:
     """Length of each path [B]; repeats, and so the padding, add nothing."""
-    return distance_m[paths.node[:, :-1], paths.node[:, 1:]].sum(1)
+    total_m: np.ndarray = distance_m[paths.node[:, :-1], paths.node[:, 1:]].sum(1)
+    return total_m
 
 
 def _warped_cost_m(cost_m: np.ndarray, walk: _Paths, truth: _Paths) -> np.ndarray:
-    """DTW(P, R) [B]: cheapest alignment with moves (i-1, j), (i, j-1), (i-1, j-1), all episodes at once.
+    """DTW(P, R) [B]: cheapest alignment with moves (i-1, j), (i, j-1), (i-1, j-1).
 
-    Anti-diagonal by anti-diagonal: the cells of one depend only on the two before it, `last` and
-    `previous`, which run over i and are shifted by one, so that [:, 0] is the infinite border.
+    All episodes at once, by anti-diagonals: the cells of one depend only on the two before it,
+    `last` and `previous`, which run over i, shifted by one so that [:, 0] is the infinite border.
     """
     batch, rows, columns = cost_m.shape
     end = walk.count + truth.count - 2  # the anti-diagonal of a path's last cell
@@ -138,7 +140,9 @@ def _coverage(
     coverage = np.where(truth.valid, near, 0.0).sum(1) / truth.count
     expected_m = coverage * truth_length_m
     apart_m = expected_m + np.abs(expected_m - tl_m)
-    return coverage * np.divide(expected_m, apart_m, out=np.ones_like(tl_m), where=apart_m > 0)
+    length_score = np.divide(expected_m, apart_m, out=np.ones_like(tl_m), where=apart_m > 0)
+    score: np.ndarray = coverage * length_score
+    return score
 
 
 def published_trajectory(viewpoints: Sequence[int], views: Sequence[int]) -> list[int]:

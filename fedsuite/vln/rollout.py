@@ -64,19 +64,17 @@ class Walk:
 
 def observe(world: World, viewpoint: Tensor, view: Tensor, dropout: Dropout) -> Panorama:
     """Gather what B agents see. Candidate features are those of the view that looks at the candidate."""
-    count = world.candidate_count.index_select(0, viewpoint)
-    width = max(int(count.max()), 1)
+    near = world.observe(viewpoint, view)
     views = world.views.index_select(0, viewpoint)
-    slot = world.candidate_view.index_select(0, viewpoint)[:, :width]
-    flat = (torch.arange(len(views), device=views.device) * views.shape[1]).unsqueeze(1) + slot
-    candidate = views.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, slot.shape)
+    row = torch.arange(len(views), device=views.device).mul_(views.shape[1]).unsqueeze(1)
+    candidate = views.flatten(0, 1).index_select(0, (row + near.view).flatten())
     heading = view % world.panorama_angle.shape[0]
     return Panorama(
         views=dropout.features(views),
         view_angle=world.panorama_angle.index_select(0, heading),
-        candidate=dropout.features(candidate),
-        candidate_angle=world.relative_angles(viewpoint, view, width),
-        padding=torch.arange(width, device=views.device) >= count.unsqueeze(1),
+        candidate=dropout.features(candidate.unflatten(0, near.view.shape)),
+        candidate_angle=near.angle,
+        padding=near.padding,
         pose_angle=world.pose_angle.index_select(0, view),
     )
 

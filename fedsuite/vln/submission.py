@@ -7,7 +7,6 @@ the camera's in radians.
 
 import json
 import math
-import os
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
+from fedsuite.files import write_atomically
 
 Pose = tuple[str, float, float]  # viewpoint id, heading (rad), elevation (rad)
 
@@ -34,9 +34,7 @@ def write_submission(path: Path, entries: Iterable[Entry]) -> None:
     ]
     _parsed(path, rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(json.dumps(rows))
-    os.replace(unfinished, path)
+    write_atomically(path, json.dumps(rows).encode())
 
 
 def read_submission(path: Path, expected_ids: Collection[str] | None = None) -> list[Entry]:

@@ -1,7 +1,8 @@
-"""R2R metrics: hand-computed walks, a plain-loop twin on random graphs, and the published repeats."""
+"""R2R metrics: walks scored by hand, a plain-loop twin on random graphs, published repeats."""
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ def score(walk, truth, distance_m=CORRIDOR_M, **options):
 
 def test_the_reference_itself_is_perfect():
     got = score([0, 1, 2, 3], [0, 1, 2, 3])
-    best = {k: 1.0 for k in ("osr", "sr", "spl", "cls", "ndtw", "sdtw")}
+    best = dict.fromkeys(("osr", "sr", "spl", "cls", "ndtw", "sdtw"), 1.0)
     assert got == best | {"ne": 0.0, "tl": 6.0, "steps": 3.0}
 
 
@@ -114,7 +115,7 @@ def test_no_episodes():
 
 def twin(d, walk, truth, radius):
     """The definitions, word for word, in loops."""
-    ne, tl = d[walk[-1]][truth[-1]], sum(d[a][b] for a, b in zip(walk, walk[1:], strict=False))
+    ne, tl = d[walk[-1]][truth[-1]], sum(d[a][b] for a, b in pairwise(walk))
     table = [[math.inf] * (len(truth) + 1) for _ in range(len(walk) + 1)]
     table[0][0] = 0.0
     for i, p in enumerate(walk, 1):
@@ -123,7 +124,7 @@ def twin(d, walk, truth, radius):
             table[i][j] = d[p][r] + before
     ndtw = math.exp(-table[-1][-1] / (radius * len(truth)))
     pc = sum(math.exp(-min(d[p][r] for p in walk) / radius) for r in truth) / len(truth)
-    expected = pc * sum(d[a][b] for a, b in zip(truth, truth[1:], strict=False))
+    expected = pc * sum(d[a][b] for a, b in pairwise(truth))
     apart = expected + abs(expected - tl)
     success = float(ne < radius)
     shortest = d[truth[0]][truth[-1]]
@@ -157,7 +158,8 @@ def test_equals_plain_loops_on_random_graphs(seed, size, radius):
     joined |= joined.T
     length = np.linalg.norm(position_m[:, None] - position_m, axis=-1)
     distance_m = shortest_path(np.where(joined, length, np.inf))
-    edges = [[*np.flatnonzero(row), i] for i, row in enumerate(joined)]  # staying counts as a step
+    # staying counts as a step
+    edges = [[*np.flatnonzero(row), i] for i, row in enumerate(joined)]
     starts = rng.integers(size, size=7).tolist()
     walks = [random_walk(rng, edges, s, rng.integers(0, 15)) for s in starts]
     truths = [random_walk(rng, edges, s, rng.integers(0, 8)) for s in starts]
@@ -169,7 +171,7 @@ def test_equals_plain_loops_on_random_graphs(seed, size, radius):
 
 
 def test_published_trajectory_by_hand():
-    """View 12 -> 15: three turns to the right. 15 -> 2: one tilt down and 11 turns. 2 -> 2: none."""
+    """View 12 -> 15: three turns right. 15 -> 2: one tilt down and 11 turns. 2 -> 2: none."""
     walk = published_trajectory([7, 8, 9, 4], [12, 15, 2, 2])
     assert walk == [7] + [7] * 3 + [8] + [8] * 12 + [9] + [4]
     assert published_trajectory([3], [35]) == [3]
@@ -179,14 +181,17 @@ def test_published_trajectory_by_hand():
 
 
 def test_repeats_change_only_the_warping_metrics():
-    clean, noisy = score([0, 1, 0, 1, 2], [0, 1, 2]), score([0, 1, 0, 0, 0, 1, 2], [0, 1, 2])
+    """A detour to viewpoint 3 costs 2 m in the alignment, and 2 m more each time it is repeated."""
+    clean, noisy = score([0, 1, 2, 3, 2], [0, 1, 2]), score([0, 1, 2, 3, 3, 3, 2], [0, 1, 2])
     same = {"ne", "osr", "sr", "spl", "cls", "tl"}
     assert {k: noisy[k] for k in same} == {k: clean[k] for k in same}
-    assert noisy["ndtw"] < clean["ndtw"] and noisy["steps"] == clean["steps"] + 2
+    assert noisy["steps"] == clean["steps"] + 2
+    assert clean["ndtw"] == clean["sdtw"] == pytest.approx(math.exp(-2 / 9))
+    assert noisy["ndtw"] == noisy["sdtw"] == pytest.approx(math.exp(-6 / 9))
 
 
 def shortest_path_agent(split):
-    """Per instruction: a graph's distances, the shortest walk, it with its repeats, the reference."""
+    """Per instruction: distances, the shortest walk, the same with repeats, the reference."""
     graphs = {}
     for item in json.loads((SHARED / "annotations" / f"R2R_{split}.json").read_text()):
         if item["scan"] not in graphs:
@@ -196,7 +201,7 @@ def shortest_path_agent(split):
         walk = graph.shortest_path(truth[0], truth[-1])
         table = graph.candidates
         views = [12 + round(item["heading"] / math.radians(30)) % 12]
-        for here, there in zip(walk, walk[1:], strict=False):
+        for here, there in pairwise(walk):
             slot = table.viewpoint[here].tolist().index(there)
             views.append(int(table.view[here, slot]))
         published = published_trajectory(walk, views)
@@ -204,10 +209,14 @@ def shortest_path_agent(split):
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"needs the R2R data in {SHARED}")
-@pytest.mark.parametrize(("split", "mean_entries"), [("val_seen", 25.211), ("val_unseen", 24.678)])
+@pytest.mark.parametrize(
+    ("split", "mean_entries"),
+    [("val_seen", 25.2135), ("val_unseen", 24.6782)],
+)
 def test_shortest_path_agent_on_r2r(split, mean_entries):
+    """Known means (25.211 on copies of val_seen whose path 4554 lacks its first viewpoint)."""
     episodes = list(shortest_path_agent(split))
-    assert np.mean([len(p) - 1 for _, _, p, _ in episodes]) == pytest.approx(mean_entries, abs=6e-4)
+    assert np.mean([len(p) - 1 for _, _, p, _ in episodes]) == pytest.approx(mean_entries, abs=5e-5)
     for distance_m, walk, published, truth in episodes[::20]:
         for trajectory in (walk, published):
             got = score(trajectory, truth, distance_m)

@@ -1,0 +1,106 @@
+"""A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
+
+Messages: "arrays" (ArrayRecord) and "config" (ConfigRecord) in; "arrays", "metrics" (MetricRecord with num-examples) and
+"timing" (ConfigRecord) out. A query asks who the client is and is answered by `get_properties` in "properties".
+
+The client sees its arrays as the usual list; their names stand in config["array-names"], one a line. It returns arrays of
+the same names, or others if its metrics hold "array-names" in the same form. All other metrics must be numbers.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app.error import Error
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+
+NAMES = "array-names"
+CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
+ClientFactory = Callable[[Context], NumPyClient]
+Content = dict[str, ArrayRecord | ConfigRecord | MetricRecord]
+
+
+def numpy_client_app(make_client: ClientFactory, mods: list[Mod] | None = None) -> ClientApp:
+    """An app that makes a client for every message and hands it the message's content."""
+    app = ClientApp(mods=mods)
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        return _answer(message, lambda: _query(make_client(context), message))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return _answer(message, lambda: _train(make_client(context), message))
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return _answer(message, lambda: _evaluate(make_client(context), message))
+
+    return app
+
+
+def named_arrays(
+    parameters: Sequence[np.ndarray], config: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The arrays that a client was handed, by name."""
+    names = str(config[NAMES]).split("\n") if config[NAMES] else []
+    return dict(zip(names, parameters, strict=True))
+
+
+def named_reply(
+    arrays: Mapping[str, np.ndarray], num_examples: int, metrics: Mapping[str, Any]
+) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+    """What `fit` returns to send `arrays` under their own names."""
+    return list(arrays.values()), num_examples, {**metrics, NAMES: "\n".join(arrays)}
+
+
+def _answer(message: Message, work: Callable[[], Content]) -> Message:
+    """The reply; an exception becomes an error reply whose text is the traceback, the same with every engine."""
+    begin = time.perf_counter()
+    try:
+        content = work()
+    except Exception:  # every exception of a client must reach the server, which decides
+        return Message(Error(CLIENT_RAISED, traceback.format_exc()), reply_to=message)
+    content["timing"] = ConfigRecord({"seconds": time.perf_counter() - begin})
+    return Message(RecordDict(dict(content)), reply_to=message)
+
+
+def _query(client: NumPyClient, message: Message) -> Content:
+    config = dict(message.content["config"])
+    return {"properties": ConfigRecord(dict(client.get_properties(config)))}  # type: ignore[arg-type]
+
+
+def _train(client: NumPyClient, message: Message) -> Content:
+    parameters, config = _unpack(message)
+    arrays, num_examples, metrics = client.fit(parameters, config)
+    names = metrics.pop(NAMES, config[NAMES])
+    named = named_arrays(arrays, {NAMES: names})
+    record = ArrayRecord({name: Array(np.asarray(value)) for name, value in named.items()})
+    return {"arrays": record, "metrics": _metrics(num_examples, metrics)}
+
+
+def _evaluate(client: NumPyClient, message: Message) -> Content:
+    parameters, config = _unpack(message)
+    loss, num_examples, metrics = client.evaluate(parameters, config)
+    return {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
+
+
+def _unpack(message: Message) -> tuple[list[np.ndarray], dict[str, Any]]:
+    record = message.content["arrays"]
+    names = [str(name) for name in record]
+    config = {**message.content["config"], NAMES: "\n".join(names)}
+    return [record[name].numpy() for name in names], config
+
+
+def _metrics(num_examples: int, metrics: Mapping[str, Any]) -> MetricRecord:
+    plain: dict[str, int | float] = {"num-examples": int(num_examples)}
+    for key, value in metrics.items():
+        if isinstance(value, bool | str | bytes) or not np.isscalar(value):
+            raise TypeError(f"metric {key!r} must be a number, got {value!r}")
+        plain[key] = value.item() if isinstance(value, np.generic) else value  # type: ignore[assignment]
+    return MetricRecord(dict(plain))

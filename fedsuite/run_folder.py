@@ -1,0 +1,158 @@
+"""The folder of one run: where its files lie, who may write to it, and how the run stands.
+
+config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors, clients/<name>/, errors.log.
+run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC).
+One process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
+"""
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedsuite.config import RunSettings
+from fedsuite.errors import InputError
+from fedsuite.files import write_json
+
+_VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run; nothing is created by making this object."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Resolved flat configuration."""
+        return self.path / "config.json"
+
+    @property
+    def status_file(self) -> Path:
+        """Status, error, versions, times."""
+        return self.path / "run.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """Server arrays at the end of the run."""
+        return self.path / "model.safetensors"
+
+    @property
+    def clients(self) -> Path:
+        """Folder of the clients' private folders (in simulation)."""
+        return self.path / "clients"
+
+    @property
+    def errors(self) -> Path:
+        """Full error texts of clients; the history holds their last lines."""
+        return self.path / "errors.log"
+
+    def client(self, name: str) -> Path:
+        """Private folder of one client, by its own name (never by node id)."""
+        return self.clients / name
+
+    def status(self) -> dict[str, Any]:
+        """Content of run.json; {} before the run has begun."""
+        try:
+            return dict(json.loads(self.status_file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise InputError(f"{self.status_file}: no valid JSON; delete this one file") from None
+
+    def begin(self) -> None:
+        """Status running, from now."""
+        write_json(
+            self.status_file,
+            {"status": "running", "error": "", "error-kind": "", "started": _now(), "ended": ""}
+            | {"versions": _versions()},
+        )
+
+    def end(self, status: str, error: str = "", kind: str = "") -> None:
+        """Status completed, failed or stopped, with one line of error and its kind (input, run, bug)."""
+        line = " ".join(error.split())
+        write_json(
+            self.status_file,
+            {"started": _now(), "versions": _versions()}
+            | self.status()
+            | {"status": status, "error": line, "error-kind": kind, "ended": _now()},
+        )
+
+    @contextmanager
+    def locked(self, patience_s: float = 0.0) -> Iterator[None]:
+        """Hold the right to write here; InputError if another process still has it after `patience_s`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            _take(descriptor, self.path, patience_s)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def folder_of(settings: RunSettings) -> RunFolder:
+    """Where the run of these settings writes: the folder to resume, else results-dir/name."""
+    if settings.resume:
+        return RunFolder(Path(settings.resume).expanduser().absolute())
+    name = settings.name or settings.system.replace(":", ".")
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"name must be letters, digits, '.', '_' and '-', starting with a letter or digit, got {name!r}"
+        )
+    return RunFolder(Path(settings.results_dir).expanduser().absolute() / name)
+
+
+def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
+    """The flat configuration that a run was made with."""
+    try:
+        stored = json.loads(folder.config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder.path}: no run to resume here (no config.json); `fedsuite runs` lists the runs"
+        ) from None
+    except ValueError:
+        raise InputError(f"{folder.config}: no valid JSON; start the run again") from None
+    return dict(stored)
+
+
+def _take(descriptor: int, path: Path, patience_s: float) -> None:
+    give_up = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                raise InputError(
+                    f"{path}: another process is writing to this run; stop it first or use another name"
+                ) from None
+            time.sleep(0.1)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,105 @@
+"""Between a task and a Flower message: what goes on the wire, and what comes back from it, unjudged.
+
+Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics" (MetricRecord that holds
+num-examples), "timing" (ConfigRecord). The identity query and its answer are ConfigRecords only.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from fedsuite.arrays import Arrays
+from fedsuite.federation import Scalar, Task
+
+EXAMPLES = "num-examples"
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# Flower's error codes for a node that is gone or did not answer in time.
+_UNREACHABLE = (3, 4, 5)
+_UNKNOWN = 0
+_DEAD_WORKER = re.compile(r"ActorDied|ActorUnavailable|WorkerCrashed|OutOfMemory|NodeDied")
+WORKER_DIED = "the worker process died (out of memory, or a crash in native code)"
+
+
+@dataclass(frozen=True)
+class RawReply:
+    """Content of a reply as it came. error: one line, "" if there is content; detail: the full error text."""
+
+    arrays: Arrays = field(default_factory=dict)
+    metrics: Mapping[str, object] = field(default_factory=dict)
+    properties: Mapping[str, object] = field(default_factory=dict)
+    compute_s: float | None = None
+    error: str = ""
+    detail: str = ""
+    unreachable: bool = False
+    worker_died: bool = False
+
+
+class TaskMessages:
+    """Makes the messages of one exchange; arrays sent to several clients are converted once."""
+
+    def __init__(self, ttl_s: float) -> None:
+        self.ttl_s = ttl_s
+        self._records: dict[int, ArrayRecord] = {}
+
+    def message(self, task: Task, node_id: int, config: Mapping[str, Scalar]) -> Message:
+        """The message of a task with its full config."""
+        key = id(task.arrays)
+        if key not in self._records:
+            self._records[key] = ArrayRecord({k: Array(v) for k, v in task.arrays.items()})
+        content = RecordDict({"arrays": self._records[key], "config": ConfigRecord(dict(config))})
+        group = str(config["round"])
+        return Message(content, node_id, task.kind, ttl=self.ttl_s, group_id=group)
+
+
+def identity_message(node_id: int, resume_round: int, ttl_s: float) -> Message:
+    """Asks a client who it is, and to drop private state newer than the round that the run goes on from."""
+    content = RecordDict({"config": ConfigRecord({"resume-round": resume_round})})
+    return Message(content, node_id, "query", ttl=ttl_s, group_id=str(resume_round))
+
+
+def read_reply(message: Message) -> RawReply:
+    """Unpack a reply; anything unreadable becomes an error."""
+    if message.has_error():
+        return _read_error(message.error.code, message.error.reason or "")
+    try:
+        return _read_content(message.content)
+    except (KeyError, TypeError, ValueError) as error:
+        return RawReply(error=f"unreadable reply: {last_line(repr(error))}", detail=repr(error))
+
+
+def last_line(text: str) -> str:
+    """The last line of an error text that says something, without terminal colours and Flower's wrapping."""
+    lines = [_ANSI.sub("", line).strip().removesuffix("'>") for line in text.splitlines()]
+    spoken = [line for line in lines if line]
+    return spoken[-1] if spoken else "no reason given"
+
+
+def _read_error(code: int, reason: str) -> RawReply:
+    died = code == _UNKNOWN and bool(_DEAD_WORKER.search(reason))
+    line = WORKER_DIED if died else last_line(reason)
+    unreachable = code in _UNREACHABLE
+    return RawReply(error=line, detail=reason, unreachable=unreachable, worker_died=died)
+
+
+def _read_content(content: RecordDict) -> RawReply:
+    arrays: Arrays = {}
+    if isinstance(record := content.get("arrays"), ArrayRecord):
+        arrays = {str(name): array.numpy() for name, array in record.items()}
+    timing = content.get("timing")
+    seconds = timing.get("seconds") if isinstance(timing, ConfigRecord) else None
+    return RawReply(
+        arrays=arrays,
+        metrics=_as_dict(content.get("metrics"), MetricRecord),
+        properties=_as_dict(content.get("properties"), ConfigRecord),
+        compute_s=float(seconds) if isinstance(seconds, int | float) else None,
+    )
+
+
+def _as_dict(record: object, kind: type[MetricRecord] | type[ConfigRecord]) -> dict[str, object]:
+    if record is None:
+        return {}
+    if not isinstance(record, kind):
+        raise TypeError(f"expected a {kind.__name__}, got {type(record).__name__}")
+    return {str(key): value for key, value in record.items()}
