@@ -21,7 +21,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, Sample, join_houses
 from fedsuite.vln.environment import World
 from fedsuite.vln.graph import HEADINGS, VIEW_STEP_RAD
-from fedsuite.vln.learner import train_locally, walk_all
+from fedsuite.vln.learner import local_steps, train_locally, walk_all
 from fedsuite.vln.metrics import episode_metrics, published_trajectory
 from fedsuite.vln.optimizer import RMSprop
 from fedsuite.vln.submission import Entry, write_submission
@@ -57,10 +57,14 @@ class HouseClient(NumPyClient):
         if "resume-round" in config:
             self.site.private.rollback(int(config["resume-round"]))
         counts = {f"{s}.count": len(self.site.samples(s)) for s in VALIDATION}
+        own = [len(h.samples["train"]) for h in self.site.houses if h.samples.get("train")]
+        steps = (local_steps(n, self.config.local_epochs, self.config.batch_size) for n in own)
         return {
             "partition": self.site.partition,
             "name": self.site.name,
-            "num-examples": len(self.site.samples("train")),
+            "num-examples": sum(own),
+            "training-houses": len(own),
+            "local-steps": sum(steps),
             **{k: n for k, n in counts.items() if n},
         }
 

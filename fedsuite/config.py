@@ -26,6 +26,7 @@ class Limits:
     """What a field's value must satisfy, and what to tell people about it.
 
     may_change: the value may differ when a run is resumed, because no result depends on it.
+    path: a file or folder; the command line makes it absolute before anything is launched.
     """
 
     help: str
@@ -35,6 +36,7 @@ class Limits:
     lt: float | None = None
     choices: tuple[Value, ...] | None = None
     may_change: bool = False
+    path: bool = False
 
     def complaint(self, value: Value) -> str | None:
         """What was expected, if `value` is outside; None if it is inside."""
@@ -63,9 +65,10 @@ def setting(  # noqa: PLR0913 - one keyword per kind of limit reads better than 
     lt: float | None = None,
     choices: tuple[Value, ...] | None = None,
     may_change: bool = False,
+    path: bool = False,
 ) -> Any:
     """A dataclass field with a default, a help text and limits."""
-    limits = Limits(help, ge, gt, le, lt, choices, may_change)
+    limits = Limits(help, ge, gt, le, lt, choices, may_change, path)
     return field(default=default, metadata={"limits": limits})
 
 
@@ -77,8 +80,10 @@ class RunSettings:
     name: str = setting("", "run folder inside results-dir; empty = after the TOML", may_change=True)
     seed: int = setting(0, "the one seed of all randomness", ge=0)
     num_rounds: int = setting(10, "federated rounds", ge=0, may_change=True)
-    results_dir: str = setting("runs", "folder of run folders", may_change=True)
-    resume: str = setting("", "run folder to continue; empty = a new run", may_change=True)
+    results_dir: str = setting("runs", "folder of run folders", may_change=True, path=True)
+    resume: str = setting(
+        "", "run folder to continue; empty = a new run", may_change=True, path=True
+    )
     evaluate_every: int = setting(1, "rounds between evaluations; 0 = only after the last", ge=0)
     checkpoint_every: int = setting(1, "rounds between checkpoints", ge=1, may_change=True)
     min_reply_fraction: float = setting(

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunSettings
+from fedsuite.config import RunSettings, check_resumable, read_config
 from fedsuite.errors import InputError
 from fedsuite.files import write_json
 
@@ -93,6 +93,17 @@ class RunFolder:
             | {"status": status, "error": line, "error-kind": kind, "ended": _now()},
         )
 
+    def is_being_written(self) -> bool:
+        """Whether a process holds the lock right now."""
+        try:
+            with (self.path / ".lock").open("rb+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
     @contextmanager
     def locked(self, patience_s: float = 0.0) -> Iterator[None]:
         """Hold the right to write here; InputError if another process still has it after `patience_s`."""
@@ -128,6 +139,19 @@ def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
     except ValueError:
         raise InputError(f"{folder.config}: no valid JSON; start the run again") from None
     return dict(stored)
+
+
+def check_folder(folder: RunFolder, settings: RunSettings) -> None:
+    """Refuse to write over a run, and to resume one with settings that would change its results."""
+    if not settings.resume:
+        if folder.status() or folder.config.exists():
+            raise InputError(
+                f"{folder.path}: a run of this name is there already; continue it with --resume "
+                f"{folder.path}, choose another name, or replace it with --overwrite"
+            )
+        return
+    stored = read_config(type(settings), read_stored_config(folder), str(folder.config))
+    check_resumable(stored, settings, str(folder.path))
 
 
 def _take(descriptor: int, path: Path, patience_s: float) -> None:

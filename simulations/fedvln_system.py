@@ -16,16 +16,17 @@ from flwr.common import Context
 from clients.house import HouseClient, HouseSite
 from clients.private_state import PrivateState
 from fedsuite.arrays import module_arrays
-from fedsuite.config import read_config
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
 from fedsuite.randomness import rng_for
+from fedsuite.run_folder import folder_of
 from fedsuite.vln.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.controls import apply_controls
 from fedsuite.vln.dataset import House, join_houses, load_house
 from fedsuite.vln.sources import Sources, open_sources, prepare_sources
 from strategies.house_averaging import HouseAveraging
+from simulations.systems import System, settings_of
 from strategies.local_only import LocalOnly
 
 ALL_HOUSES = "all-training-houses"
@@ -114,14 +115,15 @@ def _agent_shell(config: FedVLNConfig) -> Agent:
 def _open_site(config: FedVLNConfig, partition: int, run_dir: Path) -> HouseSite:
     sources = open_sources(config)
     who = partitions(config, sources)[partition]
-    houses = tuple(_open_house(config, sources, scan, partition) for scan in who.scans)
+    houses = tuple(open_house(config, sources, scan, partition) for scan in who.scans)
     folder = run_dir / "clients" / who.name
     return HouseSite(
         partition, who.name, houses, join_houses(houses, device_of(config)), PrivateState(folder), folder
     )
 
 
-def _open_house(config: FedVLNConfig, sources: Sources, scan: str, partition: int) -> House:
+def open_house(config: FedVLNConfig, sources: Sources, scan: str, partition: int) -> House:
+    """One house as the run's controls let the agent know it."""
     house = load_house(
         sources.houses_dir,
         sources.connectivity_dir,
@@ -146,7 +148,26 @@ def partition_of(config: FedVLNConfig, context: Context) -> int:
 
 def make_client(context: Context) -> NumPyClient:
     """Client side: opened once per process and house."""
-    config = read_config(FedVLNConfig, context.run_config)
-    run_dir = Path(config.results_dir) / config.name
+    _, config = settings_of(context.run_config)
+    assert isinstance(config, FedVLNConfig)
+    run_dir = folder_of(config).path
     site = _open_site(config, partition_of(config, context), run_dir)
     return HouseClient(site, config, _agent_shell(config))
+
+
+def closing(config: FedVLNConfig, run_dir: Path) -> None:
+    """Tables and plots of the finished run."""
+    from simulations.fedvln_closing import write_closing
+
+    write_closing(config, run_dir)
+
+
+SYSTEM = System(
+    config_class=FedVLNConfig,
+    validate=validate,
+    prepare=prepare,
+    num_partitions=num_partitions,
+    make_strategy=make_strategy,
+    make_client=make_client,
+    closing=closing,
+)

@@ -116,8 +116,9 @@ class HouseAveraging:
         c = self.config
         steps = local_steps(client.num_examples, c.local_epochs, c.batch_size)
         if c.method == "centralised":
-            samples = client.num_examples * c.participation_rate
-            steps = max(1, round(c.local_epochs * samples / c.batch_size))
+            houses = int(client.details["training-houses"])
+            share = max(1, int(houses * c.participation_rate)) / houses
+            steps = max(1, round(int(client.details["local-steps"]) * share))
         config: dict[str, Scalar] = {"steps": steps}
         if c.client_optimizer != "shared":
             return Task(client.partition, "train", _agent_only(arrays), config)

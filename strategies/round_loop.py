@@ -30,7 +30,7 @@ from fedsuite.federation import (
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
 from fedsuite.run_folder import RunFolder
 from strategies.exchange import exchange
-from strategies.membership import gather
+from strategies.membership import Members, gather
 from strategies.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.reply_checks import judge, usable_or_reason
 
@@ -56,8 +56,7 @@ def run_rounds(
     members = gather(
         grid, num_clients, at, settings.node_deadline_s, settings.reply_deadline_s
     )
-    loop = RoundLoop(grid, settings, folder, members.node_of, on_event)
-    loop.names = {c.partition: c.name for c in members.clients}
+    loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.tell({"round": at, "kind": "ready", "clients": num_clients, "rounds": settings.num_rounds}
               | {"seconds": time.monotonic() - begin})
     if resumed is None:
@@ -81,16 +80,16 @@ class RoundLoop:
         grid: Grid,
         settings: RunSettings,
         folder: RunFolder,
-        node_of: Mapping[int, int],
+        members: Members,
         on_event: OnEvent,
     ) -> None:
         self.grid, self.settings, self.folder = grid, settings, folder
-        self.node_of, self.on_event = node_of, on_event
+        self.node_of, self.on_event = members.node_of, on_event
+        self.names = {client.partition: client.name for client in members.clients}
         self.history = HistoryWriter(folder.path / HISTORY)
         self.timings = HistoryWriter(folder.path / TIMINGS)
         self.digest = config_digest(settings)
         self.checkpoint_round = 0
-        self.names: Mapping[int, str] = {}
 
     def play(self, number: int, exchanges: Exchanges, prefix: str = "") -> RoundResult:
         """One round: every exchange that the strategy asks for, then its result, checked and written down."""

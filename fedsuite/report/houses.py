@@ -34,7 +34,7 @@ def plot_paths(
     """Draw and write a house (.png, .pdf, .svg, ...): circles are starts, stars are ends of walks.
 
     positions_m [P, 3]: x, y, z with z up; edges [P, P] bool: the navigation graph, where either
-    direction counts. Viewpoints without an edge are left out unless a path visits them; lighter ones are higher up.
+    direction counts. Viewpoints without an edge are left out; lighter ones are higher up.
     """
     positions_m, edges = np.asarray(positions_m, np.float64), np.asarray(edges, bool)
     _check(positions_m, edges, paths)
@@ -50,7 +50,7 @@ def plot_paths(
             colour = _PREDICTED_COLOURS[walks % len(_PREDICTED_COLOURS)]
             walks += 1
         _draw_path(axes, positions_m, path, colour)
-    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_aspect("equal", adjustable="box")
     axes.set(xlabel="x (m)", ylabel="y (m)", title=title)
     if paths:
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -64,7 +64,7 @@ def _check(positions_m: np.ndarray, edges: np.ndarray, paths: Sequence[DrawnPath
             f"expected positions [P, 3] and edges [P, P], got {positions_m.shape} and {edges.shape}"
         )
     for path in paths:
-        if not path.viewpoints or not all(0 <= v < total for v in path.viewpoints):
+        if not len(path.viewpoints) or not all(0 <= v < total for v in path.viewpoints):
             raise ValueError(
                 f"path {path.label!r}: expected viewpoint indices 0..{total - 1}, "
                 f"got {list(path.viewpoints)}"
@@ -76,11 +76,10 @@ def _draw_graph(axes: Axes, positions_m: np.ndarray, edges: np.ndarray) -> None:
     first, second = np.nonzero(np.triu(either, 1))
     lines = np.stack([positions_m[first, :2], positions_m[second, :2]], 1)
     axes.add_collection(LineCollection(list(lines), colors="0.8", linewidths=0.8, zorder=1))
-    shown = positions_m[either.any(0)]
-    axes.scatter(
-        shown[:, 0], shown[:, 1], c=shown[:, 2], cmap="Greys_r", edgecolors="0.4", s=14, linewidths=0.5,
-        vmin=shown[:, 2].min(initial=0.0) - 1, vmax=shown[:, 2].max(initial=0.0) + 1, zorder=2,
-    )  # fmt: skip
+    x, y, z = positions_m[either.any(0)].T
+    dots = axes.scatter(x, y, s=14, c=z, cmap="Greys_r", edgecolors="0.4", linewidths=0.5, zorder=2)
+    if z.size:
+        dots.set_clim(z.min() - 1, z.max() + 1)  # a metre of margin: one storey is mid-grey
 
 
 def _draw_path(axes: Axes, positions_m: np.ndarray, path: DrawnPath, colour: str) -> None:

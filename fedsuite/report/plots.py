@@ -17,8 +17,8 @@ from matplotlib.ticker import MaxNLocator
 from fedsuite.errors import InputError
 from fedsuite.report.tables import metric_column
 
-# Okabe and Ito's colours, which people with any common colour blindness can tell apart (yellow is left out: too
-# pale on white). Line styles and markers differ as well, for prints in grey.
+# Okabe and Ito's colours, told apart with any common colour blindness (without yellow: too pale on
+# white). Line styles and markers differ as well, for prints in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _LINES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -42,13 +42,13 @@ def save_figure(figure: Figure, file: Path) -> None:
     if file.suffix.removeprefix(".") not in known:
         raise InputError(f"{file}: cannot draw this format; use one of {', '.join(known)}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=_DOTS_PER_INCH)
+    figure.savefig(file, dpi=_DOTS_PER_INCH, bbox_inches="tight")
 
 
 def learning_curves(
     runs: Mapping[str, pd.DataFrame], metric: str, path: Path, *, y_label: str | None = None
 ) -> None:
-    """Draw `metric` over rounds, one curve per label, and write it to `path` (.png, .pdf, .svg, ...)."""
+    """Draw `metric` over rounds, one curve per label, and write it to `path` (.png, .pdf, ...)."""
     if not runs:
         raise InputError("no runs to draw; name at least one run")
     figure, axes = blank_figure(6.4, 4.0)

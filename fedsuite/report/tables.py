@@ -59,7 +59,7 @@ def _values(frame: pd.DataFrame, metric: str, best_by: str | None, label: str) -
     if best_by is None:
         return found.groupby("run")["value"].last()
     best = metric_column(frame, best_by, label).groupby("run")["value"].idxmax()
-    return found.loc[found.index.intersection(best), "value"]
+    return found["value"][found.index.isin(best.to_list())]
 
 
 def results_rows(
@@ -72,9 +72,9 @@ def results_rows(
 ) -> list[dict[str, str]]:
     """One row per label: its name, its number of runs (seeds), each metric as mean and spread.
 
-    The value of a run is the last one recorded or, given best_by, that of the round in which best_by
-    was highest. Where not all runs have a value, n says how many do. Metrics named in `percent` are
-    shares of one, shown in percent.
+    The value of a run is the last one recorded or, given best_by, that of the first round in which
+    best_by was highest. Where not all runs have a value, n says how many do. Metrics named in
+    `percent` are shares of one, shown in percent.
     """
     rows = []
     for label, given in runs.items():

@@ -2,7 +2,7 @@
 
 Inverted dropout: entries are zeroed with probability p, the others divided by 1 - p. Here p is rounded to a multiple of
 1/256 (0.3 becomes 0.3008) and the divisor follows, so that expectations stay exact: each byte of a random word then
-decides one entry, which on a CPU is about ten times faster than a draw per entry.
+decides one entry, which on a CPU is about ten times faster than a draw per entry. Rates above 255/256 become that.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,22 @@ import torch
 from torch import Tensor
 
 
+def _levels(p: float) -> int:
+    """How many of a byte's 256 values drop an entry; never all of them."""
+    return min(round(256 * p), 255)
+
+
+def _scale(p: float) -> float:
+    """What kept entries are multiplied by."""
+    return 256 / (256 - _levels(p))
+
+
 def keep_mask(shape: torch.Size, p: float, generator: torch.Generator) -> Tensor:
-    """float32 mask of 0 (dropped, with probability round(256 p) / 256) and 1."""
+    """float32 mask of 0 (dropped, with probability _levels(p) / 256) and 1."""
     count = shape.numel()
     words = torch.empty((count + 7) // 8, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
-    keep = words.view(torch.uint8)[:count] >= round(256 * p)
+    keep = words.view(torch.uint8)[:count] >= _levels(p)
     # Through uint8: that conversion is vectorised on the CPU, the one from bool is not.
     return keep.view(torch.uint8).float().view(shape)
 
@@ -36,15 +46,13 @@ class Dropout:
         """Dropped-out copy of x, differentiable."""
         if self.generator is None or self.p == 0:
             return x
-        rounded = round(256 * self.p) / 256
-        return x * keep_mask(x.shape, self.p, self.generator).mul_(1 / (1 - rounded))
+        return x * keep_mask(x.shape, self.p, self.generator).mul_(_scale(self.p))
 
     def features(self, x: Tensor) -> Tensor:
         """Drop visual features in place; x [.., F] must not need a gradient."""
         if self.generator is None or self.feature_p == 0:
             return x
-        rounded = round(256 * self.feature_p) / 256
-        return x.mul_(keep_mask(x.shape, self.feature_p, self.generator).mul_(1 / (1 - rounded)))
+        return x.mul_(keep_mask(x.shape, self.feature_p, self.generator).mul_(_scale(self.feature_p)))
 
 
 NO_DROPOUT = Dropout()

@@ -150,6 +150,8 @@ def load_graph(connectivity_dir: Path, scan: str) -> NavGraph:
     file = connectivity_dir / f"{scan}_connectivity.json"
     try:
         rows = json.loads(file.read_text())
+        if not rows:
+            raise ValueError("no panoramas")
         included = np.array([bool(r["included"]) for r in rows])
         pose = np.array([r["pose"] for r in rows], dtype=np.float64).reshape(len(rows), 16)
         edge = np.array([r["unobstructed"] for r in rows], dtype=bool).reshape(len(rows), len(rows))

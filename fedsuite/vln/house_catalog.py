@@ -32,12 +32,27 @@ def _kind(
 ) -> ObjectKind:
     names = tuple(n.strip() for n in nouns.split(","))
     return ObjectKind(
-        names[0], names, size_m, z_m, place, tuple(colours.split()), tuple(materials.split()), salience
+        names[0],
+        names,
+        size_m,
+        z_m,
+        place,
+        tuple(colours.split()),
+        tuple(materials.split()),
+        salience,
     )
 
 
 KINDS = (
-    _kind("couch, sofa", 1.9, 0.5, "wall", "red blue grey beige brown white green", "leather velvet", 1.0),
+    _kind(
+        "couch, sofa",
+        1.9,
+        0.5,
+        "wall",
+        "red blue grey beige brown white green",
+        "leather velvet",
+        1.0,
+    ),
     _kind("armchair", 0.9, 0.5, "wall", "red blue beige brown yellow", "leather wicker", 0.7),
     _kind("coffee table", 0.9, 0.4, "middle", "black white brown", "wooden glass", 0.6),
     _kind("television, tv", 1.2, 1.2, "hung", "", "", 0.9),
@@ -47,7 +62,7 @@ KINDS = (
     _kind("plant, potted plant", 0.6, 0.6, "wall", "green", "", 0.7),
     _kind("rug, carpet", 1.6, 0.0, "floor", "red blue beige grey green", "", 0.6),
     _kind("painting, picture", 0.9, 1.6, "hung", "red blue green yellow", "", 0.7),
-    _kind("window", 1.2, 1.5, "fixture", "", "", 0.5),
+    _kind("window", 1.2, 1.5, "fixture", "", "", 0.3),
     _kind("bed", 2.0, 0.5, "wall", "white blue purple green", "", 1.0),
     _kind("nightstand, bedside table", 0.5, 0.5, "wall", "white brown", "wooden", 0.5),
     _kind("dresser", 1.2, 0.6, "wall", "white brown black", "wooden", 0.7),
@@ -87,7 +102,7 @@ KINDS = (
     _kind("tool bench, workbench", 1.6, 0.8, "wall", "", "wooden metal", 0.9),
     _kind("door", 0.9, 1.0, "fixture", "white brown red", "wooden", 0.4),
     _kind("glass doors, sliding doors", 1.7, 1.0, "fixture", "", "", 0.7),
-    _kind("archway, arch", 1.6, 1.2, "fixture", "", "", 0.5),
+    _kind("archway, arch", 1.6, 1.2, "fixture", "", "", 0.2),
     _kind("stairs, steps, staircase", 2.0, 0.7, "fixture", "", "", 0.9),
 )
 KIND_INDEX = {k.name: i for i, k in enumerate(KINDS)}

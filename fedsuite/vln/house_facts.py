@@ -57,7 +57,15 @@ def _turn_facts(route: Route) -> list[Fact]:
         if abs(degrees) >= TURN_DEG and not rise[i]:
             way = "right" if degrees > 0 else "left"
             facts.append(
-                Fact("turn", float(i), way, degrees, float(last), _thing_near(route, i), _hall_end(route, i))
+                Fact(
+                    "turn",
+                    float(i),
+                    way,
+                    degrees,
+                    float(last),
+                    _thing_near(route, i),
+                    _hall_end(route, i),
+                )
             )
         i = last + 1
     return facts
@@ -176,7 +184,7 @@ def _pass_facts(route: Route) -> list[Fact]:
 
 def _ahead_facts(route: Route) -> list[Fact]:
     """Objects that a step goes towards, and one that is in front at the start."""
-    house, facts = route.house, []
+    house, facts, rise = route.house, [], _on_stairs(route)
     for e in range(-1, len(route.path) - 1):
         node = max(e, 0)
         heading = route.heading_rad if e < 0 else float(route.step_headings[e])
@@ -188,9 +196,12 @@ def _ahead_facts(route: Route) -> list[Fact]:
         good &= (distance > length + 0.2) & (distance < (4.5 if e < 0 else 8.0))
         for k in np.flatnonzero(good).tolist():
             thing = house.things[k]
-            if thing.about.name != "door" and thing.about.salience >= 0.5:
+            climbing = thing.about.name == "stairs" and bool(rise[node])
+            if thing.about.name != "door" and not climbing:
                 kind = "facing" if e < 0 else "toward"
-                facts.append(Fact(kind, e + 0.02 if e >= 0 else 0.0, "ahead", float(angle[k]), e + 0.02, k))
+                facts.append(
+                    Fact(kind, e + 0.02 if e >= 0 else 0.0, "ahead", float(angle[k]), e + 0.02, k)
+                )
     return facts
 
 

@@ -58,7 +58,11 @@ def draw_taste(rng: np.random.Generator) -> Taste:
 
 
 def furnish(
-    rng: np.random.Generator, rooms: Sequence[Room], doors: Sequence[Door], xy: np.ndarray, ways: Sequence[np.ndarray]
+    rng: np.random.Generator,
+    rooms: Sequence[Room],
+    doors: Sequence[Door],
+    xy: np.ndarray,
+    ways: Sequence[np.ndarray],
 ) -> list[Thing]:
     """All objects. xy [P, 2] panoramas; ways: per floor, the edges as segments [S, 4]."""
     taste = draw_taste(rng)
@@ -73,14 +77,21 @@ def furnish(
                     if spot is not None:
                         things.append(_thing(rng, taste, kind, (*spot, number), room.floor))
                         if KINDS[kind].place in _FOOTPRINT:
-                            keep_off.append((*spot, KINDS[kind].size_m * _FOOTPRINT[KINDS[kind].place]))
+                            keep_off.append(
+                                (*spot, KINDS[kind].size_m * _FOOTPRINT[KINDS[kind].place])
+                            )
                         elif KINDS[kind].place == "hung":
                             keep_off.append((*spot, 0.25))
     return things + _fixtures(rng, taste, rooms, doors)
 
 
 def _thing(
-    rng: np.random.Generator, taste: Taste, kind: int, at: tuple[float, float, int], floor: int, door: int = -1
+    rng: np.random.Generator,
+    taste: Taste,
+    kind: int,
+    at: tuple[float, float, int],
+    floor: int,
+    door: int = -1,
 ) -> Thing:
     about = KINDS[kind]
     colour = _pick(rng, COLOURS, about.colours, taste.colour)
@@ -89,7 +100,9 @@ def _thing(
     return Thing(kind, colour, material, round(at[0], 4), round(at[1], 4), z, floor, at[2], door)
 
 
-def _pick(rng: np.random.Generator, names: tuple[str, ...], options: tuple[str, ...], weight: np.ndarray) -> int:
+def _pick(
+    rng: np.random.Generator, names: tuple[str, ...], options: tuple[str, ...], weight: np.ndarray
+) -> int:
     """Index of one of the options by weight, -1 if there are none."""
     if not options:
         return -1
@@ -136,8 +149,12 @@ def _along_walls(rng: np.random.Generator, room: Room, half: float, depth: float
     x0, y0, x1, y1 = room.rect
     side, share = rng.integers(4, size=_TRIES), rng.random(_TRIES)
     hx, hy = min(half, (x1 - x0) / 2), min(half, (y1 - y0) / 2)
-    x = np.where(side == 0, x0 + depth, np.where(side == 1, x1 - depth, x0 + hx + share * (x1 - x0 - 2 * hx)))
-    y = np.where(side == 2, y0 + depth, np.where(side == 3, y1 - depth, y0 + hy + share * (y1 - y0 - 2 * hy)))
+    x = np.where(
+        side == 0, x0 + depth, np.where(side == 1, x1 - depth, x0 + hx + share * (x1 - x0 - 2 * hx))
+    )
+    y = np.where(
+        side == 2, y0 + depth, np.where(side == 3, y1 - depth, y0 + hy + share * (y1 - y0 - 2 * hy))
+    )
     return np.stack([x, y], 1)
 
 
@@ -153,7 +170,9 @@ def _fixtures(
     for number, room in enumerate(rooms):
         if room.tag in ("hall", "stairs", "patio") or room.kind in ("closet", "pantry"):
             continue
-        outside = [s for s in _along_walls(rng, room, 0.7, 0.0).tolist() if _is_outside(s, room, rooms)]
+        outside = [
+            s for s in _along_walls(rng, room, 0.7, 0.0).tolist() if _is_outside(s, room, rooms)
+        ]
         for x, y in outside[: int(rng.integers(0, 3))]:
             things.append(_thing(rng, taste, KIND_INDEX["window"], (x, y, number), room.floor))
     return things

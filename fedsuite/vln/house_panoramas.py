@@ -134,7 +134,9 @@ def _in_room(rng: np.random.Generator, places: Places, number: int, room: Room) 
         places.add(((x0 + x1) / 2, (y0 + y1) / 2), number, room.floor)
 
 
-def walkable(places: Places, position: np.ndarray, walls: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def walkable(
+    places: Places, position: np.ndarray, walls: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """(visible, candidate edge), both [P, P] bool and symmetric; position [P, 3]."""
     xy, floor, _, _, stairs = places.arrays()
     visible = np.zeros((len(xy), len(xy)), bool)
@@ -153,7 +155,12 @@ def walkable(places: Places, position: np.ndarray, walls: Sequence[np.ndarray]) 
         others[[landing - 1, landing + 1]] = False
         edge[landing, others] = edge[others, landing] = False
     on_stairs = stairs != NO_STAIRS
-    both = on_stairs[:, None] & on_stairs[None] & (stairs != LANDING)[:, None] & (stairs != LANDING)[None]
+    both = (
+        on_stairs[:, None]
+        & on_stairs[None]
+        & (stairs != LANDING)[:, None]
+        & (stairs != LANDING)[None]
+    )
     return visible, edge & ~both
 
 
@@ -164,7 +171,10 @@ def add_missing_doorways(
     part = connected_components(edge, directed=False)[1]
     added = False
     for number, door in enumerate(doors):
-        sides = [{part[i] for i, r in enumerate(places.room[: len(part)]) if r == side} for side in door.rooms]
+        sides = [
+            {part[i] for i, r in enumerate(places.room[: len(part)]) if r == side}
+            for side in door.rooms
+        ]
         apart = len(sides[0] | sides[1]) > 1
         if apart and number not in places.door and door.kind != "opening":
             added |= _add_doorway(places, rooms, door, number)

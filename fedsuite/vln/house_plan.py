@@ -25,14 +25,13 @@ from fedsuite.vln.house_panoramas import (
     spanner,
     walkable,
 )
+from fedsuite.vln.house_room_kinds import parent_of, room_kinds
 from fedsuite.vln.house_rooms import (
     FLOOR_HEIGHT_M,
     Shape,
     cottage_cells,
     draw_shape,
     floor_cells,
-    parent_of,
-    room_kinds,
     turned,
     turned_point,
 )
@@ -96,7 +95,9 @@ def draw_house(seed: int, house: int) -> House:
 
 def _scan_id(seed: int, house: int) -> str:
     """Eleven letters and digits, like the ids of real scans."""
-    number = int.from_bytes(hashlib.sha256(f"generated house {seed}/{house}".encode()).digest()[:12], "big")
+    number = int.from_bytes(
+        hashlib.sha256(f"generated house {seed}/{house}".encode()).digest()[:12], "big"
+    )
     return "".join(_LETTERS[number // 62**k % 62] for k in range(11))
 
 
@@ -124,15 +125,22 @@ def _building(rng: np.random.Generator) -> tuple[list[Room], list[Door], list[tu
     shape = None if rng.random() < 0.2 else draw_shape(rng)
     rooms: list[Room] = []
     doors: list[Door] = []
-    flight = [] if shape is None or not shape.stairs else [turned_point(p, orientation) for p in shape.flight]
+    flight = (
+        []
+        if shape is None or not shape.stairs
+        else [turned_point(p, orientation) for p in shape.flight]
+    )
     for floor in range(1 if shape is None else shape.floors):
         cells = cottage_cells(rng) if shape is None else floor_cells(rng, shape, floor)
         kinds = room_kinds(rng, cells, floor)
         first = len(rooms)
         rooms += [
-            Room(kind, c.tag, floor, turned(c.rect, orientation)) for kind, c in zip(kinds, cells, strict=True)
+            Room(kind, c.tag, floor, turned(c.rect, orientation))
+            for kind, c in zip(kinds, cells, strict=True)
         ]
-        parent = {first + i: first + parent_of(cells, i) for i, c in enumerate(cells) if c.tag == "annex"}
+        parent = {
+            first + i: first + parent_of(cells, i) for i, c in enumerate(cells) if c.tag == "annex"
+        }
         given = [] if shape is None else _stair_doors(shape, floor, first, orientation)
         doors += make_doors(rng, rooms, list(range(first, len(rooms))), parent, given)
     return rooms, doors, flight
@@ -159,7 +167,9 @@ def _stairs(rooms: Sequence[Room], flight: Sequence[tuple[float, float]]) -> lis
         for (x, y), room, rise in ((flight[0], lower, 0.7), (flight[2], upper, -0.5)):
             floor = rooms[room].floor
             z = round(floor * FLOOR_HEIGHT_M + rise, 4)
-            things.append(Thing(KIND_INDEX["stairs"], -1, -1, round(x, 4), round(y, 4), z, floor, room))
+            things.append(
+                Thing(KIND_INDEX["stairs"], -1, -1, round(x, 4), round(y, 4), z, floor, room)
+            )
     return things
 
 
@@ -217,7 +227,7 @@ def _finished(
 def _add_unused(rng: np.random.Generator, places: Places) -> None:
     """Copies of some panoramas, a step aside, that the simulator is to ignore."""
     ordinary = [i for i, s in enumerate(places.stairs) if s == 0 and places.door[i] < 0]
-    for i in rng.choice(ordinary, int(rng.integers(1, 5)), replace=False):
+    for i in rng.choice(ordinary, int(rng.integers(2, 6)), replace=False):
         angle, step = rng.uniform(0, 2 * np.pi), rng.uniform(0.15, 0.4)
         x, y = places.xy[i]
         at = (x + step * float(np.cos(angle)), y + step * float(np.sin(angle)))

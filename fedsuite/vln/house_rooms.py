@@ -1,4 +1,4 @@
-"""Floor plans of generated houses: rectangles around corridors, and which rooms they are.
+"""Floor plans of generated houses: rectangles around corridors.
 
 A house is a corridor with a band of rooms on both sides, perhaps a large room across either end, perhaps a wing with its own
 corridor at a right angle, on one to three floors that share corridor and stairwell; small houses have no corridor and are cut
@@ -9,22 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.vln.house_catalog import ROOMS
-
 Rect = tuple[float, float, float, float]
 FLOOR_HEIGHT_M = 2.9
-SMALL_M2 = 7.5
-SOCIAL = ("living room", "kitchen", "dining room", "family room")
-_GROUND = {
-    "bedroom": 3.0, "office": 2.0, "family room": 1.5, "garage": 1.0, "library": 1.0, "game room": 0.8, "gym": 0.7,
-    "playroom": 0.7, "bathroom": 3.0, "laundry room": 1.2, "closet": 0.6, "pantry": 0.4,
-}  # fmt: skip
-_UPPER = {
-    "bedroom": 6.0, "office": 1.5, "library": 1.0, "family room": 1.0, "playroom": 1.0, "gym": 0.8, "game room": 0.7,
-    "bathroom": 4.0, "closet": 1.0, "laundry room": 0.7,
-}  # fmt: skip
-# How much less wanted a kind is once it is there.
-_REPEAT = {"bedroom": 0.7, "bathroom": 0.5, "closet": 0.4}
 
 
 @dataclass(frozen=True)
@@ -138,8 +124,13 @@ def _band(rng: np.random.Generator, rect: Rect, hall_below: bool) -> list[Cell]:
             cells += _suite(rng, (low, y0, high, y1))
         elif high - low < 3.5 and depth > 4.2 and rng.random() < 0.35:
             cut = float(rng.uniform(0.45, 0.6) * depth)
-            near, far = ((y0, y0 + cut), (y0 + cut, y1)) if hall_below else ((y1 - cut, y1), (y0, y1 - cut))
-            cells += [Cell((low, near[0], high, near[1]), "slot"), Cell((low, far[0], high, far[1]), "annex")]
+            near, far = (
+                ((y0, y0 + cut), (y0 + cut, y1)) if hall_below else ((y1 - cut, y1), (y0, y1 - cut))
+            )
+            cells += [
+                Cell((low, near[0], high, near[1]), "slot"),
+                Cell((low, far[0], high, far[1]), "annex"),
+            ]
         else:
             cells.append(Cell((low, y0, high, y1), "slot"))
     return cells
@@ -153,7 +144,11 @@ def _suite(rng: np.random.Generator, rect: Rect) -> list[Cell]:
         main, low, high = (x0, y0, x1 - strip, y1), x1 - strip, x1
     else:
         main, low, high = (x0 + strip, y0, x1, y1), x0, x0 + strip
-    return [Cell(main, "slot"), Cell((low, y0, high, cut), "annex"), Cell((low, cut, high, y1), "annex")]
+    return [
+        Cell(main, "slot"),
+        Cell((low, y0, high, cut), "annex"),
+        Cell((low, cut, high, y1), "annex"),
+    ]
 
 
 def _wing(rng: np.random.Generator, shape: Shape) -> list[Cell]:
@@ -207,63 +202,6 @@ def wall_length_m(a: Rect, b: Rect) -> float:
     """Length of the wall between two rectangles, 0 if they do not touch."""
     wall = shared_wall(a, b)
     return 0.0 if wall is None else wall[3] - wall[2]
-
-
-def parent_of(cells: list[Cell], annex: int) -> int:
-    """The room through which an annex is reached: the one with the longest wall in common."""
-    lengths = [
-        wall_length_m(cells[annex].rect, c.rect) if c.tag == "slot" else 0.0 for c in cells
-    ]
-    return int(np.argmax(lengths))
-
-
-def room_kinds(rng: np.random.Generator, cells: list[Cell], floor: int) -> list[str]:
-    """A kind for every cell of a floor: what must be there first, then by area and taste."""
-    fixed = {"hall": "hallway", "stairs": "stairwell", "patio": "patio" if floor == 0 else "balcony"}
-    kinds = [fixed.get(c.tag, "") for c in cells]
-    slots = sorted((i for i, c in enumerate(cells) if c.tag == "slot"), key=lambda i: -area_m2(cells[i].rect))
-    if floor == 0:
-        _place_required(rng, cells, slots, kinds)
-    wanted = dict(_GROUND if floor == 0 else _UPPER)
-    for i in slots:
-        if not kinds[i]:
-            kinds[i] = _choose(rng, wanted, area_m2(cells[i].rect))
-    for i, cell in enumerate(cells):
-        if cell.tag == "annex":
-            taken = kinds[i - 1] if i and cells[i - 1].tag == "annex" else ""
-            kinds[i] = _annex_kind(rng, kinds[parent_of(cells, i)], area_m2(cell.rect), taken)
-    return kinds
-
-
-def _place_required(rng: np.random.Generator, cells: list[Cell], slots: list[int], kinds: list[str]) -> None:
-    kinds[slots[0]] = "living room"
-    for kind, near in (("kitchen", "living room"), ("dining room", "kitchen")):
-        low, high = ROOMS[kind].area_m2
-        fits = [i for i in slots if not kinds[i] and low <= area_m2(cells[i].rect) <= high]
-        beside = [
-            i for i in fits
-            if any(kinds[j] == near and wall_length_m(cells[i].rect, cells[j].rect) > 1.5 for j in slots)
-        ]  # fmt: skip
-        if fits:
-            kinds[int(rng.choice(beside or fits))] = kind
-
-
-def _choose(rng: np.random.Generator, wanted: dict[str, float], area: float) -> str:
-    """A kind that fits the area, drawn by `wanted`, which then wants it less."""
-    fits = [k for k in wanted if ROOMS[k].area_m2[0] <= area <= ROOMS[k].area_m2[1]]
-    fits = fits or ["living room" if area > SMALL_M2 else "closet"]
-    weight = np.array([wanted.get(k, 1.0) for k in fits])
-    kind = str(rng.choice(fits, p=weight / weight.sum()))
-    wanted[kind] = wanted.get(kind, 1.0) * _REPEAT.get(kind, 0.15)
-    return kind
-
-
-def _annex_kind(rng: np.random.Generator, parent: str, area: float, taken: str) -> str:
-    options = {"bedroom": ["bathroom", "bathroom", "closet"], "kitchen": ["pantry", "laundry room"]}.get(
-        parent, ["bathroom", "closet", "laundry room"]
-    )
-    fits = [k for k in options if k != taken and area <= ROOMS[k].area_m2[1]]
-    return str(rng.choice(fits or ["office"]))
 
 
 def turned(rect: Rect, orientation: int) -> Rect:

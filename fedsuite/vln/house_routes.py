@@ -116,10 +116,13 @@ class Route:
         floor = int(house.floor[a])
         ids = [i for i, r in enumerate(house.rooms) if r.floor == floor]
         rect = np.array([house.rooms[i].rect for i in ids])
-        inside = (xy[:, None] >= rect[None, :, :2]).all(-1) & (xy[:, None] <= rect[None, :, 2:]).all(-1)
+        inside = (xy[:, None] >= rect[None, :, :2]).all(-1) & (
+            xy[:, None] <= rect[None, :, 2:]
+        ).all(-1)
         where = inside.argmax(1)
         return [
-            (ids[w], e + k / number, e + (k + 1) / number, length / number) for k, w in enumerate(where.tolist())
+            (ids[w], e + k / number, e + (k + 1) / number, length / number)
+            for k, w in enumerate(where.tolist())
         ]
 
     def _door_between(self, a: int, b: int, at: float) -> int:
@@ -163,7 +166,12 @@ def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
         moving = (at != start) & np.isfinite(lengths)
         at = np.where(moving, before[start, at], at)
         nodes += moving
-    good = (nodes >= MIN_NODES) & (nodes <= MAX_NODES) & (lengths >= MIN_LENGTH_M) & np.isfinite(lengths)
+    good = (
+        (nodes >= MIN_NODES)
+        & (nodes <= MAX_NODES)
+        & (lengths >= MIN_LENGTH_M)
+        & np.isfinite(lengths)
+    )
     pairs = np.argwhere(good)
     return pairs, nodes[good]
 
@@ -182,9 +190,10 @@ def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple
     pairs, nodes = path_pairs(house)
     if len(pairs) == 0:
         return []
-    starts = rng.permutation(np.unique(pairs[:, 0]))[: max(3, round(count / 3))]
-    weight = np.array([_NODE_WEIGHT[int(n)] for n in nodes]) * np.where(np.isin(pairs[:, 0], starts), 1.0, 1e-4)
     first = np.array([shortest_path_nodes(house, s, g)[1] for s, g in pairs.tolist()])
+    starts = _draw_starts(rng, pairs[:, 0], first, max(3, round(count / 4)))
+    likes = np.where(np.isin(pairs[:, 0], starts), 1.0, 1e-4)
+    weight = np.array([_NODE_WEIGHT[int(n)] for n in nodes]) * likes
     chosen = []
     for _ in range(min(count, len(pairs))):
         k = int(rng.choice(len(pairs), p=weight / weight.sum()))
@@ -192,8 +201,19 @@ def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple
         weight[k] = 0.0
         weight[pairs[:, 1] == pairs[k, 1]] *= 0.4
         weight[pairs[:, 0] == pairs[k, 0]] *= 0.7
-        weight[(pairs[:, 0] == pairs[k, 0]) & (first == first[k])] *= 0.5
+        weight[(pairs[:, 0] == pairs[k, 0]) & (first == first[k])] *= 0.3
     return chosen
+
+
+def _draw_starts(
+    rng: np.random.Generator, start: np.ndarray, first: np.ndarray, count: int
+) -> np.ndarray:
+    """Start panoramas; those from which paths set out in many directions are likelier."""
+    options = np.unique(start)
+    ways = np.array([len(np.unique(first[start == s])) for s in options], float)
+    weight = (ways - 0.7) ** 1.5
+    count = min(count, len(options))
+    return rng.choice(options, count, replace=False, p=weight / weight.sum())
 
 
 def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
@@ -212,4 +232,8 @@ def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
     origin = start[1] if door.vertical else start[0]
     offsets = [(d.y if door.vertical else d.x) - origin for d in here]
     mine = (door.y if door.vertical else door.x) - origin
-    return 0 if abs(mine) < 0.5 else sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)
+    return (
+        0
+        if abs(mine) < 0.5
+        else sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)
+    )

@@ -51,7 +51,9 @@ def house_views(
     tint = rng.standard_normal(width) / np.sqrt(width)
     light = np.exp(0.15 * rng.standard_normal(panoramas))[:, None, None]
     shade = rng.standard_normal(panoramas)[:, None, None] * tint
-    features = (features + 0.4 * style * (features @ mix)) * light + style * (0.5 * offset + 0.2 * shade)
+    features = (features + 0.4 * style * (features @ mix)) * light + style * (
+        0.5 * offset + 0.2 * shade
+    )
     features += noise * rng.standard_normal(features.shape) / np.sqrt(width)
     features[~house.included] = 0.0
     return (features * np.sqrt(width)).astype(np.float32)
@@ -88,7 +90,9 @@ def object_weights(house: House) -> np.ndarray:
     heading = np.pi / 2 - np.arctan2(gap[..., 1], gap[..., 0])
     elevation = np.clip(np.arctan2(gap[..., 2], flat), -np.pi / 4, np.pi / 4)
     across = heading[:, None] - _VIEW_HEADING[None, :, None]
-    across = np.abs((across + np.pi) % (2 * np.pi) - np.pi) - 0.5 * np.arctan2(size, 2 * flat)[:, None]
+    across = (
+        np.abs((across + np.pi) % (2 * np.pi) - np.pi) - 0.5 * np.arctan2(size, 2 * flat)[:, None]
+    )
     central = np.clip(1 - np.maximum(across, 0) / np.deg2rad(45), 0, 1)
     upright = np.abs(elevation[:, None] - _VIEW_ELEVATION[None, :, None])
     upright = np.clip(1.15 - upright / np.deg2rad(60), 0, 1)
@@ -112,7 +116,12 @@ def room_weights(house: House) -> np.ndarray:
         for number, room in enumerate(house.rooms):
             if room.floor == floor:
                 x0, y0, x1, y1 = room.rect
-                inside = (point[..., 0] > x0) & (point[..., 0] < x1) & (point[..., 1] > y0) & (point[..., 1] < y1)
+                inside = (
+                    (point[..., 0] > x0)
+                    & (point[..., 0] < x1)
+                    & (point[..., 1] > y0)
+                    & (point[..., 1] < y1)
+                )
                 own = np.where(house.room[here] == number, _OWN_ROOM, 1.0)[:, None]
                 shares[here, :, ROOM_KINDS.index(room.kind)] += own * (inside * weight).sum(-1)
     kernel = np.abs(_VIEW_HEADING[:, None] - angle[None])

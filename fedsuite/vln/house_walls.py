@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.vln.house_rooms import SOCIAL, Rect, shared_wall
+from fedsuite.vln.house_room_kinds import SOCIAL
+from fedsuite.vln.house_rooms import Rect, shared_wall
 
 DOOR_M = 0.95
 MIN_WALL_M = 1.35
@@ -64,7 +65,11 @@ class _Groups:
 
 
 def make_doors(
-    rng: np.random.Generator, rooms: list[Room], ids: list[int], parent: dict[int, int], given: list[Door]
+    rng: np.random.Generator,
+    rooms: list[Room],
+    ids: list[int],
+    parent: dict[int, int],
+    given: list[Door],
 ) -> list[Door]:
     """Doors of one floor (`ids` are its rooms): `given` ones (stairs), the usual ones, and what keeps it connected."""
     groups = _Groups(len(rooms))
@@ -127,7 +132,11 @@ def _door(rng: np.random.Generator, rooms: list[Room], i: int, j: int) -> Door:
     elif kinds <= {*SOCIAL, "hallway", "library", "game room"} and rng.random() < 0.7:
         kind, width = "archway", min(float(rng.uniform(1.2, 2.2)), high - low - 0.3)
     margin = width / 2 + 0.05 + 0.1 * (kind != "opening")
-    middle = float(rng.uniform(low + margin, high - margin)) if high - low > 2 * margin else (low + high) / 2
+    middle = (
+        float(rng.uniform(low + margin, high - margin))
+        if high - low > 2 * margin
+        else (low + high) / 2
+    )
     x, y = (line, middle) if vertical else (middle, line)
     return Door((i, j), rooms[i].floor, x, y, vertical, width, kind)
 
@@ -147,7 +156,9 @@ def make_walls(rooms: list[Room], doors: list[Door], floor: int) -> np.ndarray:
         holes = sorted(
             (d.segment[1], d.segment[3]) if vertical else (d.segment[0], d.segment[2])
             for d in doors
-            if d.floor == floor and d.vertical == vertical and abs((d.x if vertical else d.y) - line) < 1e-3
+            if d.floor == floor
+            and d.vertical == vertical
+            and abs((d.x if vertical else d.y) - line) < 1e-3
         )
         for low, high in _without(_merged(spans), holes):
             walls.append((line, low, line, high) if vertical else (low, line, high, line))
@@ -164,7 +175,9 @@ def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return merged
 
 
-def _without(spans: list[tuple[float, float]], holes: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _without(
+    spans: list[tuple[float, float]], holes: list[tuple[float, float]]
+) -> list[tuple[float, float]]:
     left = []
     for start, end in spans:
         at = start
@@ -183,7 +196,9 @@ def in_sight(source: np.ndarray, target: np.ndarray, walls: np.ndarray) -> np.nd
         upright = walls[np.isclose(walls[:, line], walls[:, line + 2])]
         a, b = source[:, None, line], target[None, :, line]
         c, d = source[:, None, along], target[None, :, along]
-        for x, low, high in zip(upright[:, line], upright[:, along], upright[:, along + 2], strict=True):
+        for x, low, high in zip(
+            upright[:, line], upright[:, along], upright[:, along + 2], strict=True
+        ):
             crosses = (a - x) * (b - x) < 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 where = c + (x - a) / (b - a) * (d - c)
@@ -191,12 +206,16 @@ def in_sight(source: np.ndarray, target: np.ndarray, walls: np.ndarray) -> np.nd
     return clear
 
 
-def ray_lengths(source: np.ndarray, direction: np.ndarray, walls: np.ndarray, most: float) -> np.ndarray:
+def ray_lengths(
+    source: np.ndarray, direction: np.ndarray, walls: np.ndarray, most: float
+) -> np.ndarray:
     """Distance to the first wall [N, R] from source [N, 2] along unit vectors direction [R, 2], at most `most`."""
     reach = np.full((len(source), len(direction)), most)
     for line, along in ((0, 1), (1, 0)):
         upright = walls[np.isclose(walls[:, line], walls[:, line + 2])]
-        for x, low, high in zip(upright[:, line], upright[:, along], upright[:, along + 2], strict=True):
+        for x, low, high in zip(
+            upright[:, line], upright[:, along], upright[:, along + 2], strict=True
+        ):
             with np.errstate(divide="ignore", invalid="ignore"):
                 t = (x - source[:, None, line]) / direction[None, :, line]
                 where = source[:, None, along] + t * direction[None, :, along]

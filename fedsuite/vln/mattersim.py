@@ -172,9 +172,13 @@ def _sign(value: float) -> int:
 
 
 def make_simulator(kind: str) -> Simulator:
-    """A new simulator: "graph" = this one, "mattersim" = the original (same interface)."""
+    """A new simulator: "graph" = this one, "mattersim" = the original (same interface).
+
+    "graph" has nav graphs of its own, so that one process can use several folders; the original
+    keeps to the folder of the process's first simulator, whatever later ones are told.
+    """
     if kind == "graph":
-        return Simulator()
+        return Simulator(NavGraphs())
     if kind != "mattersim":
         raise InputError(f'simulator: expected "graph" or "mattersim", got {kind!r}')
     cure = "build the Matterport3D Simulator from source and put its build folder on PYTHONPATH"

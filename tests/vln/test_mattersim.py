@@ -409,6 +409,16 @@ def test_make_simulator(monkeypatch):
     assert type(make_simulator("mattersim")) is fake.Simulator
 
 
+def test_made_simulators_keep_to_their_own_folder(folder, tmp_path):
+    first, second = make_simulator("graph"), make_simulator("graph")
+    for sim, path in ((first, folder), (second, tmp_path / "nowhere")):
+        sim.setRenderingEnabled(False)
+        sim.setNavGraphPath(str(path))
+    assert at(first).scanId == SCAN
+    with pytest.raises(InputError, match="nowhere"):
+        at(second)
+
+
 def test_simulator_does_not_need_torch():
     script = "import sys, fedsuite.vln.mattersim; sys.exit('torch' in sys.modules)"
     root = Path(__file__).parents[2]

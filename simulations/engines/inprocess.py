@@ -1,0 +1,142 @@
+"""Flower's Grid interface carried out in the caller's process, one message after another.
+
+For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and nothing is started.
+Messages and state are pickled both ways, as on a real wire, so that no side can change the other's arrays. What a client
+raises comes back as an error reply. Clients that compute for long gain from the Ray engine, which uses all cores.
+"""
+
+import pickle
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from flwr.app import Context, Message, RecordDict
+from flwr.app.error import Error
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+ClientCall = Callable[[Message, Context], Message]
+RUN_ID, SERVER_NODE_ID, TASK_ID = 1, 1, 1
+CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
+T = TypeVar("T")
+
+
+class InProcessGrid(Grid):
+    """`num_nodes` simulated nodes that answer with `client_app`; a reply is computed when it is pulled."""
+
+    def __init__(
+        self, client_app: ClientCall, num_nodes: int, run_config: Mapping[str, Any]
+    ) -> None:
+        self.client_app = client_app
+        self.contexts: dict[int, Context] = {}
+        self._pending: dict[str, Message] = {}
+        self._run = Run.create_empty(RUN_ID)
+        for partition in range(num_nodes):
+            # Unlike the partition and not in its order, as on a real grid.
+            node_id = 10_007 * (num_nodes - partition)
+            node_config: dict[str, Any] = {
+                "partition-id": partition,
+                "num-partitions": num_nodes,
+            }
+            self.contexts[node_id] = Context(
+                RUN_ID, node_id, node_config, RecordDict(), dict(run_config)
+            )
+
+    def set_run(self, run: Run) -> None:
+        """The run that this grid belongs to."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run that this grid belongs to."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message from the server."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes, connected from the start."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Queue copies of the messages; their ids."""
+        ids = []
+        for message in messages:
+            sent = _copy(message)
+            message_id = str(uuid4())
+            sent.metadata.__dict__["_message_id"] = message_id
+            self._pending[message_id] = sent
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The reply to the first of these messages that is still open, or nothing."""
+        for message_id in message_ids:
+            if message_id in self._pending:
+                return [self._reply(self._pending.pop(message_id))]
+        return []
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """All replies, in the order of the messages; nothing can be late here."""
+        ids = list(self.push_messages(messages))
+        return [reply for i in ids for reply in self.pull_messages([i])]
+
+    def _reply(self, message: Message) -> Message:
+        node_id = message.metadata.dst_node_id
+        context = _copy(self.contexts[node_id])
+        try:
+            reply = self.client_app(message, context)
+        except Exception:  # as on a real grid: the server is told
+            return Message(Error(CLIENT_RAISED, traceback.format_exc()), reply_to=message)
+        self.contexts[node_id] = _copy(context)
+        return _copy(reply)
+
+
+@contextmanager
+def server_identity() -> Iterator[None]:
+    """Message() asks Flower's process-wide identity who is sending; lend it one for a while."""
+    before = (TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id)
+    TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = (
+        TASK_ID,
+        RUN_ID,
+        SERVER_NODE_ID,
+    )
+    try:
+        yield
+    finally:
+        TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = before
+
+
+def run_inprocess(
+    run_config: Mapping[str, Any], on_event: Callable[[Mapping[str, Any]], None] = lambda _: None
+) -> None:
+    """Run server and clients of a resolved run-config here."""
+    from simulations.client_app import app as client_app
+    from simulations.server_app import serve
+    from simulations.systems import settings_of
+
+    system, settings = settings_of(run_config)
+    system.validate(settings)
+    system.prepare(settings, lambda _: None)
+    grid = InProcessGrid(client_app, system.num_partitions(settings), run_config)
+    with server_identity():
+        serve(grid, run_config, on_event)
+
+
+def _copy(thing: T) -> T:
+    """Through pickle, as on a wire."""
+    copied: T = pickle.loads(pickle.dumps(thing))
+    return copied

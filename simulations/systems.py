@@ -1,0 +1,78 @@
+"""Which system a run is of: a small explicit table, and the extension point.
+
+`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System of your own, in any module
+that Python can import (installed, or on PYTHONPATH). Nothing is imported before it is asked for.
+"""
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from fedsuite.config import RunSettings, limits_of, read_config
+from fedsuite.errors import InputError
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.client import NumPyClient
+
+    from fedsuite.federation import RoundStrategy
+
+BUILT_IN: Mapping[str, str] = {"fedvln": "simulations.fedvln_system:SYSTEM"}
+Progress = Callable[[str], None]
+C = TypeVar("C", bound=RunSettings)
+
+
+@dataclass(frozen=True)
+class System(Generic[C]):
+    """What the server app, the client app and the command line need to know of a system.
+
+    validate: raise InputError for settings that cannot work; fast, starts nothing, writes nothing.
+    prepare: convert data once; may take time, tells progress, does nothing when all is there.
+    num_partitions: number of clients; called after prepare.
+    make_strategy: the server's side; gets the run folder.
+    make_client: the client of a node; reads context.run_config and context.node_config["partition-id"].
+    closing: tables and plots at the end of a run.
+    """
+
+    config_class: type[C]
+    validate: Callable[[C], None]
+    prepare: Callable[[C, Progress], None]
+    num_partitions: Callable[[C], int]
+    make_strategy: Callable[[C, Path], "RoundStrategy"]
+    make_client: Callable[["Context"], "NumPyClient"]
+    closing: Callable[[C, Path], None]
+
+
+def load_system(name: str) -> System[Any]:
+    """The System called `name`, or found at `module:attribute`; InputError if there is none."""
+    module_name, colon, attribute = BUILT_IN.get(name, name).partition(":")
+    if not (module_name and colon and attribute):
+        near = difflib.get_close_matches(name, BUILT_IN, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "valid: " + ", ".join(BUILT_IN)
+        raise InputError(f"system: unknown system {name!r}; {hint} (or module:ATTRIBUTE of your own)")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and not _is_part_of(error.name, module_name):
+            raise
+        raise InputError(
+            f"system: {name!r} cannot be imported ({error}); install its package or set PYTHONPATH"
+        ) from None
+    if not isinstance(found, System):
+        raise InputError(f"system: {name!r} is a {type(found).__name__}, expected a System")
+    return found
+
+
+def settings_of(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings]:
+    """System and settings of a Flower run-config; keys that belong to other systems are left out."""
+    system = load_system(str(run_config.get("system", RunSettings().system)))
+    own = {k: v for k, v in run_config.items() if k in limits_of(system.config_class)}
+    return system, read_config(system.config_class, own, "run-config")
+
+
+def _is_part_of(missing: str | None, module_name: str) -> bool:
+    """Whether the module that was not found is the system's own, not one that it needs."""
+    return missing is not None and (module_name + ".").startswith(missing + ".")

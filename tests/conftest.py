@@ -1,0 +1,208 @@
+"""Fixtures of all tests: reference data if it is there, and three small houses made by hand."""
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedsuite.vln.dataset import House, join_houses, load_house
+from fedsuite.vln.environment import World
+from fedsuite.vln.graph import NavGraph, load_graph
+from fedsuite.vln.prepare import prepare_houses, prepare_views
+
+SHARED = Path(__file__).parents[2] / "shared"
+FEATURE_SIZE = 8
+MAX_LENGTH = 20
+WORDS = ("walk", "turn", "left", "right", "past", "the", "door", "stop", "stairs", "kitchen")
+# scan, rows of the grid, columns of the grid, number of paths by split
+PLAN = (
+    ("oak", 3, 4, {"train": 6, "val_seen": 2}),
+    ("elm", 2, 3, {"train": 1}),
+    ("ash", 3, 3, {"val_unseen": 3}),
+)
+SCANS = tuple(row[0] for row in PLAN)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tests run beside one another; one thread each is also what makes sums reproducible."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Reference data next to the repository."""
+    if not SHARED.is_dir():
+        pytest.skip(f"reference data not found at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def r2r(shared: Path) -> Path:
+    """Folder with the R2R annotations and connectivity."""
+    folder = shared / "data" / "r2r"
+    if not (folder / "annotations" / "R2R_train.json").is_file():
+        pytest.skip(f"R2R not found at {folder}")
+    return folder
+
+
+def write_scan(
+    folder: Path, scan: str, position_m: np.ndarray, edge: np.ndarray, included: np.ndarray
+) -> None:
+    """A connectivity file; viewpoint i is called `<scan>-<i>`."""
+    rows = []
+    for i, place in enumerate(position_m):
+        pose = np.eye(4)
+        pose[:3, 3] = place
+        rows.append(
+            {
+                "image_id": f"{scan}-{i}",
+                "pose": pose.ravel().tolist(),
+                "included": bool(included[i]),
+                "unobstructed": edge[i].tolist(),
+                "visible": edge[i].tolist(),
+                "height": 1.5,
+            }
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{scan}_connectivity.json").write_text(json.dumps(rows))
+
+
+def write_grid(folder: Path, scan: str, rows: int, columns: int, seed: int) -> None:
+    """A grid with some diagonals; viewpoint 1 is excluded, the last one is far away and isolated."""
+    rng = np.random.default_rng(seed)
+    count = rows * columns
+    place = np.array([(2.3 * (i % columns), 2.3 * (i // columns), 0.0) for i in range(count)])
+    place += rng.normal(0, 0.25, place.shape)
+    gap = np.linalg.norm(place[:, None] - place[None], axis=-1)
+    edge = np.pad((gap > 0) & (gap < 2.9), (0, 1))
+    included = np.arange(count + 1) != 1
+    write_scan(folder, scan, np.vstack([place, [50.0, 0.0, 0.0]]), edge, included)
+
+
+def random_items(graph: NavGraph, count: int, first_id: int, seed: int) -> list[dict]:
+    """R2R items along shortest paths of 2 to 5 moves."""
+    rng = np.random.default_rng(seed)
+    size = len(graph.viewpoint_ids)
+    pairs = [
+        (a, b)
+        for a in range(size)
+        for b in range(size)
+        if np.isfinite(graph.distance_m[a, b]) and 3 <= len(graph.shortest_path(a, b)) <= 6
+    ]
+    items = []
+    for number, pick in enumerate(rng.permutation(len(pairs))[:count]):
+        path = graph.shortest_path(*pairs[pick])
+        texts = [" ".join(rng.choice(WORDS, rng.integers(2, 9))).capitalize() + "." for _ in "abc"]
+        items.append(
+            {
+                "scan": graph.scan,
+                "path_id": first_id + number,
+                "path": [graph.viewpoint_ids[i] for i in path],
+                "heading": float(rng.uniform(0, 2 * math.pi)),
+                "distance": float(graph.distance_m[path[0], path[-1]]),
+                "instructions": texts,
+            }
+        )
+    return items
+
+
+def features_of(scan: str, viewpoint: str) -> np.ndarray:
+    """Made-up view features [36, F] of a panorama."""
+    rng = np.random.default_rng(list(f"{scan} {viewpoint}".encode()))
+    return rng.normal(size=(36, FEATURE_SIZE)).astype(np.float32)
+
+
+def tsv_line(scan: str, viewpoint: str, values: np.ndarray) -> str:
+    """One line of a feature TSV."""
+    code = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+    return "\t".join([scan, viewpoint, "640", "480", "60", code]) + "\n"
+
+
+def write_data(folder: Path) -> Path:
+    """connectivity/, annotations/ and features.tsv of the three houses; returns the folder."""
+    splits: dict[str, list[dict]] = {"train": [], "val_seen": [], "val_unseen": []}
+    lines = []
+    for number, (scan, rows, columns, paths) in enumerate(PLAN):
+        write_grid(folder / "connectivity", scan, rows, columns, seed=number)
+        graph = load_graph(folder / "connectivity", scan)
+        for offset, (split, count) in enumerate(paths.items()):
+            first = 100 * number + 50 * offset
+            splits[split] += random_items(graph, count, first, seed=first)
+        lines += [
+            tsv_line(scan, v, features_of(scan, v))
+            for v, included in zip(graph.viewpoint_ids, graph.included, strict=True)
+            if included
+        ]
+    (folder / "connectivity" / "scans.txt").write_text("\n".join(SCANS) + "\n")
+    (folder / "annotations").mkdir()
+    for split, items in splits.items():
+        (folder / "annotations" / f"R2R_{split}.json").write_text(json.dumps(items))
+    (folder / "features.tsv").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """The three houses as a user has them; every test may damage its own copy."""
+    (tmp_path / "data").mkdir()
+    return write_data(tmp_path / "data")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `fedsuite data prepare` leaves; read-only, shared by all tests."""
+
+    data_dir: Path
+    connectivity_dir: Path
+    houses_dir: Path
+    views_dir: Path
+    scans: tuple[str, ...] = SCANS
+
+    def house(self, scan: str) -> House:
+        """Open one house."""
+        return load_house(
+            self.houses_dir, self.connectivity_dir, self.views_dir, scan, MAX_LENGTH
+        )
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """The three houses, checked and converted."""
+    root = tmp_path_factory.mktemp("prepared")
+    (root / "data").mkdir()
+    data = write_data(root / "data")
+    connectivity, houses, views = data / "connectivity", root / "houses", root / "views"
+    prepare_houses(data, houses, min_word_count=2)
+    prepare_views(data / "features.tsv", connectivity, views)
+    return Prepared(data, connectivity, houses, views)
+
+
+@pytest.fixture
+def oak(prepared: Prepared) -> House:
+    """12 viewpoints and an isolated one, 18 training and 6 val-seen samples."""
+    return prepared.house("oak")
+
+
+@pytest.fixture
+def elm(prepared: Prepared) -> House:
+    """6 viewpoints and an isolated one, 3 training samples."""
+    return prepared.house("elm")
+
+
+@pytest.fixture
+def world(oak: House, elm: House) -> World:
+    """oak and elm joined."""
+    return join_houses([oak, elm])
+
+
+@pytest.fixture(scope="session")
+def scan_writer() -> Callable[..., None]:
+    """`write_scan(folder, scan, position_m, edge, included)`."""
+    return write_scan

@@ -1,0 +1,100 @@
+"""Model state as named arrays."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedsuite.arrays import (
+    fingerprint,
+    load_arrays,
+    module_arrays,
+    non_finite,
+    num_bytes,
+    under_prefix,
+    with_prefix,
+)
+
+
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+
+
+def test_round_trip_keeps_every_value_and_the_order():
+    source, target = module(), module()
+    with torch.no_grad():
+        for p in target.parameters():
+            p.add_(1)
+    arrays = module_arrays(source)
+    assert list(arrays) == list(source.state_dict())
+    load_arrays(target, arrays)
+    for name, value in target.state_dict().items():
+        assert torch.equal(value, source.state_dict()[name])
+
+
+def test_arrays_are_copies_in_both_directions():
+    m = module()
+    arrays = module_arrays(m)
+    arrays["0.weight"][:] = 9
+    assert not (m[0].weight == 9).any()
+    load_arrays(m, arrays)
+    arrays["0.weight"][:] = 8
+    assert (m[0].weight == 9).all()
+
+
+def test_read_only_arrays_can_be_loaded():
+    """Arrays that come out of a message are read-only views of its bytes."""
+    m = module()
+    arrays = module_arrays(m)
+    for a in arrays.values():
+        a.flags.writeable = False
+    load_arrays(m, arrays)
+
+
+def test_names_must_be_the_modules():
+    arrays = module_arrays(module())
+    weight = arrays.pop("0.weight")
+    with pytest.raises(ValueError, match=r"missing \['0.weight'\], unknown \['x'\]"):
+        load_arrays(module(), {**arrays, "x": weight})
+
+
+def test_shapes_must_be_the_modules():
+    """A [1, 2] would otherwise be broadcast silently."""
+    arrays = module_arrays(module())
+    arrays["0.weight"] = arrays["0.weight"][:1]
+    with pytest.raises(ValueError, match=r"0.weight: expected shape \(2, 3\), got \(1, 3\)"):
+        load_arrays(module(), arrays)
+
+
+def test_prefixes_undo_each_other_and_select():
+    arrays = {"a": np.zeros(1), "b": np.ones(1)}
+    both = {**with_prefix(arrays, "3/"), **with_prefix(arrays, "33/")}
+    assert list(both) == ["3/a", "3/b", "33/a", "33/b"]
+    assert list(under_prefix(both, "3/")) == ["a", "b"]
+    assert under_prefix(both, "3/")["a"] is both["3/a"]
+
+
+def test_sizes_and_non_finite_names():
+    arrays = {
+        "fine": np.zeros((2, 3), np.float32),
+        "nan": np.array([np.nan], np.float32),
+        "inf": np.array([1, -np.inf]),
+        "whole": np.array([1], np.int64),
+    }
+    assert num_bytes(arrays.values()) == 24 + 4 + 16 + 8
+    assert non_finite(arrays) == ["nan", "inf"]
+
+
+def test_fingerprint_sees_values_names_shapes_and_types_but_not_order():
+    a, b = np.arange(6, dtype=np.float32), np.zeros(2, np.float32)
+    base = fingerprint({"a": a, "b": b})
+    assert base == fingerprint({"b": b, "a": a}) == fingerprint({"a": a[::-1][::-1], "b": b.copy()})
+    others = [
+        {"a": a + 1, "b": b},
+        {"a": a.reshape(2, 3), "b": b},
+        {"a": a.astype(np.float64), "b": b},
+        {"a": a, "c": b},
+        {"a": a, "b": -b},
+    ]
+    assert len({base, *map(fingerprint, others)}) == 6

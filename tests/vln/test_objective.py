@@ -1,0 +1,194 @@
+"""Losses and gradients against the plain EnvDrop, rewards by hand."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from fedsuite.vln import objective
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.dataset import join_houses, make_episodes
+from fedsuite.vln.dropout import NO_DROPOUT, Dropout
+from fedsuite.vln.environment import World
+from fedsuite.vln.objective import compute_losses, rewards
+from fedsuite.vln.rollout import Step
+
+LIMIT = 7
+CONFIG = FedVLNConfig(
+    max_actions=20, train_max_actions=LIMIT, teacher_weight=0.3, entropy_weight=0.05, discount=0.8
+)
+
+
+def configured(**changes) -> FedVLNConfig:
+    return FedVLNConfig(**{**{f: getattr(CONFIG, f) for f in CONFIG.__dataclass_fields__}, **changes})
+
+
+def stream() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def table():
+    """Fixed actions of the sampled rows; a third of them stop on the way, the others are cut off."""
+    actions = torch.randint(1, 100, (8, LIMIT), generator=torch.Generator().manual_seed(4))
+    actions[[0, 3, 6], [0, 2, 5]] = 0
+    return actions
+
+
+@pytest.fixture
+def fixed_actions(monkeypatch, table):
+    """Replace the draws from the softmax by the table."""
+
+    def inject(num_forced: int) -> None:
+        real = objective.walk
+
+        def walk(agent, world, episodes, policy, *rest, **options):
+            time = iter(range(100))
+
+            def fixed(logits, teacher, row):
+                t = next(time)
+                drawn = table[(row - num_forced).clamp(min=0), min(t, LIMIT - 1)]
+                drawn = drawn % torch.isfinite(logits).sum(1)
+                return torch.where(row < num_forced, teacher, drawn)
+
+            return real(agent, world, episodes, fixed, *rest, **options)
+
+        monkeypatch.setattr(objective, "walk", walk)
+
+    return inject
+
+
+def choice(table, row):
+    return lambda time, logits, teacher: int(table[row, time]) % len(logits)
+
+
+def teacher_choice(time, logits, teacher):
+    return teacher
+
+
+def gradients(agent, loss):
+    grads = torch.autograd.grad(loss, list(agent.parameters()), allow_unused=True)
+    return {n: g for (n, _), g in zip(agent.named_parameters(), grads, strict=True)}
+
+
+def assert_same_gradients(agent, loss, twin_loss):
+    got, want = gradients(agent, loss), gradients(agent, twin_loss)
+    assert {n for n, g in got.items() if g is None} == {n for n, g in want.items() if g is None}
+    for name, g in want.items():
+        if g is not None:
+            scale = g.abs().max().item()
+            assert_close(got[name], g, rtol=1e-3, atol=2e-5 * max(scale, 1e-3), msg=name)
+
+
+def test_imitation_equals_the_plain_one(small_agent, plain, plain_losses, oak):
+    world, samples = join_houses([oak]), oak.samples["train"][:10]
+    config = configured(objective="none")
+    forced = make_episodes(samples, world)
+    got = compute_losses(small_agent, world, forced, None, config, NO_DROPOUT, stream())
+    want = plain_losses[0]([plain.episode(s, teacher_choice, 20) for s in samples])
+    assert got.imitation == pytest.approx(want.item(), rel=1e-5) and got.sampled == 0
+    assert_close(got.total, 0.3 * want)
+    assert got.decisions == sum(len(s.path) for s in samples)
+    assert_same_gradients(small_agent, got.total, 0.3 * want)
+
+
+def test_a2c_equals_the_plain_one(small_agent, plain, plain_losses, oak, table, fixed_actions):
+    """Alone, with stops on the way and episodes cut off (bootstrap)."""
+    world, samples = join_houses([oak]), oak.samples["train"][4:12]
+    config = configured(teacher_weight=0.0)
+    fixed_actions(0)
+    got = compute_losses(
+        small_agent, world, None, make_episodes(samples, world), config, NO_DROPOUT, stream()
+    )
+    walks = [plain.episode(s, choice(table, i), LIMIT) for i, s in enumerate(samples)]
+    assert 0 < sum(w.bootstrap != 0 for w in walks) < 8
+    want = plain_losses[1](plain, walks, samples, 0.8, 0.05)
+    assert got.sampled == pytest.approx(want.item(), rel=1e-4)
+    assert_same_gradients(small_agent, got.total, want)
+
+
+@pytest.mark.parametrize("kind", ["a2c", "imitation"])
+def test_both_parts_in_one_batch_equal_two_rollouts(
+    kind, small_agent, plain, plain_losses, oak, table, fixed_actions
+):
+    world = join_houses([oak])
+    forced, sampled = oak.samples["train"][:5], oak.samples["train"][6:14]
+    config = configured(objective=kind, sampled_weight=0.7)
+    fixed_actions(5)
+    batches = make_episodes(forced, world), make_episodes(sampled, world)
+    got = compute_losses(small_agent, world, *batches, config, NO_DROPOUT, stream())
+    imitation = plain_losses[0]([plain.episode(s, teacher_choice, 20) for s in forced])
+    walks = [plain.episode(s, choice(table, i), LIMIT) for i, s in enumerate(sampled)]
+    if kind == "a2c":
+        other = plain_losses[1](plain, walks, sampled, 0.8, 0.05)
+    else:
+        other = plain_losses[0](walks)
+    assert got.imitation == pytest.approx(imitation.item(), rel=1e-4)
+    assert got.sampled == pytest.approx(other.item(), rel=1e-4)
+    assert_same_gradients(small_agent, got.total, 0.3 * imitation + 0.7 * other)
+
+
+def test_losses_depend_on_the_streams_alone(small_agent, world, oak, elm):
+    def run(dropout_seed, action_seed):
+        forced = make_episodes(oak.samples["train"][:4], world)
+        sampled = make_episodes([*elm.samples["train"], *oak.samples["train"][:4]], world)
+        dropout = Dropout(0.5, 0.3, torch.Generator().manual_seed(dropout_seed))
+        actions = torch.Generator().manual_seed(action_seed)
+        return compute_losses(small_agent, world, forced, sampled, CONFIG, dropout, actions).total.item()
+
+    assert run(1, 2) == run(1, 2)
+    assert len({run(1, 2), run(1, 3), run(2, 2)}) == 3
+
+
+LINE_M = torch.tensor([0.0, 2.9, 3.0, 8.0])
+
+
+class Line(World):
+    """Goal distances of four places are LINE_M; nothing else is asked for."""
+
+    def __init__(self):
+        pass
+
+    def goal_distance_m(self, viewpoint, goal):
+        return LINE_M[viewpoint]
+
+
+def test_rewards_by_hand():
+    cases = [  # before, action, after, reward
+        (3, 1, 0, 1.0),  # nearer, by however much
+        (2, 2, 1, 1.0),
+        (0, 1, 1, -1.0),  # farther
+        (1, 1, 1, 0.0),  # neither
+        (0, 0, 0, 2.0),  # stops at the goal
+        (1, 0, 1, 2.0),  # stops within 3 m
+        (2, 0, 2, -2.0),  # 3 m is not within 3 m
+        (3, 0, 3, -2.0),
+    ]
+    before, action, after, want = (torch.tensor(x) for x in zip(*cases, strict=True))
+    none = torch.zeros(0)
+    step = Step(none, none, none, none, action, none, before, after, none)
+    assert rewards(Line(), step, torch.zeros(8, dtype=torch.int64)).tolist() == want.tolist()
+
+
+def test_a_house_of_one_way_doors_gives_finite_losses(small_agent, oak):
+    """A sampled walk may enter places from which the goal cannot be reached any more."""
+    from dataclasses import replace
+
+    graph = oak.graph
+    one_way = replace(graph, edge=np_one_way(graph.edge))
+    house = replace(oak, graph=one_way, candidates=one_way.candidates)
+    world = join_houses([house])
+    reach = [s for s in oak.samples["train"] if one_way.distance_m[s.path[0], s.path[-1]] < 1e6]
+    assert len(reach) >= 3
+    episodes = make_episodes(reach, world)
+    for kind in ("a2c", "imitation"):
+        config = configured(objective=kind)
+        out = compute_losses(small_agent, world, episodes, episodes, config, NO_DROPOUT, stream())
+        assert out.total.isfinite()
+        assert all(g.isfinite().all() for g in gradients(small_agent, out.total).values())
+
+
+def np_one_way(edge):
+    """Viewpoint 0 can be entered, not left; 11 can be left, not entered."""
+    edge = edge.copy()
+    edge[0], edge[:, 11] = False, False
+    return edge
