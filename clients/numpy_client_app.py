@@ -1,10 +1,12 @@
 """A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
 
-Messages: "arrays" (ArrayRecord) and "config" (ConfigRecord) in; "arrays", "metrics" (MetricRecord with num-examples) and
-"timing" (ConfigRecord) out. A query asks who the client is and is answered by `get_properties` in "properties".
+Messages: "arrays" (ArrayRecord) and "config" (ConfigRecord) in; "arrays", "metrics" (MetricRecord
+with num-examples) and "timing" (ConfigRecord) out. A query asks who the client is and is answered
+by `get_properties` in "properties".
 
-The client sees its arrays as the usual list; their names stand in config["array-names"], one a line. It returns arrays of
-the same names, or others if its metrics hold "array-names" in the same form. All other metrics must be numbers.
+The client sees its arrays as the usual list; their names stand in config["array-names"], one a
+line. It returns arrays of the same names, or others if its metrics hold "array-names" in the same
+form. All other metrics must be numbers.
 """
 
 import time
@@ -64,8 +66,9 @@ def _answer(message: Message, work: Callable[[], Content]) -> Message:
     begin = time.perf_counter()
     try:
         content = work()
-    except Exception:  # every exception of a client must reach the server, which decides
-        return Message(Error(CLIENT_RAISED, traceback.format_exc()), reply_to=message)
+    except Exception as error:  # every exception of a client must reach the server, which decides
+        text = f"{traceback.format_exc()}\n{type(error).__name__}: {' '.join(str(error).split())}"
+        return Message(Error(CLIENT_RAISED, text), reply_to=message)
     content["timing"] = ConfigRecord({"seconds": time.perf_counter() - begin})
     return Message(RecordDict(dict(content)), reply_to=message)
 
@@ -92,6 +95,8 @@ def _evaluate(client: NumPyClient, message: Message) -> Content:
 
 def _unpack(message: Message) -> tuple[list[np.ndarray], dict[str, Any]]:
     record = message.content["arrays"]
+    if not isinstance(record, ArrayRecord):
+        raise TypeError(f"expected an ArrayRecord under 'arrays', got {type(record).__name__}")
     names = [str(name) for name in record]
     config = {**message.content["config"], NAMES: "\n".join(names)}
     return [record[name].numpy() for name in names], config

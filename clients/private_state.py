@@ -1,11 +1,13 @@
 """A client's private state on its own disk, one version per round, so that server and clients resume at the same round.
 
-Whatever a client keeps to itself (personal layers, optimizer state, replay, random streams) lies here under its own
-identity (house, silo, party), never on the wire and never under a node id. A version is one safetensors file that holds
-arrays, scalars and their SHA-256; it is written to a temporary name and renamed.
+Whatever a client keeps to itself (personal layers, optimizer state, replay, random streams) lies
+here under its own identity (house, silo, party), never on the wire and never under a node id. A
+version is one safetensors file that holds arrays, scalars and their SHA-256; it is written to a
+temporary name and renamed.
 
-A client saves under the round it has just trained in, then prunes by the "checkpoint-round" of its instructions. When it is
-asked who it is, it rolls back to the "resume-round" found there: 0 in a new run.
+A client saves under the round it has just trained in, then prunes by the "checkpoint-round" of its
+instructions. When it is asked who it is, it rolls back to the "resume-round" found there: 0 in a
+new run.
 """
 
 import hashlib
@@ -49,7 +51,11 @@ class PrivateState:
         self.folder.mkdir(parents=True, exist_ok=True)
         plain = {k: np.array(v, order="C") for k, v in arrays.items()}
         text = json.dumps(dict(scalars), allow_nan=False)
-        metadata = {"scalars": text, "names": json.dumps(list(plain)), "sha256": _digest(plain, text)}
+        metadata = {
+            "scalars": text,
+            "names": json.dumps(list(plain)),
+            "sha256": _digest(plain, text),
+        }
         temporary = self.folder / f".{_PREFIX}{round:06d}.{os.getpid()}.partial"
         temporary.write_bytes(safetensors.numpy.save(plain, metadata))
         os.replace(temporary, self._path(round))

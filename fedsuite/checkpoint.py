@@ -1,9 +1,11 @@
 """All that a restart needs, saved so that it is either complete or absent.
 
-One folder per checkpointed round, `round-000010/`: `arrays.safetensors` (server arrays) and `state.json` (round, scalars,
-digest of the configuration, order and SHA-256 of the arrays, SHA-256 of itself). It is written under a temporary name and
-renamed. Kept are the first (before round 1) and the last two. Clients keep their private state on their own disks, by round.
-A damaged checkpoint is an InputError that says what to delete; no other checkpoint is taken in its place unasked.
+One folder per checkpointed round, `round-000010/`: `arrays.safetensors` (server arrays) and
+`state.json` (round, scalars, digest of the configuration, order and SHA-256 of the arrays, SHA-256
+of itself). It is written under a temporary name and renamed. Kept are the first (before round 1)
+and the last two. Clients keep their private state on their own disks, by round. A damaged
+checkpoint is an InputError that says what to delete; no other checkpoint is taken in its place
+unasked.
 """
 
 import json

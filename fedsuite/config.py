@@ -1,8 +1,9 @@
 """Settings of a run: one frozen dataclass per system, read from one flat table of kebab-case keys.
 
-A field is declared with `setting(default, help, ...)`; its key is its name with "-" for "_". The table may come from a
-TOML file, the command line or Flower's run-config: scalars only (bool, int, float, str). Every complaint is an InputError
-that names the key, what was expected, what came, and the nearest valid key.
+A field is declared with `setting(default, help, ...)`; its key is its name with "-" for "_". The
+table may come from a TOML file, the command line or Flower's run-config: scalars only (bool, int,
+float, str). Every complaint is an InputError that names the key, what was expected, what came, and
+the nearest valid key.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import difflib
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
@@ -45,17 +47,17 @@ class Limits:
         if isinstance(value, bool | str):
             return None
         for bound, sign, holds in (
-            (self.ge, ">=", lambda b: value >= b),
-            (self.gt, ">", lambda b: value > b),
-            (self.le, "<=", lambda b: value <= b),
-            (self.lt, "<", lambda b: value < b),
+            (self.ge, ">=", operator.ge),
+            (self.gt, ">", operator.gt),
+            (self.le, "<=", operator.le),
+            (self.lt, "<", operator.lt),
         ):
-            if bound is not None and not holds(bound):
+            if bound is not None and not holds(value, bound):
                 return f"a value {sign} {bound:g}"
         return None
 
 
-def setting(  # noqa: PLR0913 - one keyword per kind of limit reads better than an object
+def setting(
     default: Value,
     help: str,
     *,
@@ -77,7 +79,9 @@ class RunSettings:
     """What every system's run has, whatever it learns."""
 
     system: str = setting("fedvln", "system to run: fedvln, or module:attribute of your own System")
-    name: str = setting("", "run folder inside results-dir; empty = after the TOML", may_change=True)
+    name: str = setting(
+        "", "run folder inside results-dir; empty = after the TOML", may_change=True
+    )
     seed: int = setting(0, "the one seed of all randomness", ge=0)
     num_rounds: int = setting(10, "federated rounds", ge=0, may_change=True)
     results_dir: str = setting("runs", "folder of run folders", may_change=True, path=True)

@@ -1,10 +1,13 @@
 """What happened in a run, one JSON object a line, and its reading into pandas frames.
 
-`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or paths. Wall-clock goes to
-`timings.jsonl`. Lines of a round are written together when the round is over. Kinds of history lines:
+`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or
+paths. Wall-clock goes to `timings.jsonl`. Lines of a round are written together when the round is
+over. Kinds of history lines:
   round, client                     a round's metrics; one client's part in one exchange of it
   closing, closing-client           the same for the evaluations after the last round
-A resumed run is cut back to its checkpoint first, so that its file ends up equal to an uninterrupted one's.
+
+A resumed run is cut back to its checkpoint first, so that its file ends up equal to an
+uninterrupted one's.
 """
 
 import json
@@ -86,9 +89,10 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class RunFrames:
-    """Tables of one or more runs; every frame has the columns run and round, metrics are columns by their own name.
+    """Tables of one or more runs; columns run, round and one per metric, by its own name.
 
-    rounds, closing: one line a round, one line per finished run; clients, closing_clients: one line per client and exchange.
+    rounds, closing: one line a round, one line per finished run; clients, closing_clients: one line
+    per client and exchange.
     """
 
     rounds: "pd.DataFrame"
@@ -123,5 +127,7 @@ def run_folders(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: no such run folder; `fedsuite runs` lists what is there")
     found = sorted(path.parent for path in folder.glob(f"*/{HISTORY}"))
     if not found:
-        raise InputError(f"{folder}: no runs in this folder (no {HISTORY}); `fedsuite run` makes one")
+        raise InputError(
+            f"{folder}: no runs in this folder (no {HISTORY}); `fedsuite run` makes one"
+        )
     return found

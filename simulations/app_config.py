@@ -1,6 +1,7 @@
 """Keeps [tool.flwr.app.config] of pyproject.toml equal to the settings classes: every key of every system, with its default.
 
-Flower accepts only run-config keys that stand there. `python -m simulations.app_config` checks, `--write` rewrites the block.
+Flower accepts only run-config keys that stand there. `python -m simulations.app_config` checks,
+`--write` rewrites the block.
 """
 
 import argparse
@@ -56,7 +57,9 @@ def main() -> None:
     if parser.parse_args().write:
         PYPROJECT.write_text(wanted, encoding="utf-8")
     elif text != wanted:
-        raise SystemExit(f"{PYPROJECT}: out of date; run `python -m simulations.app_config --write`")
+        raise SystemExit(
+            f"{PYPROJECT}: out of date; run `python -m simulations.app_config --write`"
+        )
 
 
 if __name__ == "__main__":

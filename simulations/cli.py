@@ -1,6 +1,7 @@
 """The `fedsuite` command: run an experiment, look at runs, prepare data.
 
-Exit codes: 0 done; 1 the run failed; 2 bad input, found before training starts wherever that is possible; 130 stopped.
+Exit codes: 0 done; 1 the run failed; 2 bad input, found before training starts wherever that is
+possible; 130 stopped.
 """
 
 import signal
@@ -28,7 +29,7 @@ app.add_typer(data, name="data")
 
 
 @app.command()
-def run(  # noqa: PLR0913 - one parameter per option
+def run(
     config: Annotated[
         Path | None, typer.Argument(help="TOML of the experiment; may be left out with --resume.")
     ] = None,
@@ -56,7 +57,9 @@ def run(  # noqa: PLR0913 - one parameter per option
     plan = make_plan(config, change or [], resume, overwrite)
     try:
         clients = make_ready(plan, overwrite, lambda text: console.print(text, highlight=False))
-        console.print(f"{plan.folder.path}  ({clients} clients, {engine})", highlight=False, soft_wrap=True)
+        console.print(
+            f"{plan.folder.path}  ({clients} clients, {engine})", highlight=False, soft_wrap=True
+        )
         _launch(plan, engine, clients, (workers, client_gpus), console)
     except KeyboardInterrupt:
         _tell_stopped(plan)
@@ -97,7 +100,9 @@ def prepare(
     from fedsuite.vln.prepare import prepare_views
 
     console = Console()
-    width = prepare_views(features, connectivity, out, lambda text: console.print(text, highlight=False))
+    width = prepare_views(
+        features, connectivity, out, lambda text: console.print(text, highlight=False)
+    )
     console.print(f"{out}: features of width {width}", highlight=False)
 
 

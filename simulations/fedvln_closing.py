@@ -7,6 +7,7 @@
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,26 @@ from simulations.fedvln_system import initial_agent, open_house
 
 COLUMNS = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
 PERCENT = frozenset(COLUMNS) - {"ne", "tl"}
-TITLES = {"ne": "NE (m)", "osr": "OSR", "spl": "SPL", "sr": "SR", "cls": "CLS", "ndtw": "nDTW", "sdtw": "SDTW", "tl": "TL (m)"}
+TITLES = {
+    "ne": "NE (m)", "osr": "OSR", "spl": "SPL", "sr": "SR",
+    "cls": "CLS", "ndtw": "nDTW", "sdtw": "SDTW", "tl": "TL (m)",
+}  # fmt: skip
 DRAWN_WALKS = 3
+SPLITS = ("val_seen", "val_unseen")
 
 
 def write_closing(config: FedVLNConfig, run_dir: Path) -> None:
     """Tables and plots of a run that has just completed; the table is printed too."""
     sources = open_sources(config)
     unseen = [open_house(config, sources, s, 0) for s in sources.unseen_scans]
-    frame = load_runs(run_dir).rounds
-    rows = _rows(config, frame.to_dict("records"), unseen)
+    frames = load_runs(run_dir)
+    frame = frames.rounds
+    scored = [*frame.to_dict("records"), *frames.closing.to_dict("records")]
+    rows = _rows(config, scored, unseen)
     text = markdown_table(rows)
     (run_dir / "results.md").write_text(text)
     print(text)
-    curves = {s: frame.rename(columns={f"{s}.sr": "sr"}) for s in ("val_seen", "val_unseen") if f"{s}.sr" in frame}
+    curves = {s: frame.rename(columns={f"{s}.sr": "sr"}) for s in SPLITS if f"{s}.sr" in frame}
     if curves:
         learning_curves(curves, "sr", run_dir / "learning.png", y_label="success rate")
     if config.method != "local-only" and unseen:
@@ -49,10 +56,13 @@ def write_closing(config: FedVLNConfig, run_dir: Path) -> None:
         _join_submissions(run_dir)
 
 
-def _rows(config: FedVLNConfig, rounds: list[dict[str, Any]], unseen: list[House]) -> list[dict[str, str]]:
+def _rows(
+    config: FedVLNConfig, evaluations: list[dict[Any, Any]], unseen: list[House]
+) -> list[dict[str, str]]:
     rows = []
-    for split in ("val_seen", "val_unseen"):
-        scored = [r for r in rounds if r.get(f"{split}.sr") is not None and r[f"{split}.sr"] == r[f"{split}.sr"]]
+    for split in SPLITS:
+        # Rounds without an evaluation hold NaN.
+        scored = [r for r in evaluations if not math.isnan(r.get(f"{split}.sr", math.nan))]
         if not scored:
             continue
         first, last = scored[0], scored[-1]
@@ -86,7 +96,7 @@ def _draw_walks(config: FedVLNConfig, sources: Sources, house: House, run_dir: P
 
 def _join_submissions(run_dir: Path) -> None:
     """One leaderboard file per split, from what each house wrote for itself."""
-    for split in ("val_seen", "val_unseen"):
+    for split in SPLITS:
         files = sorted(run_dir.glob(f"clients/*/submission_{split}_*.json"))
         entries = [e for f in files for e in json.loads(f.read_text())]
         if entries:

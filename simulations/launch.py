@@ -1,4 +1,4 @@
-"""From what was typed to a run that can start: read, merge, check, prepare; every complaint comes before anything is launched."""
+"""From what was typed to a run that can start; every complaint comes before anything is launched."""
 
 import dataclasses
 import shutil
@@ -54,7 +54,9 @@ def make_plan(
     if not overwrite:
         check_folder(folder, settings)
     elif folder.path.exists() and not (folder.status() or folder.config.exists()):
-        raise InputError(f"{folder.path}: not a run folder, --overwrite will not delete it; choose another name")
+        raise InputError(
+            f"{folder.path}: not a run folder, --overwrite will not delete it; choose another name"
+        )
     system.validate(settings)
     return Plan(system, settings, folder)
 
@@ -87,7 +89,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; `ls simulations/*/` shows the TOMLs that come along") from None
+        raise InputError(
+            f"{path}: no such file; `ls simulations/*/` shows the TOMLs that come along"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); give a TOML file") from None
     except tomllib.TOMLDecodeError as error:

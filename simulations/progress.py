@@ -53,7 +53,9 @@ class RunDisplay:
         """The live line."""
         filled = BAR * self.done // self.rounds if self.rounds else 0
         parts = [f"round {self.done}/{self.rounds}", "━" * filled + "╌" * (BAR - filled)]
-        parts.append(f"{self.doing} {self.answered}/{self.clients} clients" if self.clients else self.doing)
+        parts.append(
+            f"{self.doing} {self.answered}/{self.clients} clients" if self.clients else self.doing
+        )
         parts += [part for part in (self.metrics, self._remaining()) if part]
         return Text("  ".join(parts), overflow="ellipsis", no_wrap=True)
 
@@ -64,7 +66,9 @@ class RunDisplay:
         name = "closing" if closing else f"round {self.done}/{self.rounds}"
         shown = short_metrics(event["metrics"]) or "done"
         if not self.console.is_terminal and (self.done or closing or event["metrics"]):
-            self.console.print(f"{name}  {shown}  ({event['seconds']:.1f} s)", highlight=False, soft_wrap=True)
+            self.console.print(
+                f"{name}  {shown}  ({event['seconds']:.1f} s)", highlight=False, soft_wrap=True
+            )
 
     def _remaining(self) -> str:
         if self._begun is None or self.done <= self._begun[1] or self.done >= self.rounds:

@@ -1,6 +1,7 @@
 """The Flower ServerApp of every system: checks the configuration, runs the rounds, writes what is left at the end.
 
-The command line has checked everything before; it is all repeated here for runs started with plain `flwr run .`.
+The command line has checked everything before; it is all repeated here for runs started with plain
+`flwr run .`.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Which system a run is of: a small explicit table, and the extension point.
 
-`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System of your own, in any module
-that Python can import (installed, or on PYTHONPATH). Nothing is imported before it is asked for.
+`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System
+of your own, in any module that Python can import (installed, or on PYTHONPATH). Nothing is imported
+before it is asked for.
 """
 
 import difflib
@@ -33,7 +34,8 @@ class System(Generic[C]):
     prepare: convert data once; may take time, tells progress, does nothing when all is there.
     num_partitions: number of clients; called after prepare.
     make_strategy: the server's side; gets the run folder.
-    make_client: the client of a node; reads context.run_config and context.node_config["partition-id"].
+    make_client: the client of a node; reads context.run_config and
+    context.node_config["partition-id"].
     closing: tables and plots at the end of a run.
     """
 
@@ -52,7 +54,9 @@ def load_system(name: str) -> System[Any]:
     if not (module_name and colon and attribute):
         near = difflib.get_close_matches(name, BUILT_IN, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "valid: " + ", ".join(BUILT_IN)
-        raise InputError(f"system: unknown system {name!r}; {hint} (or module:ATTRIBUTE of your own)")
+        raise InputError(
+            f"system: unknown system {name!r}; {hint} (or module:ATTRIBUTE of your own)"
+        )
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except (ModuleNotFoundError, AttributeError) as error:

@@ -1,8 +1,8 @@
 """One exchange over a Flower grid: push all messages, pull replies until all are there or time is up.
 
-Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up to 0.2 s an exchange.
-Here waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s), so that short exchanges are
-quick and long ones do not keep a core busy.
+Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up
+to 0.2 s an exchange. Here waiting starts at 10 ms and grows with the time already waited (2 % of
+it, up to 0.25 s), so that short exchanges are quick and long ones do not keep a core busy.
 """
 
 import time
@@ -20,8 +20,8 @@ def exchange(
 ) -> set[int]:
     """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
 
-    Returns the positions that got no reply. Messages are pushed one by one, so that each is freed once it is sent and a
-    refused one is known.
+    Returns the positions that got no reply. Messages are pushed one by one, so that each is freed
+    once it is sent and a refused one is known.
     """
     waiting: dict[str, int] = {}
     sent_at: dict[int, float] = {}

@@ -1,9 +1,9 @@
 """A RoundStrategy as a Flower strategy.
 
-`start` hands the run to our round loop, which adds to Flower's what it lacks: exact membership, checked replies, deadlines,
-history, checkpoints, resuming. The other methods of Flower's interface are there for code that drives a strategy itself
-(Flower's wrappers, say). They serve rounds that consist of one exchange of training tasks, and say so where a strategy asks
-for more.
+`start` hands the run to our round loop, which adds to Flower's what it lacks: exact membership,
+checked replies, deadlines, history, checkpoints, resuming. The other methods of Flower's interface
+are there for code that drives a strategy itself (Flower's wrappers, say). They serve rounds that
+consist of one exchange of training tasks, and say so where a strategy asks for more.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ class FedsuiteStrategy(Strategy):
             grid, self.strategy, self.settings, self.folder, self.num_clients, self.on_event
         )
 
-    def start(  # noqa: PLR0913 - Flower's signature
+    def start(
         self,
         grid: Grid,
         initial_arrays: ArrayRecord | None = None,
@@ -82,7 +82,9 @@ class FedsuiteStrategy(Strategy):
         outcome = self.run(grid)
         return Result(
             arrays=_record(outcome.state),
-            evaluate_metrics_clientapp={self.settings.num_rounds: MetricRecord(dict(outcome.metrics))},
+            evaluate_metrics_clientapp={
+                self.settings.num_rounds: MetricRecord(dict(outcome.metrics))
+            },
         )
 
     def configure_train(
@@ -138,14 +140,10 @@ class FedsuiteStrategy(Strategy):
     def _membership(self, grid: Grid) -> Members:
         if self._members is None:
             s = self.settings
-            self._members = gather(
-                grid, self.num_clients, 0, s.node_deadline_s, s.reply_deadline_s
-            )
+            self._members = gather(grid, self.num_clients, 0, s.node_deadline_s, s.reply_deadline_s)
         return self._members
 
-    def _usable(
-        self, number: int, tasks: list[Task], messages: Iterable[Message]
-    ) -> list[Reply]:
+    def _usable(self, number: int, tasks: list[Task], messages: Iterable[Message]) -> list[Reply]:
         assert self._members is not None  # configure_train has run
         raws = {m.metadata.src_node_id: read_reply(m) for m in messages}
         answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]

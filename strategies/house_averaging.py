@@ -42,9 +42,10 @@ class HouseAveraging:
 
     def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
         """The initial agent, scored once."""
-        state = ServerState(
-            self.initial, {STEPS_SO_FAR: 0, SERVER_RATE: self.config.server_learning_rate}
-        )
+        # A single client needs no averaging: the centralised agent goes on from where its client left it.
+        centralised = self.config.method == "centralised"
+        rate = 1.0 if centralised else self.config.server_learning_rate
+        state = ServerState(self.initial, {STEPS_SO_FAR: 0, SERVER_RATE: rate})
         return RoundResult(state, (yield from evaluate_everywhere(self.initial, clients)))
 
     def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
@@ -134,7 +135,7 @@ class HouseAveraging:
         before = int(scalars[STEPS_SO_FAR])
         after = before + sum(int(r.metrics["steps"]) for r in replies)
         rate = float(scalars[SERVER_RATE])
-        if after // c.server_decay_steps > before // c.server_decay_steps:
+        if c.method != "centralised" and after // c.server_decay_steps > before // c.server_decay_steps:
             rate *= c.server_learning_rate_decay
         return {STEPS_SO_FAR: after, SERVER_RATE: rate}
 

@@ -1,7 +1,8 @@
 """Between a task and a Flower message: what goes on the wire, and what comes back from it, unjudged.
 
-Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics" (MetricRecord that holds
-num-examples), "timing" (ConfigRecord). The identity query and its answer are ConfigRecords only.
+Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics"
+(MetricRecord that holds num-examples), "timing" (ConfigRecord). The identity query and its answer
+are ConfigRecords only.
 """
 
 import re

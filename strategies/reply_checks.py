@@ -1,6 +1,7 @@
 """The one place where replies are judged: nothing that a client sends reaches an average unchecked.
 
-ok: usable; error: the client raised; missing: nothing came in time; rejected: something came that must not be used.
+ok: usable; error: the client raised; missing: nothing came in time; rejected: something came that
+must not be used.
 """
 
 import math
@@ -44,7 +45,7 @@ def judge(task: Task, raw: RawReply | None, deadline_s: float) -> Verdict:
 
 
 def usable_or_reason(verdicts: Sequence[Verdict], names: Sequence[str], least: float) -> str:
-    """"" if at least the share `least` of the replies is usable, else one line that names who failed and why."""
+    """One line that names who failed and why, or "" if the share `least` of the replies is usable."""
     failed = [(name, v) for name, v in zip(names, verdicts, strict=True) if v.status != "ok"]
     usable = len(verdicts) - len(failed)
     if usable >= least * len(verdicts):

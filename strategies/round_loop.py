@@ -1,9 +1,10 @@
 """The one round loop, for every system and every engine.
 
-It drives the strategy's generators (round 0, rounds 1..n, closing), turns their tasks into messages, judges the replies,
-sorts them by partition, writes history and timings, and saves checkpoints. The strategy sees checked replies only; the
-loop knows nothing of what is learnt. A run goes on from its latest checkpoint and then writes the bytes that it would have
-written without the interruption.
+It drives the strategy's generators (round 0, rounds 1..n, closing), turns their tasks into
+messages, judges the replies, sorts them by partition, writes history and timings, and saves
+checkpoints. The strategy sees checked replies only; the loop knows nothing of what is learnt. A run
+goes on from its latest checkpoint and then writes the bytes that it would have written without the
+interruption.
 """
 
 import time
@@ -48,17 +49,18 @@ def run_rounds(
 ) -> RoundResult:
     """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end.
 
-    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start with "closing-".
+    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start
+    with "closing-".
     """
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(
-        grid, num_clients, at, settings.node_deadline_s, settings.reply_deadline_s
-    )
+    members = gather(grid, num_clients, at, settings.node_deadline_s, settings.reply_deadline_s)
     loop = RoundLoop(grid, settings, folder, members, on_event)
-    loop.tell({"round": at, "kind": "ready", "clients": num_clients, "rounds": settings.num_rounds}
-              | {"seconds": time.monotonic() - begin})
+    loop.tell(
+        {"round": at, "kind": "ready", "clients": num_clients, "rounds": settings.num_rounds}
+        | {"seconds": time.monotonic() - begin}
+    )
     if resumed is None:
         state = loop.play(0, strategy.start(members.clients)).state
         loop.save(0, state)
@@ -103,8 +105,10 @@ class RoundLoop:
         kind = "closing" if prefix else "round"
         if metrics or not prefix:
             self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
-        self.tell({"round": number, "kind": kind, "seconds": time.monotonic() - begin}
-                  | {"metrics": metrics})
+        self.tell(
+            {"round": number, "kind": kind, "seconds": time.monotonic() - begin}
+            | {"metrics": metrics}
+        )
         return result
 
     def save(self, number: int, state: ServerState) -> None:
@@ -139,8 +143,9 @@ class RoundLoop:
             return []
         ordered = sorted(tasks, key=lambda task: task.partition)
         kind = ordered[0].kind
-        self.tell({"round": number, "kind": f"{prefix}exchange", "task": kind}
-                  | {"clients": len(ordered)})
+        self.tell(
+            {"round": number, "kind": f"{prefix}exchange", "task": kind} | {"clients": len(ordered)}
+        )
         raws = self._send(number, ordered, prefix)
         deadline_s = self.settings.reply_deadline_s
         verdicts = [judge(t, raw, deadline_s) for t, raw in zip(ordered, raws, strict=True)]
@@ -155,7 +160,9 @@ class RoundLoop:
             })  # fmt: skip
         where = f"round {number}, {kind}"
         if any(raw is not None and raw.worker_died for raw in raws):
-            raise RunFailed(f"{where}: {WORKER_DIED}; resume with fewer --workers or smaller batches")
+            raise RunFailed(
+                f"{where}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
+            )
         names = [self.names[task.partition] for task in ordered]
         reason = usable_or_reason(verdicts, names, self.settings.min_reply_fraction)
         if reason:

@@ -81,7 +81,7 @@ def write_grid(folder: Path, scan: str, rows: int, columns: int, seed: int) -> N
     place = np.array([(2.3 * (i % columns), 2.3 * (i // columns), 0.0) for i in range(count)])
     place += rng.normal(0, 0.25, place.shape)
     gap = np.linalg.norm(place[:, None] - place[None], axis=-1)
-    edge = np.pad((gap > 0) & (gap < 2.9), (0, 1))
+    edge = np.pad((gap > 0) & (gap < 3.3), (0, 1))
     included = np.arange(count + 1) != 1
     write_scan(folder, scan, np.vstack([place, [50.0, 0.0, 0.0]]), edge, included)
 

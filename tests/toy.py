@@ -1,7 +1,8 @@
 """A small real system for tests of the plumbing: federated linear regression with private per-client state.
 
-Each client holds y = X w* + noise; it trains w by one gradient step a round, and keeps a private momentum vector on its own
-disk. Faults are asked for by settings: a client that raises, dies, hangs, or sends what it must not.
+Each client holds y = X w* + noise; it trains w by one gradient step a round, and keeps a private
+momentum vector on its own disk. Faults are asked for by settings: a client that raises, dies,
+hangs, or sends what it must not.
 """
 
 import os
@@ -35,7 +36,9 @@ class ToySettings(RunSettings):
     width: int = setting(4, "features", ge=1)
     step_size: float = setting(0.1, "gradient step", gt=0)
     data_file: str = setting("", "a file that must exist; empty = none")
-    fault: str = setting("", "what goes wrong: raise, exit, hang, nan, shape, metric, server-nan, pause")
+    fault: str = setting(
+        "", "what goes wrong: raise, exit, hang, nan, shape, metric, server-nan, pause"
+    )
     fault_partition: int = setting(1, "where", ge=0)
     fault_round: int = setting(2, "when", ge=1)
     round_time_s: float = setting(0.0, "seconds that a client takes", ge=0, may_change=True)
@@ -80,7 +83,9 @@ class ToyClient(NumPyClient):
         w = arrays["w"] - np.float32(self.c.step_size) * momentum + np.float32(1e-3 * noise)
         self.private.save(number, {"momentum": momentum}, {"rounds": number})
         self.private.prune(int(config["checkpoint-round"]))
-        return named_reply(self._spoilt(number, {"w": w}), len(self.x), self._metrics(number, error))
+        return named_reply(
+            self._spoilt(number, {"w": w}), len(self.x), self._metrics(number, error)
+        )
 
     def evaluate(
         self, parameters: Sequence[np.ndarray], config: dict[str, Any]
@@ -134,7 +139,9 @@ class ToyStrategy:
         return RoundResult(ServerState({"w": np.asarray(w, np.float32)}, {"seen": seen}), metrics)
 
     def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
-        replies: Sequence[Reply] = yield [Task(c.partition, "evaluate", state.arrays) for c in clients]
+        replies: Sequence[Reply] = yield [
+            Task(c.partition, "evaluate", state.arrays) for c in clients
+        ]
         return RoundResult(state, {"loss": float(np.mean([r.metrics["loss"] for r in replies]))})
 
 

@@ -1,8 +1,9 @@
-"""What generated houses are made of: kinds of objects, colours, materials, rooms and their furniture.
+"""What generated houses are made of: kinds of objects, colours, materials, rooms and their
+furniture.
 
-Data only. Sizes are the width that one sees, z is the height of the centre above the floor, both in metres. `place` says
-where an object goes: against a wall, in the middle of the room, hung on a wall, on the floor, under the ceiling,
-or `fixture` (part of the building: doors, windows, stairs).
+Data only. Sizes are the width that one sees, z is the height of the centre above the floor, both in
+metres. `place` says where an object goes: against a wall, in the middle of the room, hung on a
+wall, on the floor, under the ceiling, or `fixture` (part of the building: doors, windows, stairs).
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ MATERIALS = ("wooden", "leather", "glass", "marble", "metal", "stone", "wicker",
 
 @dataclass(frozen=True)
 class ObjectKind:
-    """nouns: what people call it, the usual one first; salience: how readily people mention it (0..1)."""
+    """nouns: what people call it, the usual one first; salience: how readily people mention it
+    (0..1).
+    """
 
     name: str
     nouns: tuple[str, ...]
@@ -110,7 +113,9 @@ KIND_INDEX = {k.name: i for i, k in enumerate(KINDS)}
 
 @dataclass(frozen=True)
 class RoomKind:
-    """names: what people call it, the usual one first; min/max area m^2; furniture: (object, probability, most)."""
+    """names: what people call it, the usual one first; min/max area m^2; furniture: (object,
+    probability, most).
+    """
 
     names: tuple[str, ...]
     area_m2: tuple[float, float]

@@ -1,4 +1,5 @@
-"""What can truly be said about a route through a generated house, as a list of facts in walking order.
+"""What can truly be said about a route through a generated house, as a list of facts in walking
+order.
 
 See `house_routes.Fact` for the fields. Angles in degrees, right positive; distances in metres.
 """
@@ -198,10 +199,10 @@ def _ahead_facts(route: Route) -> list[Fact]:
             thing = house.things[k]
             climbing = thing.about.name == "stairs" and bool(rise[node])
             if thing.about.name != "door" and not climbing:
-                kind = "facing" if e < 0 else "toward"
-                facts.append(
-                    Fact(kind, e + 0.02 if e >= 0 else 0.0, "ahead", float(angle[k]), e + 0.02, k)
-                )
+                kind, at = ("facing", 0.0) if e < 0 else ("toward", e + 0.02)
+                end = route.points[max(e + 1, 0), :2] - house.thing_position_m[k, :2]
+                way = "reach" if e >= 0 and float(np.hypot(*end)) < AT_M else "ahead"
+                facts.append(Fact(kind, at, way, float(angle[k]), at, k))
     return facts
 
 

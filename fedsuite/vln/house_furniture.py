@@ -1,7 +1,7 @@
 """Furniture, fixtures and decoration of generated houses.
 
-Objects keep clear of doors, of each other and of the ways between panoramas, so that whatever is walked past can be
-walked past. Every house has its own taste in colours.
+Objects keep clear of doors, of each other and of the ways between panoramas, so that whatever is
+walked past can be walked past. Every house has its own taste in colours.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,9 @@ _FOOTPRINT = {"wall": 0.4, "middle": 0.3}
 
 @dataclass(frozen=True)
 class Thing:
-    """An object; kind, colour, material are indices into the catalogue (-1 = none); x, y, z [m] of its centre."""
+    """An object; kind, colour, material are indices into the catalogue (-1 = none); x, y, z [m] of
+    its centre.
+    """
 
     kind: int
     colour: int
@@ -41,7 +43,9 @@ class Thing:
 
 @dataclass(frozen=True)
 class Taste:
-    """What the owner likes: weights of colours and of materials, and how much of everything there is."""
+    """What the owner likes: weights of colours and of materials, and how much of everything there
+    is.
+    """
 
     colour: np.ndarray
     material: np.ndarray

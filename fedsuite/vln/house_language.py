@@ -1,7 +1,8 @@
 """Instructions for routes through generated houses, in the manner of R2R (Anderson et al. 2018).
 
-A simulated annotator picks some of the facts of a route (never all), words them in his own way and makes sentences of them.
-What was said is returned beside the text, fact by fact, so that it can be checked.
+A simulated annotator picks some of the facts of a route (never all), words them in his own way and
+makes sentences of them. What was said is returned beside the text, fact by fact, so that it can be
+checked.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """text and the facts it states, in order; attributes: (thing, colour or material word) that were named."""
+    """text and the facts it states, in order; attributes: (thing, colour or material word) that
+    were named.
+    """
 
     text: str
     facts: tuple[Fact, ...]
@@ -84,7 +87,7 @@ def _pick_landmarks(
 ) -> list[Fact]:
     """Objects along the way, telling ones first, each once and no two at the same place."""
     pool = [f for f in facts if f.kind in ("pass", "toward", "facing")]
-    kind_weight = {"pass": 1.0, "toward": 0.8, "facing": 0.25}
+    kind_weight = {"pass": 1.0, "toward": 0.8, "facing": 0.45}
     count = int(number + rng.random())
     picked: list[Fact] = []
     while pool and len(picked) < count:

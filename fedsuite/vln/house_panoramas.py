@@ -1,12 +1,14 @@
 """Where the panoramas of a generated house stand, and between which one can walk.
 
-Panoramas stand on stairs (bottom, landing, top), in doorways, along corridors and in rooms. Candidate edges have a clear
-line of sight and 1-5 m; of these a greedy spanner keeps those that shorten the way between their ends, which leaves a
-mean degree of about 4 as in the R2R connectivity files (Anderson et al. 2018).
+Panoramas stand on stairs (bottom, landing, top), in doorways, along corridors and in rooms.
+Candidate edges have a clear line of sight and 1-5 m; of these a greedy spanner keeps those that
+shorten the way between their ends, which leaves a mean degree of about 4 as in the R2R connectivity
+files (Anderson et al. 2018).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -17,14 +19,16 @@ from fedsuite.vln.house_walls import Door, Room, in_sight
 MIN_EDGE_M, MAX_EDGE_M, MAX_DEGREE = 1.0, 5.0, 13
 CAMERA_M = 1.5
 MOST_IN_ROOM = 6
-DETOUR = 1.012
+DETOUR = 1.004
 NO_STAIRS, BOTTOM, LANDING, TOP = 0, 1, 2, 3
 _INSIDE_M = 0.25
 
 
 @dataclass
 class Places:
-    """Panoramas so far: x, y, z [m] of the floor below the camera, floor, room, doorway (-1 = none), stairs code."""
+    """Panoramas so far: x, y, z [m] of the floor below the camera, floor, room, doorway (-1 =
+    none), stairs code.
+    """
 
     xy: list[tuple[float, float]] = field(default_factory=list)
     z: list[float] = field(default_factory=list)
@@ -64,7 +68,7 @@ def place_panoramas(
     """All panoramas; `flight` = bottom, landing and top of the stairs seen from above, or empty."""
     places = Places()
     wells = [i for i, r in enumerate(rooms) if r.tag == "stairs"]
-    for lower, upper in zip(wells[:-1], wells[1:], strict=True):
+    for lower, upper in pairwise(wells):
         floor = rooms[lower].floor
         places.add(flight[0], lower, floor, stairs=BOTTOM)
         places.add(flight[1], lower, floor, stairs=LANDING, z=(floor + 0.5) * FLOOR_HEIGHT_M)
@@ -182,7 +186,9 @@ def add_missing_doorways(
 
 
 def spanner(position: np.ndarray, candidate: np.ndarray, detour: float = DETOUR) -> np.ndarray:
-    """Edges [P, P] bool: shortest candidates first, kept unless a way at most `detour` times as long is there."""
+    """Edges [P, P] bool: shortest candidates first, kept unless a way at most `detour` times as
+    long is there.
+    """
     length = np.linalg.norm(position[:, None] - position[None], axis=-1)
     source, target = np.nonzero(np.triu(candidate))
     order = np.argsort(length[source, target], kind="stable")

@@ -1,7 +1,7 @@
 """Words of the simulated annotators of generated houses: verbs, places, habits, slips.
 
-Data and the drawing of annotators. In templates {thing}, {room}, {source}, {door}, {hall} are noun phrases without article, {way}
-is left or right, {number} an ordinal.
+Data and the drawing of annotators. In templates {thing}, {room}, {source}, {door}, {hall} are noun
+phrases without article, {way} is left or right, {number} an ordinal.
 """
 
 from dataclasses import dataclass
@@ -75,10 +75,10 @@ PASS = (
 TOWARD = (
     "{go} towards the {thing}",
     "{go} toward the {thing}",
-    "{go} to the {thing}",
     "face the {thing} and walk forward",
 )
-RARE_TOWARD = ("make your way to the {thing}", "approach the {thing}", "aim for the {thing}")
+REACH = ("{go} to the {thing}", "{go} over to the {thing}")
+RARE_TOWARD = ("aim for the {thing}", "make your way towards the {thing}")
 FACING = (
     "with the {thing} in front of you",
     "start facing the {thing}",
@@ -123,7 +123,9 @@ AT_THING = (
     "when you reach the {thing}",
 )
 STOP = (
-    "stop", "wait", "stop", "wait", "stop and wait", "wait there", "stand", "come to a stop", "then stop", "pause", "end up", "finish")  # fmt: skip
+    "stop", "wait", "stop", "wait", "stop and wait", "wait there", "stand", "come to a stop", "then stop", "pause",
+    "end up", "finish",
+)  # fmt: skip
 STOP_THING = (
     "next to the {thing}", "by the {thing}", "near the {thing}", "in front of the {thing}", "beside the {thing}",
     "close to the {thing}", "at the {thing}",
@@ -192,9 +194,11 @@ MISSPELT = {
 
 @dataclass(frozen=True)
 class Annotator:
-    """Habits. Probabilities: detail (of saying a turn or door), colour, side, typo; landmarks: objects per path.
+    """Habits. Probabilities: detail (of saying a turn or door), colour, side, typo; landmarks:
+    objects per path.
 
-    words seeds the person's usual verb and noun; glue: sentences, commas or then; case: normal, lower or upper.
+    words seeds the person's usual verb and noun; glue: sentences, commas or then; case: normal,
+    lower or upper.
     """
 
     detail: float

@@ -1,8 +1,9 @@
 """Floor plans of generated houses: rectangles around corridors.
 
-A house is a corridor with a band of rooms on both sides, perhaps a large room across either end, perhaps a wing with its own
-corridor at a right angle, on one to three floors that share corridor and stairwell; small houses have no corridor and are cut
-from one rectangle. All in metres; rectangles are (x0, y0, x1, y1). `turned` brings a plan into one of eight orientations.
+A house is a corridor with a band of rooms on both sides, perhaps a large room across either end,
+perhaps a wing with its own corridor at a right angle, on one to three floors that share corridor
+and stairwell; small houses have no corridor and are cut from one rectangle. All in metres;
+rectangles are (x0, y0, x1, y1). `turned` brings a plan into one of eight orientations.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ FLOOR_HEIGHT_M = 2.9
 
 @dataclass(frozen=True)
 class Cell:
-    """A rectangle before it has a kind; tag: hall, stairs, slot, annex (reached through another room), patio."""
+    """A rectangle before it has a kind; tag: hall, stairs, slot, annex (reached through another
+    room), patio.
+    """
 
     rect: Rect
     tag: str
@@ -23,7 +26,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the floors of a house share. Depths, widths in metres; stairs: "", "turn" (with a landing) or "straight"."""
+    """What the floors of a house share. Depths, widths in metres; stairs: "", "turn" (with a
+    landing) or "straight".
+    """
 
     floors: int
     width: float
@@ -205,7 +210,9 @@ def wall_length_m(a: Rect, b: Rect) -> float:
 
 
 def turned(rect: Rect, orientation: int) -> Rect:
-    """The rectangle in one of eight orientations: bit 0 mirrors x, bit 1 mirrors y, bit 2 swaps the axes."""
+    """The rectangle in one of eight orientations: bit 0 mirrors x, bit 1 mirrors y, bit 2 swaps the
+    axes.
+    """
     (xa, ya), (xb, yb) = turned_point(rect[:2], orientation), turned_point(rect[2:], orientation)
     return (min(xa, xb), min(ya, yb), max(xa, xb), max(ya, yb))
 

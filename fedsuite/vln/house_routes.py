@@ -1,10 +1,12 @@
 """Routes of generated houses: which paths are annotated, and what can truly be said about one.
 
-Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018). A Fact is one thing that
-is true of a route: a turn, a door walked through, stairs, an object passed, where the goal is. Instructions are made of facts
-only, and keep them, so that they can be checked against the geometry.
+Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018).
+A Fact is one thing that is true of a route: a turn, a door walked through, stairs, an object
+passed, where the goal is. Instructions are made of facts only, and keep them, so that they can be
+checked against the geometry.
 
-Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles in degrees, right positive.
+Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles
+in degrees, right positive.
 """
 
 import math
@@ -24,7 +26,9 @@ _DIP_M = 0.9
 
 @dataclass(frozen=True)
 class Visit:
-    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it (-1 = none)."""
+    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it
+    (-1 = none).
+    """
 
     room: int
     enter: float
@@ -34,10 +38,12 @@ class Visit:
 
 @dataclass(frozen=True)
 class Fact:
-    """kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...; at: position along the route.
+    """kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...; at: position along
+    the route.
 
-    way: left, right, straight, around, up, down, ahead; degrees: the angle behind it; last: position where it ends;
-    thing, room, source (room left), door: indices into the house or -1; ordinal: which door on that side, 0 = not counted.
+    way: left, right, straight, around, up, down, ahead, reach (ahead, and the step ends there);
+    degrees: the angle behind it; last: position where it ends; thing, room, source (room left),
+    door: indices into the house or -1; ordinal: which door on that side, 0 = not counted.
     """
 
     kind: str
@@ -88,10 +94,10 @@ class Route:
                 else:
                     spans.append([room, start, end, length])
         spans = _without_dips(spans)
-        visits = []
-        for k, (room, start, end, _) in enumerate(spans):
-            door = -1 if k == 0 else self._door_between(int(spans[k - 1][0]), int(room), start)
-            visits.append(Visit(int(room), start, end, door))
+        visits: list[Visit] = []
+        for k, (number, enter, leave, _) in enumerate(spans):
+            door = -1 if k == 0 else self._door_between(visits[-1].room, int(number), enter)
+            visits.append(Visit(int(number), enter, leave, door))
         return tuple(visits)
 
     def visit_at(self, at: float) -> Visit:
@@ -126,7 +132,9 @@ class Route:
         ]
 
     def _door_between(self, a: int, b: int, at: float) -> int:
-        """The door nearest to where the route goes from room a to room b, -1 if there is none (stairs)."""
+        """The door nearest to where the route goes from room a to room b, -1 if there is none
+        (stairs).
+        """
         x, y, _ = self.point_at(at)
         found = [
             (math.hypot(d.x - x, d.y - y), i)
@@ -156,7 +164,9 @@ def _without_dips(spans: list[list[float]]) -> list[list[float]]:
 
 
 def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
-    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes [M]."""
+    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes
+    [M].
+    """
     lengths, before = house.shortest
     total = len(lengths)
     start = np.repeat(np.arange(total)[:, None], total, 1)
@@ -186,7 +196,9 @@ def shortest_path_nodes(house: House, start: int, goal: int) -> tuple[int, ...]:
 
 
 def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
-    """Up to `count` different paths: few starts with several continuations each, goals all over the house."""
+    """Up to `count` different paths: few starts with several continuations each, goals all over the
+    house.
+    """
     pairs, nodes = path_pairs(house)
     if len(pairs) == 0:
         return []

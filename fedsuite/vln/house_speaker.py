@@ -64,7 +64,8 @@ class Speaker:
                 f" on {self._the()} {fact.way}" if side else ""
             )
         if fact.kind == "toward":
-            return self._say(words.TOWARD, words.RARE_TOWARD, thing=thing)
+            forms = words.TOWARD + words.REACH * (fact.way == "reach")
+            return self._say(forms, words.RARE_TOWARD, thing=thing)
         return self._say(words.FACING, thing=thing)
 
     def _turn(self, fact: Fact, before: Fact | None) -> str:

@@ -1,11 +1,14 @@
-"""View features of generated houses: what a small image network might say about 36 views of each panorama.
+"""View features of generated houses: what a small image network might say about 36 views of each
+panorama.
 
-A view is a sum of fixed vectors (one per kind of object, colour, material and kind of room, equal in all houses), weighted
-by how large and how central a thing is: x = sum_o w_o (e_kind + e_colour + e_material) + sum_r u_r e_room. Each house then
-distorts its features in its own way, x' = (x + x A) * light + b + noise, with A, b drawn once per house: the look of a
-house. An agent can learn the first part anywhere and the second only at home.
+A view is a sum of fixed vectors (one per kind of object, colour, material and kind of room, equal
+in all houses), weighted by how large and how central a thing is: x = sum_o w_o (e_kind + e_colour +
+e_material) + sum_r u_r e_room. Each house then distorts its features in its own way, x' = (x + x A)
+* light + b + noise, with A, b drawn once per house: the look of a house. An agent can learn the
+first part anywhere and the second only at home.
 
-P panoramas, O objects, F feature width. View v: heading 30 deg * (v % 12) (0 = +y, clockwise), elevation 30 deg * (v // 12 - 1).
+P panoramas, O objects, F feature width. View v: heading 30 deg * (v % 12) (0 = +y, clockwise),
+elevation 30 deg * (v // 12 - 1).
 """
 
 import numpy as np
@@ -24,7 +27,9 @@ _VIEW_ELEVATION = np.deg2rad(30.0) * np.array([-1.0, 0.0, 1.0])
 
 
 def meaning_vectors(width: int) -> dict[str, np.ndarray]:
-    """Fixed unit vectors [n, F] of kinds, colours, materials, rooms and stairs (up, down); nearly orthogonal."""
+    """Fixed unit vectors [n, F] of kinds, colours, materials, rooms and stairs (up, down); nearly
+    orthogonal.
+    """
     sizes = {
         "kind": len(KINDS), "colour": len(COLOURS), "material": len(MATERIALS), "room": len(ROOM_KINDS), "stairs": 2,
     }  # fmt: skip
@@ -43,7 +48,9 @@ def meaning_vectors(width: int) -> dict[str, np.ndarray]:
 def house_views(
     house: House, rng: np.random.Generator, width: int, style: float = 1.0, noise: float = 0.3
 ) -> np.ndarray:
-    """Features [P, 36, F] float32, zero for excluded panoramas. style scales the house's own look (0 = none)."""
+    """Features [P, 36, F] float32, zero for excluded panoramas. style scales the house's own look
+    (0 = none).
+    """
     features = _plain_views(house, meaning_vectors(width))
     panoramas = len(features)
     mix = rng.standard_normal((width, width)) / np.sqrt(width)
@@ -83,7 +90,9 @@ def _thing_vectors(house: House, vectors: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def object_weights(house: House) -> np.ndarray:
-    """How much of a view an object takes [P, 36, O]: in sight, near, large, and in the middle of the view."""
+    """How much of a view an object takes [P, 36, O]: in sight, near, large, and in the middle of
+    the view.
+    """
     gap = house.thing_position_m[None] - house.position_m[:, None]
     flat = np.maximum(np.hypot(gap[..., 0], gap[..., 1]), 0.3)
     size = np.array([t.about.size_m for t in house.things])
@@ -102,7 +111,9 @@ def object_weights(house: House) -> np.ndarray:
 
 
 def room_weights(house: House) -> np.ndarray:
-    """Share of each kind of room in the 12 headings [P, 12, rooms]: what rays meet, nearer counts more."""
+    """Share of each kind of room in the 12 headings [P, 12, rooms]: what rays meet, nearer counts
+    more.
+    """
     shares = np.zeros((len(house.position_m), _RAYS, len(ROOM_KINDS)))
     angle = 2 * np.pi * np.arange(_RAYS) / _RAYS
     direction = np.stack([np.sin(angle), np.cos(angle)], 1)

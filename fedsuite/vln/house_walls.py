@@ -1,6 +1,7 @@
 """Doors and walls of generated houses, and what one can see past them.
 
-Walls are axis-aligned segments (x0, y0, x1, y1) in metres, one array [S, 4] per floor, with the doorways left out.
+Walls are axis-aligned segments (x0, y0, x1, y1) in metres, one array [S, 4] per floor, with the
+doorways left out.
 """
 
 from collections import defaultdict
@@ -28,7 +29,9 @@ class Room:
 
 @dataclass(frozen=True)
 class Door:
-    """An opening between two rooms; kind: door, glass doors, archway, opening (nothing that people would name)."""
+    """An opening between two rooms; kind: door, glass doors, archway, opening (nothing that people
+    would name).
+    """
 
     rooms: tuple[int, int]
     floor: int
@@ -71,7 +74,9 @@ def make_doors(
     parent: dict[int, int],
     given: list[Door],
 ) -> list[Door]:
-    """Doors of one floor (`ids` are its rooms): `given` ones (stairs), the usual ones, and what keeps it connected."""
+    """Doors of one floor (`ids` are its rooms): `given` ones (stairs), the usual ones, and what
+    keeps it connected.
+    """
     groups = _Groups(len(rooms))
     for door in given:
         groups.join(*door.rooms)
@@ -209,7 +214,9 @@ def in_sight(source: np.ndarray, target: np.ndarray, walls: np.ndarray) -> np.nd
 def ray_lengths(
     source: np.ndarray, direction: np.ndarray, walls: np.ndarray, most: float
 ) -> np.ndarray:
-    """Distance to the first wall [N, R] from source [N, 2] along unit vectors direction [R, 2], at most `most`."""
+    """Distance to the first wall [N, R] from source [N, 2] along unit vectors direction [R, 2], at
+    most `most`.
+    """
     reach = np.full((len(source), len(direction)), most)
     for line, along in ((0, 1), (1, 0)):
         upright = walls[np.isclose(walls[:, line], walls[:, line + 2])]

@@ -1,8 +1,9 @@
 """Whole generated houses in the formats of Room-to-Room: a data set that needs no download.
 
-`write_houses` writes connectivity files, annotations and view features of any number of houses. House k depends on
-(seed, k) alone: more houses leave the earlier ones, and their order as clients, as they were. Every eighth training
-house is hardly annotated, as a few are in R2R (Anderson et al. 2018). Results on these houses say nothing about real ones.
+`write_houses` writes connectivity files, annotations and view features of any number of houses.
+House k depends on (seed, k) alone: more houses leave the earlier ones, and their order as clients,
+as they were. Every eighth training house is hardly annotated, as a few are in R2R (Anderson et al.
+2018). Results on these houses say nothing about real ones.
 """
 
 import json
@@ -27,9 +28,11 @@ SPLITS = ("train", "val_seen", "val_unseen")
 
 @dataclass(frozen=True)
 class HouseSettings:
-    """paths_per_house (train) and unseen_paths (val_unseen) are typical numbers; houses differ by about 20 %.
+    """paths_per_house (train) and unseen_paths (val_unseen) are typical numbers; houses differ by
+    about 20 %.
 
-    style_strength scales how much each house looks its own way, view_noise the noise of every single view.
+    style_strength scales how much each house looks its own way, view_noise the noise of every
+    single view.
     """
 
     seed: int = 0
@@ -103,7 +106,7 @@ def annotate_house(settings: HouseSettings, number: int, house: House) -> list[A
     splits = [split for split, count in counts.items() for _ in range(count)]
     order = rng.permutation(len(paths))
     words = rng_for(settings.seed, "generated-house-words", 0, number)
-    annotated = []
+    annotated: list[AnnotatedPath] = []
     for k, split in zip(order.tolist(), splits, strict=False):
         route = Route(house, paths[k], round(float(rng.uniform(0.001, 2 * np.pi - 0.001)), 3))
         path_id = number * PATHS_PER_ID_BLOCK + len(annotated)
@@ -130,7 +133,8 @@ def connectivity_json(house: House) -> str:
 def write_houses(
     settings: HouseSettings, folder: Path, on_house: Callable[[str], None] | None = None
 ) -> None:
-    """Write all houses under `folder` (connectivity/, annotations/, views/); on_house gets each scan when it is done.
+    """Write all houses under `folder` (connectivity/, annotations/, views/); on_house gets each
+    scan when it is done.
 
     scans.txt is written last, so that a folder with it is complete.
     """
@@ -167,7 +171,9 @@ def _views(settings: HouseSettings, number: int, house: House) -> np.ndarray:
 def _dealt(
     settings: HouseSettings, number: int, position: int, annotated: list[AnnotatedPath]
 ) -> Iterator[tuple[str, float, AnnotatedPath]]:
-    """(split, place in the file's order, path): houses are mixed, but first appear in the order of their numbers."""
+    """(split, place in the file's order, path): houses are mixed, but first appear in the order of
+    their numbers.
+    """
     rng = rng_for(settings.seed, "generated-house-order", 0, number)
     met: set[str] = set()
     for path in annotated:

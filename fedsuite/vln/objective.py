@@ -93,6 +93,7 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
         return total
     for step in out.steps:
         wanted = step.active & (step.row >= first) & (step.row < last)
+        wanted &= step.teacher >= STOP  # behind a one-way edge there may be no path back to the goal
         label = torch.where(wanted, step.teacher, -100)
         total = total + cross_entropy(step.logits, label, reduction="sum", ignore_index=-100)
     return total / (last - first)

@@ -1,8 +1,9 @@
 """Flower's Grid interface carried out in the caller's process, one message after another.
 
-For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and nothing is started.
-Messages and state are pickled both ways, as on a real wire, so that no side can change the other's arrays. What a client
-raises comes back as an error reply. Clients that compute for long gain from the Ray engine, which uses all cores.
+For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and
+nothing is started. Messages and state are pickled both ways, as on a real wire, so that no side can
+change the other's arrays. What a client raises comes back as an error reply. Clients that compute
+for long gain from the Ray engine, which uses all cores.
 """
 
 import pickle

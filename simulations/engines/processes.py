@@ -1,8 +1,10 @@
 """The processes that one launch started, found again wherever they went.
 
-Flower and Ray start grandchildren in sessions of their own, some of which outlive their parents for a while. Every one of
-them inherits the environment of the first, so a random mark in it tells ours from all others: only marked processes are ever
-signalled, by pid. (Linux; on other systems only the first process itself is known.)
+Flower and Ray start grandchildren in sessions of their own, some of which outlive their parents for a
+while and rewrite their command lines. A family is followed two ways: by descent from the first process,
+and by a random mark that children inherit in their environment. A process counts as the same only with
+the same start time, so that a pid that is given out again is never signalled. (Linux; elsewhere only the
+first process itself is known.)
 """
 
 import ctypes
@@ -11,6 +13,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "FEDSUITE_LAUNCH"
@@ -18,34 +21,64 @@ _PR_SET_PDEATHSIG = 1
 _PROC = Path("/proc")
 
 
-def new_mark() -> str:
-    """A mark that no other launch has."""
-    return uuid.uuid4().hex
+@dataclass(frozen=True)
+class Process:
+    """A living process; started: clock ticks since boot."""
+
+    pid: int
+    parent: int
+    started: int
 
 
-def marked_processes(mark: str) -> dict[int, str]:
-    """Pid -> command line of all living processes that carry the mark."""
-    wanted = f"{MARK}={mark}".encode()
-    found = {}
-    for entry in _PROC.glob("[0-9]*"):
-        try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                if command:  # a zombie has none
-                    found[int(entry.name)] = command
-        except (OSError, ValueError):
-            continue  # it ended meanwhile, or belongs to someone else
-    return found
+class Family:
+    """All processes of one launch. Call `update` now and then, so that orphans stay known."""
 
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+        self._known: set[tuple[int, int]] = set()
 
-def end_marked(mark: str, patience_s: float = 6.0) -> None:
-    """Wait for marked processes to end by themselves, then terminate, then kill what is left."""
-    for number, wait_s in ((None, patience_s), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
-        for pid in marked_processes(mark):
-            if number is not None:
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """This process's environment with the mark and `extra`, for the first process."""
+        return {**os.environ, **extra, MARK: self.mark}
+
+    def update(self) -> list[int]:
+        """Pids of all living members."""
+        living = living_processes()
+        members = {p.pid for p in living if self._is_member(p)}
+        while more := {p.pid for p in living if p.parent in members} - members:
+            members |= more
+        self._known |= {(p.pid, p.started) for p in living if p.pid in members}
+        return sorted(members)
+
+    def find(self, word: str) -> int | None:
+        """Pid of a member with `word` in its command line."""
+        for pid in self.update():
+            if word in _read(pid, "cmdline"):
+                return pid
+        return None
+
+    def end(self) -> None:
+        """Terminate all members, then kill those that are left."""
+        for number, wait_s in ((signal.SIGTERM, 1.5), (signal.SIGKILL, 5.0)):
+            for pid in self.update():
                 _signal(pid, number)
-        if wait_until(lambda: not marked_processes(mark), wait_s):
-            return
+            if wait_until(lambda: not self.update(), wait_s):
+                return
+
+    def _is_member(self, process: Process) -> bool:
+        if (process.pid, process.started) in self._known:
+            return True
+        return f"{MARK}={self.mark}" in _read(process.pid, "environ").split("\0")
+
+
+def living_processes() -> list[Process]:
+    """All processes of the machine that have not ended."""
+    found = []
+    for entry in _PROC.glob("[0-9]*"):
+        fields = _read(int(entry.name), "stat").rpartition(")")[2].split()
+        if len(fields) > 19 and fields[0] not in "ZX":
+            found.append(Process(int(entry.name), int(fields[1]), int(fields[19])))
+    return found
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float, pause_s: float = 0.05) -> bool:
@@ -58,28 +91,8 @@ def wait_until(condition: Callable[[], bool], limit_s: float, pause_s: float = 0
     return True
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process with this pid runs; one that has ended but was not waited for does not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    stat = _PROC / str(pid) / "stat"
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return not _PROC.is_dir()
-
-
-def marked_environment(mark: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with the mark and `extra`."""
-    return {**os.environ, **extra, MARK: mark}
-
-
 def end_with_parent() -> Callable[[], None] | None:
-    """What a child must call first so that it is terminated when its parent is killed; None where that is impossible."""
+    """What a child calls first to be terminated when its parent is killed; None off Linux."""
     if not _PROC.is_dir():
         return None
     libc = ctypes.CDLL(None)
@@ -91,6 +104,13 @@ def end_with_parent() -> Callable[[], None] | None:
             os._exit(1)
 
     return ask_kernel
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (_PROC / str(pid) / name).read_bytes().decode(errors="replace")
+    except OSError:
+        return ""  # it ended meanwhile, or belongs to someone else
 
 
 def _signal(pid: int, number: int) -> None:

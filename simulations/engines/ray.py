@@ -1,12 +1,13 @@
 """The default engine: Flower's Ray simulation, launched, watched and cleared away.
 
-`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment), simulates two nodes, may
-install dependencies, and exits 0 although the run failed. So every launch gets its own Flower home, its own SuperLink on a
-free port of 127.0.0.1, the exact number of nodes, and is judged by the run's real status. Nothing that it started survives it.
+`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment),
+simulates two nodes, may install dependencies, and exits 0 although the run failed. So every launch
+gets its own Flower home, its own SuperLink on a free port of 127.0.0.1, the exact number of nodes,
+and is judged by the run's real status. Nothing that it started survives it.
 
-The app that is handed to Flower is a generated pyproject.toml with this run's configuration and no code: server and clients
-import the installed packages, so what runs is what is installed, extension systems included, and nothing is copied.
-Progress comes from the files of the run folder.
+The app that is handed to Flower is a generated pyproject.toml with this run's configuration and no
+code: server and clients import the installed packages, so what runs is what is installed, extension
+systems included, and nothing is copied. Progress comes from the files of the run folder.
 """
 
 import json
@@ -28,15 +29,7 @@ from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import TIMINGS
 from fedsuite.run_folder import RunFolder
-from simulations.engines.processes import (
-    end_marked,
-    end_with_parent,
-    is_alive,
-    marked_environment,
-    marked_processes,
-    new_mark,
-    wait_until,
-)
+from simulations.engines.processes import Family, end_with_parent, wait_until
 from simulations.engines.tail import Tail
 
 START_LIMIT_S = 120.0
@@ -89,9 +82,9 @@ class _Launch:
     """A SuperLink of our own and the run submitted to it."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.mark = home, new_mark()
+        self.home, self.family = home, Family()
         self.port = _free_port()
-        self.environment = marked_environment(self.mark, _settings(home))
+        self.environment = self.family.environment(_settings(home))
         self.environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
@@ -114,7 +107,7 @@ class _Launch:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=end_with_parent(),
+                preexec_fn=end_with_parent(),  # noqa: PLW1509 - no threads run yet
             )
         if not wait_until(lambda: self.is_up() or not self.is_running(), START_LIMIT_S):
             raise RunFailed(f"Flower's SuperLink did not answer within {START_LIMIT_S:g} s")
@@ -160,7 +153,9 @@ class _Launch:
     def is_up(self) -> bool:
         """Whether the SuperLink answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}/health", timeout=1
+            ) as answer:
                 return int(answer.status) == 200
         except (urllib.error.URLError, OSError):
             return False
@@ -172,10 +167,9 @@ class _Launch:
     def has_simulation(self) -> bool:
         """Whether the process that holds server and Ray lives; remembers it once seen."""
         if self.simulation is None:
-            own = marked_processes(self.mark)
-            found = [pid for pid, command in own.items() if "flwr-simulation" in command]
-            self.simulation = found[0] if found else None
-        return self.simulation is not None and is_alive(self.simulation)
+            self.simulation = self.family.find("flwr-simulation")
+            return self.simulation is not None
+        return self.simulation in self.family.update()
 
     def last_words(self) -> str:
         """The end of the SuperLink's log."""
@@ -186,7 +180,7 @@ class _Launch:
         """End everything that this launch started."""
         if self.superlink is not None and self.superlink.poll() is None:
             self.superlink.terminate()
-        end_marked(self.mark)
+        self.family.end()
         if self.superlink is not None:
             self.superlink.wait()
 
@@ -238,15 +232,15 @@ def _watch(
 
 
 def _judge(launch: _Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
+    """The server's last word is in run.json. Only if there is none, Flower is asked what happened."""
     error = str(state.get("error", ""))
+    if state.get("status") == "completed":
+        return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
     if state.get("status") == "failed" and state.get("error-kind") == "input":
         raise InputError(error)
     if state.get("status") == "failed" and state.get("error-kind") == "run":
         raise RunFailed(error)
-    wait_until(lambda: not launch.has_simulation(), START_LIMIT_S)
     status, details = launch.status()
-    if state.get("status") == "completed" and status == "finished:completed":
-        return
     reason = error or f"Flower reports {status}: {details or launch.last_words()}"
     folder.path.mkdir(parents=True, exist_ok=True)
     log = folder.path / "flower.log"

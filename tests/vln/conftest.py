@@ -130,7 +130,7 @@ class PlainEnvDrop:
             if action == 0:
                 return out
         _, hidden, _, _, _ = self.decide(place, view, context, state, cell)
-        out.bootstrap = float(self.value(hidden))
+        out.bootstrap = self.value(hidden).item()
         return out
 
 
@@ -159,7 +159,7 @@ def a2c_loss(
             value, log_p = plain.value(d.hidden), F.log_softmax(d.logits, 0)
             advantage = following - value
             terms.append(
-                -log_p[d.action] * float(advantage)
+                -log_p[d.action] * advantage.item()
                 + 0.5 * advantage**2
                 + entropy_weight * (log_p.exp() * log_p).sum()
             )

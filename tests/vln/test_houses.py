@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import networkx as nx
@@ -14,7 +15,9 @@ from fedsuite.errors import InputError
 from fedsuite.vln.house_plan import House, draw_house
 from fedsuite.vln.houses import SPLITS, HouseSettings, house_numbers, write_houses
 
-SETTINGS = HouseSettings(num_seen=8, num_unseen=2, paths_per_house=24, val_seen_paths=5, unseen_paths=16)
+SETTINGS = HouseSettings(
+    num_seen=8, num_unseen=2, paths_per_house=24, val_seen_paths=5, unseen_paths=16
+)
 NUMBERS = house_numbers(SETTINGS)
 
 
@@ -37,7 +40,8 @@ def annotations(folder: Path, split: str) -> list[dict]:
 def connectivity(folder: Path) -> dict[str, list[dict]]:
     scans = (folder / "connectivity" / "scans.txt").read_text().split()
     return {
-        s: json.loads((folder / "connectivity" / f"{s}_connectivity.json").read_text()) for s in scans
+        s: json.loads((folder / "connectivity" / f"{s}_connectivity.json").read_text())
+        for s in scans
     }
 
 
@@ -86,7 +90,9 @@ def test_connectivity_files_have_the_r2r_fields(folder: Path) -> None:
             assert not matrix.diagonal().any()
 
 
-def test_graphs_are_connected_with_ordinary_degrees_and_lengths(graphs: dict[str, nx.Graph]) -> None:
+def test_graphs_are_connected_with_ordinary_degrees_and_lengths(
+    graphs: dict[str, nx.Graph],
+) -> None:
     degrees, lengths = [], []
     for graph in graphs.values():
         assert nx.is_connected(graph)
@@ -141,7 +147,9 @@ def test_panoramas_are_in_their_rooms(plans: list[House]) -> None:
             x, y = house.position_m[i, :2]
             assert x0 < x < x1 and y0 < y < y1
         per_room = Counter(house.room[used].tolist())
-        assert set(per_room) >= {i for i, r in enumerate(house.rooms) if r.tag not in ("stairs", "hall")}
+        assert set(per_room) >= {
+            i for i, r in enumerate(house.rooms) if r.tag not in ("stairs", "hall")
+        }
         assert max(per_room.values()) <= 7
 
 
@@ -173,7 +181,7 @@ def test_annotations_follow_the_r2r_rules(folder: Path, graphs: dict[str, nx.Gra
         for entry in annotations(folder, split):
             assert set(entry) == {"distance", "scan", "path_id", "path", "heading", "instructions"}
             graph, path = graphs[entry["scan"]], entry["path"]
-            length = sum(graph.edges[e]["weight"] for e in zip(path[:-1], path[1:], strict=True))
+            length = sum(graph.edges[e]["weight"] for e in pairwise(path))
             best = nx.dijkstra_path_length(graph, path[0], path[-1])
             assert length == pytest.approx(best, abs=1e-9)
             assert entry["distance"] == pytest.approx(length, abs=0.0051)
@@ -198,7 +206,7 @@ def test_splits_use_the_right_houses_in_client_order(folder: Path, plans: list[H
     assert set(first["val_seen"]) <= set(first["train"])
     assert first["val_unseen"] == scans[SETTINGS.num_seen :]
     order = [e["scan"] for e in annotations(folder, "train")]
-    runs = 1 + sum(a != b for a, b in zip(order[:-1], order[1:], strict=True))
+    runs = 1 + sum(a != b for a, b in pairwise(order))
     assert runs > len(order) / 2, "houses should be mixed in the file"
 
 
@@ -267,7 +275,13 @@ def test_progress_is_reported_per_house(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("num_seen", 0), ("paths_per_house", 0), ("feature_size", 4), ("seed", -1), ("view_noise", -0.1)],
+    [
+        ("num_seen", 0),
+        ("paths_per_house", 0),
+        ("feature_size", 4),
+        ("seed", -1),
+        ("view_noise", -0.1),
+    ],
 )
 def test_bad_settings_are_refused_with_their_name(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):

@@ -1,12 +1,13 @@
 """Instructions of generated houses: what they say is true, and they look like instructions.
 
-The facts behind an instruction are checked against positions with plain arithmetic, and the words of the text
-against the facts.
+The facts behind an instruction are checked against positions with plain arithmetic, and the words
+of the text against the facts.
 """
 
 import math
 import re
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def distance_to_way(route: Route, xy: np.ndarray) -> float:
     """Distance from a place to the route, by fine sampling."""
     points = route.house.position_m[list(route.path)]
     steps = np.linspace(0, 1, 60)[:, None]
-    way = np.concatenate([a + steps * (b - a) for a, b in zip(points[:-1], points[1:], strict=True)])
+    way = np.concatenate([a + steps * (b - a) for a, b in pairwise(points)])
     return float(np.linalg.norm(way[:, :2] - xy, axis=1).min())
 
 
@@ -168,7 +169,9 @@ def test_the_goal_is_where_one_is_told_to_stop(said: list[Said]) -> None:
             door = house.doors[stop.door]
             assert math.dist((door.x, door.y), at) < 0.4
         elif stop.kind == "stop-stairs":
-            assert house.stairs[goal] == {"bottom": BOTTOM, "landing": LANDING, "top": TOP}[stop.way]
+            assert (
+                house.stairs[goal] == {"bottom": BOTTOM, "landing": LANDING, "top": TOP}[stop.way]
+            )
         else:
             assert stop.kind in ("stop-room", "stop-inside")
             x0, y0, x1, y1 = house.rooms[stop.room].rect
@@ -191,7 +194,9 @@ def test_left_and_right_are_said_only_where_a_fact_says_so(said: list[Said]) -> 
 
 def test_up_and_down_are_said_only_on_stairs(said: list[Said]) -> None:
     up = re.compile(r"\b(up|upstairs|climb)\b")
-    down = re.compile(r"\b(downstairs|descend)\b|down the (stairs|staris|steps|staircase|flight)| down\b[ .,]*$")
+    down = re.compile(
+        r"\b(downstairs|descend)\b|down the (stairs|staris|steps|staircase|flight)| down\b[ .,]*$"
+    )
     met: Counter[str] = Counter()
     for _, instruction in said:
         text = re.sub(r"\bend up\b", "", instruction.text.lower())
@@ -268,7 +273,10 @@ def test_colours_and_materials_are_those_of_the_objects(said: list[Said]) -> Non
 
 
 def test_landmarks_and_goals_are_mentioned_often(said: list[Said]) -> None:
-    on_the_way = [any(f.kind in ("pass", "toward", "facing", "turn") and f.thing >= 0 for f in i.facts) for _, i in said]
+    on_the_way = [
+        any(f.kind in ("pass", "toward", "facing", "turn") and f.thing >= 0 for f in i.facts)
+        for _, i in said
+    ]
     assert np.mean(on_the_way) > 0.6
     rooms = [any(f.room >= 0 for f in i.facts) for _, i in said]
     assert np.mean(rooms) > 0.9

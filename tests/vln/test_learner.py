@@ -1,0 +1,175 @@
+"""Mini-batches, local training and greedy evaluation of a house."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsuite.arrays import fingerprint, module_arrays
+from fedsuite.vln.agent import AgentSizes, build_agent
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.dataset import House, join_houses
+from fedsuite.vln.learner import Batches, local_steps, train_locally, walk_all
+from fedsuite.vln.metrics import episode_metrics
+from fedsuite.vln.optimizer import RMSprop
+
+CONFIG = FedVLNConfig(batch_size=4, max_actions=8, learning_rate=1e-3, evaluation_batch_size=4)
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("samples", "epochs", "steps"), [(280, 5, 22), (300, 5, 24), (6, 5, 1), (64, 1, 1), (65, 1, 2), (9, 10, 2)]
+)
+def test_local_steps(samples, epochs, steps):
+    assert local_steps(samples, epochs, 64) == steps
+
+
+@settings(max_examples=40)
+@given(n=st.integers(1, 30), size=st.integers(1, 12), fill=st.booleans(), calls=st.integers(1, 12))
+def test_every_pass_holds_every_sample_once(n, size, fill, calls):
+    batches = Batches(range(n), size, fill, rng())
+    drawn = [batches.next() for _ in range(calls)]
+    assert {len(b) for b in drawn} == {size if fill else min(size, n)}
+    stream = [i for b in drawn for i in b]
+    for begin in range(0, len(stream) - n + 1, n):
+        assert sorted(stream[begin : begin + n]) == list(range(n))
+    counts = Counter(stream)
+    assert max(counts.values()) - min(counts[i] for i in range(n)) <= 1
+
+
+def test_passes_are_shuffled_anew():
+    batches = Batches(range(20), 20, False, rng())
+    first, second = batches.next(), batches.next()
+    assert first != second != sorted(second) and sorted(first) == sorted(second)
+
+
+def test_batches_depend_on_the_generator_alone():
+    a, b = (Batches(range(9), 4, False, rng()) for _ in range(2))
+    assert [a.next() for _ in range(5)] == [b.next() for _ in range(5)]
+
+
+def test_a_house_without_samples_is_refused():
+    with pytest.raises(ValueError, match="no samples"):
+        Batches([], 4, False, rng())
+
+
+def agent_for(house: House):
+    size = house.views.shape[-1]
+    return build_agent(AgentSizes(30, size, angle=8, hidden=16, word=6, action=4), seed=0)
+
+
+def visit(house, config=CONFIG, steps=3, round=1, partition=0):
+    agent = agent_for(house)
+    optimizer = RMSprop(agent, config.learning_rate, bias_correction=config.bias_correction)
+    samples = house.samples["train"]
+    report = train_locally(
+        agent, optimizer, join_houses([house]), samples, config, steps, round, partition
+    )
+    return agent, optimizer, report
+
+
+def test_a_visit_is_a_function_of_seed_round_and_partition(oak):
+    def run(**changes):
+        seed = changes.pop("seed", 0)
+        return fingerprint(module_arrays(visit(oak, replace(CONFIG, seed=seed), **changes)[0]))
+
+    assert run() == run()
+    others = {run(), run(seed=1), run(round=2), run(partition=1), run(steps=2)}
+    assert len(others) == 5
+
+
+def test_report(oak):
+    agent, optimizer, report = visit(oak)
+    assert report.steps == optimizer.steps == 3
+    assert report.imitation_loss > 0 and report.gradient_norm > 0 and np.isfinite(report.sampled_loss)
+    assert 3 * 2 * 4 <= report.decisions <= 3 * 2 * 4 * 8
+    assert all(p.isfinite().all() for p in agent.parameters())
+
+
+def test_no_steps_change_nothing(oak):
+    agent, _, report = visit(oak, steps=0)
+    assert report.steps == 0 and report.imitation_loss == 0
+    assert fingerprint(module_arrays(agent)) == fingerprint(module_arrays(agent_for(oak)))
+
+
+@pytest.mark.parametrize("fill", [False, True])
+@pytest.mark.parametrize("objective", ["a2c", "imitation", "none"])
+def test_a_house_with_fewer_samples_than_a_batch_trains(elm, fill, objective):
+    config = replace(CONFIG, batch_size=64, fill_batches=fill, objective=objective)
+    agent, _, report = visit(elm, config, steps=2)
+    assert all(p.isfinite().all() for p in agent.parameters())
+    assert (report.decisions > 2 * 2 * 64) == fill or objective == "none"
+    assert fingerprint(module_arrays(agent)) != fingerprint(module_arrays(agent_for(elm)))
+
+
+def test_only_sampled_episodes(oak):
+    _, _, report = visit(oak, replace(CONFIG, teacher_weight=0.0))
+    assert report.imitation_loss == 0 and report.sampled_loss != 0
+
+
+def test_gradients_are_clipped_for_encoder_and_decoder(oak, monkeypatch):
+    """After clipping, their norms are at the limit when the optimizer steps; the critic's is free."""
+    norms = []
+
+    def spy(self):
+        modules = {"encoder.": 0.0, "decoder.": 0.0, "critic.": 0.0}
+        for name, p in self.parameters.items():
+            prefix = name.split(".")[0] + "."
+            modules[prefix] += p.grad.square().sum().item()
+            p.grad = None
+        norms.append({k: v**0.5 for k, v in modules.items()})
+
+    monkeypatch.setattr(RMSprop, "step", spy)
+    _, _, report = visit(oak, replace(CONFIG, gradient_clip=1e-3), steps=1)
+    assert norms[0]["encoder."] == pytest.approx(1e-3, rel=1e-2)
+    assert norms[0]["decoder."] == pytest.approx(1e-3, rel=1e-2)
+    assert norms[0]["critic."] > 1e-2 and report.gradient_norm > 1e-3
+
+
+def test_training_learns_to_follow_the_teacher(elm):
+    """Three instructions of one path: after some steps the greedy agent reaches the goal."""
+    config = replace(
+        CONFIG, batch_size=3, objective="none", teacher_weight=1.0, learning_rate=5e-3, dropout=0.0, feature_dropout=0.0
+    )
+    agent, _, report = visit(elm, config, steps=60)
+    samples = elm.samples["train"]
+    visited, _ = walk_all(agent, join_houses([elm]), samples, config)
+    assert visited == [list(s.path) for s in samples]
+    assert report.imitation_loss > 0
+
+
+def test_walks_come_back_in_the_order_of_the_samples(small_agent, plain, oak, elm):
+    """Batches are made by length of instruction and the house is not the first of its world."""
+    world, samples = join_houses([elm, oak]), oak.samples["train"]
+    visited, views = walk_all(small_agent, world, samples, CONFIG)
+    for s, places, looks in zip(samples, visited, views, strict=True):
+        twin = plain.episode(s, lambda t, logits, teacher: int(logits.argmax()), 8)
+        assert places == [s.path[0], *(d.after for d in twin.decisions if d.action)]
+        assert looks[0] == s.start_view and len(looks) == len(places)
+    scores = episode_metrics(oak.graph.distance_m, visited, [s.path for s in samples])
+    assert all(np.isfinite(v).all() for v in scores.values())
+
+
+def test_evaluation_batch_size_changes_nothing(small_agent, oak):
+    world, samples = join_houses([oak]), oak.samples["train"]
+    walks = [
+        walk_all(small_agent, world, samples, replace(CONFIG, evaluation_batch_size=n))
+        for n in (1, 5, 100)
+    ]
+    assert walks[0] == walks[1] == walks[2]
+
+
+def test_evaluation_leaves_the_agent_and_the_global_generator_alone(small_agent, oak):
+    before = fingerprint(module_arrays(small_agent))
+    torch.manual_seed(0)
+    want = torch.rand(1)
+    torch.manual_seed(0)
+    walk_all(small_agent, join_houses([oak]), oak.samples["val_seen"], CONFIG)
+    assert torch.equal(torch.rand(1), want) and fingerprint(module_arrays(small_agent)) == before
