@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 def finish(name: str, ratio: float, goal: float, **details: object) -> None:
     """Print the machine and, as the last line, the result as JSON."""
-    print(f"machine: {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(
+        f"machine: {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
     print(json.dumps({"name": name, "ratio": round(ratio, 4), "goal": goal, **details}))
 
 

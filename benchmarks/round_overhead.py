@@ -1,9 +1,10 @@
 """Seconds of a federated round on Ray over those of the same local training in a bare PyTorch loop.
 
-Twelve generated houses, all taking part, about 22 optimizer steps each, the agent of the quickstart. Both use the same number of
-processes, one torch thread each. The bare loop is a process pool: workers keep their houses open, get the agent's arrays, train, return
-the arrays, and the caller averages; no Flower, no messages, no history, no checkpoints. Start-up is counted in neither: the first
-round of each is left out. The bare rounds are measured before and after the federated ones, so that drift of the machine shows.
+Twelve generated houses, all taking part, about 22 optimizer steps each, the agent of the quickstart. Both use the same
+number of processes, one torch thread each. The bare loop is a process pool: workers keep their houses open, get the
+agent's arrays, train, return them, and the caller averages; no Flower, no messages, no history, no checkpoints. Start-up
+is counted in neither: the first round of each is left out. The bare rounds are measured before and after the federated
+ones, so that drift of the machine shows.
 """
 
 import argparse
@@ -57,7 +58,11 @@ def _open(config: FedVLNConfig) -> None:
     keep_freed_memory()
     sources = open_sources(config)
     houses = [open_house(config, sources, s, k) for k, s in enumerate(sources.training_scans)]
-    _worker.update(config=config, houses=[(h, join_houses([h])) for h in houses], agent=initial_agent(config, sources))
+    _worker.update(
+        config=config,
+        houses=[(h, join_houses([h])) for h in houses],
+        agent=initial_agent(config, sources),
+    )
 
 
 def _train(job: tuple[int, int, Arrays]) -> tuple[int, Arrays]:
@@ -100,7 +105,9 @@ def federated_rounds(config: FedVLNConfig, workers: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=4, help="federated rounds, the first is not counted")
+    parser.add_argument(
+        "--rounds", type=int, default=4, help="federated rounds, the first is not counted"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +116,12 @@ def main() -> None:
         before = bare_rounds(config, 3, arguments.workers)
         federated = federated_rounds(config, arguments.workers)
         after = bare_rounds(config, 3, arguments.workers)
-    print("bare rounds, before:", [round(s, 2) for s in before], "after:", [round(s, 2) for s in after])
+    print(
+        "bare rounds, before:",
+        [round(s, 2) for s in before],
+        "after:",
+        [round(s, 2) for s in after],
+    )
     print("federated rounds:   ", [round(s, 2) for s in federated])
     ratio = median(federated) / median(before + after)
     finish("round_overhead", ratio, 1.15, workers=arguments.workers, clients=HOUSES)

@@ -26,7 +26,9 @@ BATCH, STEPS_PER_CALL, REPEATS = 1024, 200, 9
 def joined_world(connectivity: Path) -> World:
     """All scans of a folder, without features."""
     graphs = [load_graph(connectivity, s) for s in (connectivity / "scans.txt").read_text().split()]
-    return build_world(graphs, [np.zeros((len(g.viewpoint_ids), 36, 0), np.float32) for g in graphs])
+    return build_world(
+        graphs, [np.zeros((len(g.viewpoint_ids), 36, 0), np.float32) for g in graphs]
+    )
 
 
 def random_walk(world: World, steps: int, generator: torch.Generator) -> int:

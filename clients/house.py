@@ -5,9 +5,10 @@ trajectories stay; with `client-optimizer = "kept"` so does the optimizer's stat
 A centralised run uses the same client, holding all training houses at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.client import NumPyClient
@@ -15,7 +16,6 @@ from flwr.client import NumPyClient
 from clients.numpy_client_app import named_arrays, named_reply
 from clients.private_state import PrivateState
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
-from fedsuite.federation import Scalar
 from fedsuite.vln.agent import Agent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, Sample, join_houses
@@ -52,7 +52,7 @@ class HouseClient(NumPyClient):
     def __init__(self, site: HouseSite, config: FedVLNConfig, agent: Agent) -> None:
         self.site, self.config, self.agent = site, config, agent
 
-    def get_properties(self, config: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
         if "resume-round" in config:
             self.site.private.rollback(int(config["resume-round"]))
@@ -69,8 +69,8 @@ class HouseClient(NumPyClient):
         }
 
     def fit(
-        self, parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]
-    ) -> tuple[list[np.ndarray], int, dict[str, Scalar]]:
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
         """`steps` optimizer steps from the server's agent."""
         received = named_arrays(parameters, config)
         load_arrays(self.agent, {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)})
@@ -94,7 +94,7 @@ class HouseClient(NumPyClient):
         arrays = module_arrays(self.agent)
         if self.config.client_optimizer == "shared":
             arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)
-        metrics: dict[str, Scalar] = {
+        metrics: dict[str, Any] = {
             "steps": report.steps,
             "imitation-loss": report.imitation_loss,
             "sampled-loss": report.sampled_loss,
@@ -104,12 +104,12 @@ class HouseClient(NumPyClient):
         return named_reply(arrays, len(samples), metrics)
 
     def evaluate(
-        self, parameters: Sequence[np.ndarray], config: Mapping[str, Scalar]
-    ) -> tuple[float, int, dict[str, Scalar]]:
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
         """Greedy walks on all own validation instructions; means per split and the number of instructions."""
         load_arrays(self.agent, named_arrays(parameters, config))
         self.agent.eval()
-        metrics: dict[str, Scalar] = {}
+        metrics: dict[str, Any] = {}
         total = 0
         for split in VALIDATION:
             scores = [self._score(h, split, bool(config["submission"])) for h in self.site.houses]

@@ -24,7 +24,7 @@ import safetensors.numpy
 from fedsuite.arrays import Arrays, fingerprint
 from fedsuite.errors import InputError
 
-_PREFIX, _SUFFIX = "round-", ".safetensors"
+_PREFIX, _SUFFIX, _ABOUT = "round-", ".safetensors", "about"
 
 
 class PrivateState:
@@ -51,11 +51,9 @@ class PrivateState:
         self.folder.mkdir(parents=True, exist_ok=True)
         plain = {k: np.array(v, order="C") for k, v in arrays.items()}
         text = json.dumps(dict(scalars), allow_nan=False)
-        metadata = {
-            "scalars": text,
-            "names": json.dumps(list(plain)),
-            "sha256": _digest(plain, text),
-        }
+        about = {"scalars": text, "names": list(plain), "sha256": _digest(plain, text)}
+        # One entry: safetensors writes several in random order, and equal states shall be equal bytes.
+        metadata = {_ABOUT: json.dumps(about)}
         temporary = self.folder / f".{_PREFIX}{round:06d}.{os.getpid()}.partial"
         temporary.write_bytes(safetensors.numpy.save(plain, metadata))
         os.replace(temporary, self._path(round))
@@ -80,11 +78,11 @@ class PrivateState:
         try:
             stored = safetensors.numpy.load_file(path)
             with safetensors.safe_open(path, framework="numpy") as file:
-                metadata = file.metadata()
-            arrays = {name: stored[name] for name in json.loads(metadata["names"])}
-            if _digest(arrays, metadata["scalars"]) != metadata["sha256"]:
+                about = json.loads(file.metadata()[_ABOUT])
+            arrays = {name: stored[name] for name in about["names"]}
+            if _digest(arrays, about["scalars"]) != about["sha256"]:
                 raise ValueError("its SHA-256 is not the recorded one")
-            return arrays, dict(json.loads(metadata["scalars"]))
+            return arrays, dict(json.loads(about["scalars"]))
         except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path}: damaged private state, {error}; start the run again with --overwrite"

@@ -1,7 +1,7 @@
 """How replies become the next model.
 
-Symbols (FedVLN, Zhou & Wang 2022, Eq. 7 and Algorithm 1): w server model, w_k model of client k after local training, n_k its
-samples, p_k = n_k / sum of n over the round's clients, eta server learning rate.
+Symbols (FedVLN, Zhou & Wang 2022, Eq. 7 and Algorithm 1): w server model, w_k model of client k after local training,
+n_k its samples, p_k = n_k / sum of n over the round's clients, eta server learning rate.
 
   parallel    w <- w + eta sum_k p_k (w_k - w)                      every client starts from the same w
   sequential  w <- w + eta p_k (w_k - w)  for k in turn              client k starts from the w its predecessor moved
@@ -20,7 +20,9 @@ def shares(num_examples: Sequence[int]) -> np.ndarray:
     """p_k [N] float64, adding up to 1; ValueError unless some n_k is positive and none negative."""
     counts = np.asarray(num_examples, np.float64)
     if len(counts) == 0 or (counts < 0).any() or counts.sum() <= 0:
-        raise ValueError(f"expected sample counts >= 0 with a positive sum, got {list(num_examples)}")
+        raise ValueError(
+            f"expected sample counts >= 0 with a positive sum, got {list(num_examples)}"
+        )
     return counts / counts.sum()
 
 

@@ -22,7 +22,9 @@ def load_arrays(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> No
     state = module.state_dict()
     missing, unknown = sorted(state.keys() - arrays.keys()), sorted(arrays.keys() - state.keys())
     if missing or unknown:
-        raise ValueError(f"array names differ from the model's: missing {missing}, unknown {unknown}")
+        raise ValueError(
+            f"array names differ from the model's: missing {missing}, unknown {unknown}"
+        )
     with torch.no_grad():
         for name, target in state.items():
             if tuple(target.shape) != arrays[name].shape:

@@ -79,9 +79,7 @@ class RoundStrategy(Protocol):
     def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
         """Round 0: build the initial state, and evaluate it if wanted."""
 
-    def round(
-        self, number: int, state: ServerState, clients: Sequence[ClientInfo]
-    ) -> Exchanges:
+    def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
         """Round `number` (1-based)."""
 
     def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:

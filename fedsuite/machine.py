@@ -16,4 +16,6 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     libc = ctypes.CDLL(None)
-    return bool(libc.mallopt(_M_MMAP_THRESHOLD, _ONE_GIB) and libc.mallopt(_M_TRIM_THRESHOLD, _ONE_GIB))
+    return bool(
+        libc.mallopt(_M_MMAP_THRESHOLD, _ONE_GIB) and libc.mallopt(_M_TRIM_THRESHOLD, _ONE_GIB)
+    )

@@ -13,7 +13,9 @@ import torch
 def _entropy(seed: int, purpose: str, round: int, partition: int) -> list[int]:
     """Words for a SeedSequence; the purpose enters by its SHA-256, so similar names do not collide."""
     if seed < 0 or round < 0 or partition < 0:
-        raise ValueError(f"seed, round and partition must be >= 0, got {seed}, {round}, {partition}")
+        raise ValueError(
+            f"seed, round and partition must be >= 0, got {seed}, {round}, {partition}"
+        )
     digest = hashlib.sha256(purpose.encode()).digest()
     return [seed, int.from_bytes(digest[:8], "little"), round, partition]
 

@@ -5,6 +5,7 @@ from flwr.client import NumPyClient
 from flwr.clientapp.typing import ClientAppCallable
 
 from clients.numpy_client_app import numpy_client_app
+from fedsuite.machine import keep_freed_memory
 from simulations.systems import settings_of
 
 THREADS = "client-threads"
@@ -20,6 +21,7 @@ def with_threads(message: Message, context: Context, call_next: ClientAppCallabl
     """Answer with `client-threads` torch threads: the order of sums, and so their last bits, depend on their number."""
     import torch
 
+    keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(int(context.run_config.get(THREADS, 1)))
     try:

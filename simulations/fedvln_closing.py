@@ -1,9 +1,9 @@
 """What a finished FedVLN run leaves beside its history: a results table, learning curves and walks in an unseen house.
 
-    <run>/results.md        scores of the final agent beside an untrained one and a random walker
-    <run>/learning.png      success rate over rounds in seen and unseen houses
-    <run>/walks.png         three walks of the final agent in an unseen house (not for local-only runs)
-    <run>/submission_*.json R2R leaderboard files, joined from the houses' own, if `submission` is set
+<run>/results.md        scores of the final agent beside an untrained one and a random walker
+<run>/learning.png      success rate over rounds in seen and unseen houses
+<run>/walks.png         three walks of the final agent in an unseen house (not for local-only runs)
+<run>/submission_*.json R2R leaderboard files, joined from the houses' own, if `submission` is set
 """
 
 import json
@@ -90,7 +90,11 @@ def _draw_walks(config: FedVLNConfig, sources: Sources, house: House, run_dir: P
     paths = [DrawnPath(f"agent, {s.instr_id}", w) for s, w in zip(chosen, visited, strict=True)]
     paths += [DrawnPath(f"reference, {s.instr_id}", s.path, is_reference=True) for s in chosen]
     plot_paths(
-        house.graph.position_m, house.graph.edge, paths, run_dir / "walks.png", title=f"unseen house {house.graph.scan}"
+        house.graph.position_m,
+        house.graph.edge,
+        paths,
+        run_dir / "walks.png",
+        title=f"unseen house {house.graph.scan}",
     )
 
 

@@ -24,9 +24,10 @@ from fedsuite.vln.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.controls import apply_controls
 from fedsuite.vln.dataset import House, join_houses, load_house
+from fedsuite.vln.mattersim import make_simulator
 from fedsuite.vln.sources import Sources, open_sources, prepare_sources
-from strategies.house_averaging import HouseAveraging
 from simulations.systems import System, settings_of
+from strategies.house_averaging import HouseAveraging
 from strategies.local_only import LocalOnly
 
 ALL_HOUSES = "all-training-houses"
@@ -53,15 +54,25 @@ def validate(config: FedVLNConfig) -> None:
     if config.hidden_size % 2:
         raise InputError(f"hidden-size: must be even for a two-way LSTM, got {config.hidden_size}")
     if config.angle_feature_size % 4:
-        raise InputError(f"angle-feature-size: must be a multiple of 4, got {config.angle_feature_size}")
+        raise InputError(
+            f"angle-feature-size: must be a multiple of 4, got {config.angle_feature_size}"
+        )
     if config.teacher_weight == 0 and (config.objective == "none" or config.sampled_weight == 0):
-        raise InputError("teacher-weight: 0 with objective none leaves nothing to learn; raise one of them")
+        raise InputError(
+            "teacher-weight: 0 with objective none leaves nothing to learn; raise one of them"
+        )
     if config.method == "local-only" and config.client_optimizer == "shared":
         raise InputError("client-optimizer: local-only houses share nothing; choose kept or fresh")
     if config.method == "local-only" and config.submission:
-        raise InputError("submission: local-only training has no single agent to submit; set submission=false")
+        raise InputError(
+            "submission: local-only training has no single agent to submit; set submission=false"
+        )
+    if config.simulator != "tables":
+        make_simulator(config.simulator)
     if config.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device: cuda was asked for, but torch sees no GPU; set device=cpu or auto")
+        raise InputError(
+            "device: cuda was asked for, but torch sees no GPU; set device=cpu or auto"
+        )
 
 
 def prepare(config: FedVLNConfig, progress: Callable[[str], None]) -> None:
@@ -96,7 +107,11 @@ def initial_agent(config: FedVLNConfig, sources: Sources) -> Agent:
 def make_strategy(config: FedVLNConfig, run_dir: Path) -> RoundStrategy:
     """Server side."""
     initial = module_arrays(initial_agent(config, open_sources(config)))
-    return LocalOnly(config, initial) if config.method == "local-only" else HouseAveraging(config, initial)
+    return (
+        LocalOnly(config, initial)
+        if config.method == "local-only"
+        else HouseAveraging(config, initial)
+    )
 
 
 def device_of(config: FedVLNConfig) -> str:
@@ -118,7 +133,12 @@ def _open_site(config: FedVLNConfig, partition: int, run_dir: Path) -> HouseSite
     houses = tuple(open_house(config, sources, scan, partition) for scan in who.scans)
     folder = run_dir / "clients" / who.name
     return HouseSite(
-        partition, who.name, houses, join_houses(houses, device_of(config)), PrivateState(folder), folder
+        partition,
+        who.name,
+        houses,
+        join_houses(houses, device_of(config)),
+        PrivateState(folder),
+        folder,
     )
 
 
@@ -142,7 +162,9 @@ def partition_of(config: FedVLNConfig, context: Context) -> int:
         return int(context.node_config["partition-id"])
     names = [p.name for p in partitions(config, open_sources(config))]
     if scan not in names:
-        raise InputError(f"node-config scan: {scan!r} is no house of this run; expected one of {names}")
+        raise InputError(
+            f"node-config scan: {scan!r} is no house of this run; expected one of {names}"
+        )
     return names.index(str(scan))
 
 

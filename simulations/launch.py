@@ -13,6 +13,9 @@ from fedsuite.errors import InputError
 from fedsuite.run_folder import RunFolder, check_folder, folder_of, read_stored_config
 from simulations.systems import Progress, System, load_system
 
+# The processes of a killed run need a moment to notice and let go of its folder.
+RESUME_PATIENCE_S = 15.0
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -38,7 +41,10 @@ def make_plan(
         raise InputError("--overwrite replaces a run and --resume continues it; give one of them")
     typed = _split(changes)
     table = _read_toml(config_file) if config_file else {}
-    resumed = _find_run(resume, str(table.get("results-dir", "runs"))) if resume else None
+    if typed.get("resume") or table.get("resume"):
+        raise InputError("resume: use the option --resume RUN")
+    results_dir = typed.get("results-dir") or str(table.get("results-dir", "runs"))
+    resumed = _find_run(resume, results_dir) if resume else None
     stored = read_stored_config(resumed) if resumed else {}
     if config_file is None:
         table = dict(stored)
@@ -63,10 +69,9 @@ def make_plan(
 
 def make_ready(plan: Plan, overwrite: bool, progress: Progress) -> int:
     """Delete the run to be replaced, convert data; returns the number of clients."""
-    if plan.folder.is_being_written():
-        raise InputError(
-            f"{plan.folder.path}: another process is writing to this run; stop it first or use another name"
-        )
+    if plan.folder.path.exists():
+        with plan.folder.locked(RESUME_PATIENCE_S if plan.settings.resume else 0.0):
+            pass  # nobody else writes here
     plan.system.prepare(plan.settings, progress)
     clients = plan.system.num_partitions(plan.settings)
     if overwrite and plan.folder.path.exists():

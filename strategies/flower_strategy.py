@@ -20,7 +20,7 @@ from fedsuite.run_folder import RunFolder
 from strategies.membership import Members, gather
 from strategies.messages import TaskMessages, read_reply
 from strategies.reply_checks import judge, usable_or_reason
-from strategies.round_loop import OnEvent, run_rounds
+from strategies.round_loop import OnEvent, RoundLoop, run_rounds
 
 _ONE_EXCHANGE = (
     "this strategy's rounds are not one exchange of training tasks, which is all that Flower's configure_train and "
@@ -51,7 +51,7 @@ class FedsuiteStrategy(Strategy):
         self.num_clients, self.on_event = num_clients, on_event
         self._members: Members | None = None
         self._open: _OpenRound | None = None
-        self._scalars = ServerState({}).scalars
+        self._state: ServerState | None = None
 
     def run(self, grid: Grid) -> RoundResult:
         """The whole run; its final state and closing metrics."""
@@ -87,12 +87,17 @@ class FedsuiteStrategy(Strategy):
             },
         )
 
+    def initial_arrays(self, grid: Grid) -> ArrayRecord:
+        """What code that drives the strategy itself starts from: the strategy's own round 0."""
+        return _record(self._current(grid))
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Messages of the round's one exchange; `config` is added to every task's."""
+        scalars = self._current(grid).scalars
         members = self._membership(grid)
-        state = ServerState({str(k): v.numpy() for k, v in arrays.items()}, self._scalars)
+        state = ServerState({str(k): v.numpy() for k, v in arrays.items()}, scalars)
         exchanges = self.strategy.round(server_round, state, members.clients)
         tasks = sorted(next(exchanges), key=lambda task: task.partition)
         if any(task.kind != "train" for task in tasks):
@@ -117,7 +122,7 @@ class FedsuiteStrategy(Strategy):
             opened.exchanges.send(usable)
         except StopIteration as stop:
             result: RoundResult = stop.value
-            self._scalars = result.state.scalars
+            self._state = result.state
             return _record(result.state), MetricRecord(dict(result.metrics))
         raise RuntimeError(_ONE_EXCHANGE)
 
@@ -136,6 +141,13 @@ class FedsuiteStrategy(Strategy):
     def summary(self) -> None:
         """One line; the resolved configuration stands in the run folder."""
         print(f"{type(self.strategy).__name__}: {self.num_clients} clients, {self.folder.path}")
+
+    def _current(self, grid: Grid) -> ServerState:
+        if self._state is None:
+            members = self._membership(grid)
+            loop = RoundLoop(grid, self.settings, self.folder, members, self.on_event)
+            self._state = loop.play(0, self.strategy.start(members.clients)).state
+        return self._state
 
     def _membership(self, grid: Grid) -> Members:
         if self._members is None:

@@ -135,7 +135,10 @@ class HouseAveraging:
         before = int(scalars[STEPS_SO_FAR])
         after = before + sum(int(r.metrics["steps"]) for r in replies)
         rate = float(scalars[SERVER_RATE])
-        if c.method != "centralised" and after // c.server_decay_steps > before // c.server_decay_steps:
+        if (
+            c.method != "centralised"
+            and after // c.server_decay_steps > before // c.server_decay_steps
+        ):
             rate *= c.server_learning_rate_decay
         return {STEPS_SO_FAR: after, SERVER_RATE: rate}
 

@@ -12,7 +12,7 @@ from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.learner import local_steps
-from strategies.house_averaging import VALIDATION, under_split
+from strategies.house_averaging import under_split
 from strategies.participation import participants
 
 

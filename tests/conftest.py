@@ -167,9 +167,7 @@ class Prepared:
 
     def house(self, scan: str) -> House:
         """Open one house."""
-        return load_house(
-            self.houses_dir, self.connectivity_dir, self.views_dir, scan, MAX_LENGTH
-        )
+        return load_house(self.houses_dir, self.connectivity_dir, self.views_dir, scan, MAX_LENGTH)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,9 @@ counts = st.lists(st.integers(0, 300), min_size=1, max_size=8).filter(lambda n: 
 
 
 def arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    return {k: rng.normal(size=s).astype(np.float32) for k, s in (("a", (3, 2)), ("b", (4,)), ("c", ()))}
+    return {
+        k: rng.normal(size=s).astype(np.float32) for k, s in (("a", (3, 2)), ("b", (4,)), ("c", ()))
+    }
 
 
 @given(counts)

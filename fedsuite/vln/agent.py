@@ -111,7 +111,12 @@ class ActionDecoder(nn.Module):
         )
 
     def forward(
-        self, see: Panorama, attended_state: Tensor, cell: Tensor, language: SharedContext, dropout: Dropout
+        self,
+        see: Panorama,
+        attended_state: Tensor,
+        cell: Tensor,
+        language: SharedContext,
+        dropout: Dropout,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H].
 

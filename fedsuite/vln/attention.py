@@ -56,16 +56,16 @@ class _Gate(torch.autograd.Function):
         if not ctx.notes:
             return direct, None
         weights, scores, mixed, query = zip(*ctx.notes, strict=True)
-        gradient = torch.bmm(
-            torch.stack([*weights, *scores], 2), torch.stack([*mixed, *query], 1)
-        )
+        gradient = torch.bmm(torch.stack([*weights, *scores], 2), torch.stack([*mixed, *query], 1))
         ctx.notes.clear()
         return gradient if direct is None else gradient + direct, None
 
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, context: Tensor, padding: Tensor, notes: list[Note]) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, context: Tensor, padding: Tensor, notes: list[Note]
+    ) -> Tensor:
         scores = torch.bmm(context, query.unsqueeze(2)).squeeze(2)
         weights = torch.softmax(scores.masked_fill_(padding, float("-inf")), 1)
         ctx.save_for_backward(query, context, weights)

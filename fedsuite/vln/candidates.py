@@ -1,7 +1,8 @@
 """Candidates by asking a simulator: the 36-view scan of EnvDrop (Tan et al. 2019), with ours or the real one.
 
-For every neighbour the view that looks closest at it is kept (strictly closer wins, views in order 0..35). `NavGraph.candidates`
-is the closed form of the same; this slow way exists to select the real simulator and to hold the two against each other.
+For every neighbour the view that looks closest at it is kept (strictly closer wins, views in order 0..35).
+`NavGraph.candidates` is the closed form of the same; this slow way exists to select the real simulator and to hold the two
+against each other.
 """
 
 import math
@@ -29,7 +30,7 @@ def candidates_by_simulator(connectivity_dir: Path, graph: NavGraph, kind: str) 
         _scan(simulator, graph, row) if graph.included[row] else {}
         for row in range(len(graph.viewpoint_ids))
     ]
-    width = max(max(len(f) for f in found), 1)
+    width = max(1, *map(len, found))
     shape = (len(found), width)
     table = Candidates(
         np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)

@@ -26,10 +26,15 @@ class FedVLNConfig(RunSettings):
     )
     feature_size: int = setting(0, "expected feature width F; 0 = whatever the features have", ge=0)
     cache_dir: str = setting(
-        "data/cache", "where generated houses and converted files are kept", path=True, may_change=True
+        "data/cache",
+        "where generated houses and converted files are kept",
+        path=True,
+        may_change=True,
     )
     max_instruction_length: int = setting(80, "longest encoded instruction, words", ge=3, le=1000)
-    min_word_count: int = setting(5, "uses in training that a word needs to enter the vocabulary", ge=1)
+    min_word_count: int = setting(
+        5, "uses in training that a word needs to enter the vocabulary", ge=1
+    )
     simulator: str = setting(
         "tables",
         "where candidates come from: the closed form, or a 36-view scan with our or the real simulator",
@@ -39,7 +44,9 @@ class FedVLNConfig(RunSettings):
     generated_seed: int = setting(0, "seed of the generated houses", ge=0)
     generated_seen_houses: int = setting(16, "training houses to generate", ge=1, le=10_000)
     generated_unseen_houses: int = setting(6, "unseen houses to generate", ge=1, le=10_000)
-    generated_paths_per_house: int = setting(60, "annotated paths of a training house", ge=1, le=10_000)
+    generated_paths_per_house: int = setting(
+        60, "annotated paths of a training house", ge=1, le=10_000
+    )
     generated_feature_size: int = setting(64, "feature width F of generated views", ge=8, le=4096)
     # Agent
     hidden_size: int = setting(512, "H, LSTM and attention size (even)", ge=2)
@@ -51,7 +58,9 @@ class FedVLNConfig(RunSettings):
     masked_pooling: bool = setting(True, "pool words without padding (official code: with padding)")
     dead_layers: bool = setting(False, "keep the two attention outputs that never get a gradient")
     max_actions: int = setting(35, "decisions per episode", ge=1)
-    train_max_actions: int = setting(0, "decisions per sampled training episode; 0 = max-actions", ge=0)
+    train_max_actions: int = setting(
+        0, "decisions per sampled training episode; 0 = max-actions", ge=0
+    )
     # Objective
     objective: str = setting(
         "a2c",
@@ -63,7 +72,9 @@ class FedVLNConfig(RunSettings):
     discount: float = setting(0.9, "gamma of the returns", ge=0, le=1)
     entropy_weight: float = setting(0.01, "weight of the policy's entropy", ge=0)
     batch_size: int = setting(64, "episodes per mini-batch", ge=1)
-    fill_batches: bool = setting(False, "repeat a small house's episodes up to batch-size (official code)")
+    fill_batches: bool = setting(
+        False, "repeat a small house's episodes up to batch-size (official code)"
+    )
     learning_rate: float = setting(1e-4, "RMSprop step size", gt=0)
     gradient_clip: float = setting(40.0, "gradient norm limit of encoder and decoder", gt=0)
     bias_correction: bool = setting(True, "divide RMSprop's running square by 1 - 0.99^k")
@@ -81,7 +92,9 @@ class FedVLNConfig(RunSettings):
     )
     local_epochs: int = setting(5, "tau, passes over a house's samples per round", ge=1)
     server_learning_rate: float = setting(2.0, "eta, factor on the weighted mean delta", gt=0)
-    server_learning_rate_decay: float = setting(1.0, "factor on eta every server-decay-steps", gt=0, le=1)
+    server_learning_rate_decay: float = setting(
+        1.0, "factor on eta every server-decay-steps", gt=0, le=1
+    )
     server_decay_steps: int = setting(30_000, "local steps between two decays of eta", ge=1)
     aggregation: str = setting(
         "parallel",
@@ -102,12 +115,16 @@ class FedVLNConfig(RunSettings):
     )
     submission: bool = setting(False, "write R2R submission files of the final agent")
     blind_to: str = setting(
-        "nothing", "control: hide one input from the agent", choices=("nothing", "language", "vision")
+        "nothing",
+        "control: hide one input from the agent",
+        choices=("nothing", "language", "vision"),
     )
     shuffle_instructions: bool = setting(
         False, "control: train with instructions dealt at random within each house"
     )
-    device: str = setting("cpu", "where agents run: cpu, cuda, or auto", choices=("cpu", "cuda", "auto"))
+    device: str = setting(
+        "cpu", "where agents run: cpu, cuda, or auto", choices=("cpu", "cuda", "auto")
+    )
 
     @property
     def sampled_max_actions(self) -> int:

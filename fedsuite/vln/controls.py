@@ -1,8 +1,8 @@
 """Controls: what the agent can do without one of its inputs, or with instructions that belong to other paths.
 
-    blind-to = language   every instruction becomes the empty one (start, end)
-    blind-to = vision     all view features are zero; where candidates lie is still known
-    shuffle-instructions  training instructions are dealt at random among the paths of the same house; validation is not
+blind-to = language   every instruction becomes the empty one (start, end)
+blind-to = vision     all view features are zero; where candidates lie is still known
+shuffle-instructions  training instructions are dealt at random among the paths of the same house; validation is not
 """
 
 from dataclasses import replace

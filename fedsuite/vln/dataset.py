@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedsuite.vln.environment import HEADINGS, VIEW_STEP_RAD, World, build_world
-from fedsuite.vln.graph import Candidates, NavGraph, load_graph
+from fedsuite.vln.environment import World, build_world
+from fedsuite.vln.graph import HEADINGS, VIEW_STEP_RAD, Candidates, NavGraph, load_graph
 from fedsuite.vln.instructions import Vocabulary
 from fedsuite.vln.rollout import Episodes
 

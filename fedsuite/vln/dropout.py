@@ -52,7 +52,9 @@ class Dropout:
         """Drop visual features in place; x [.., F] must not need a gradient."""
         if self.generator is None or self.feature_p == 0:
             return x
-        return x.mul_(keep_mask(x.shape, self.feature_p, self.generator).mul_(_scale(self.feature_p)))
+        return x.mul_(
+            keep_mask(x.shape, self.feature_p, self.generator).mul_(_scale(self.feature_p))
+        )
 
 
 NO_DROPOUT = Dropout()

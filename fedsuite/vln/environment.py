@@ -93,7 +93,10 @@ class World:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Candidates of B agents, trimmed to the K of the busiest: count [B]; view [B, K]; angle [B, K, 4], relative to the camera."""
+    """Candidates of B agents, trimmed to the K of the busiest.
+
+    count [B]; view [B, K]; angle [B, K, 4], angle features relative to the camera.
+    """
 
     count: Tensor
     view: Tensor
@@ -171,7 +174,9 @@ def _relative_angles(angle_rad: Tensor) -> Tensor:
 
 def _pose_angles() -> Tensor:
     index = torch.arange(NUM_VIEWS)
-    return angle_feature((index % HEADINGS) * VIEW_STEP_RAD, (index // HEADINGS - 1) * VIEW_STEP_RAD)
+    return angle_feature(
+        (index % HEADINGS) * VIEW_STEP_RAD, (index // HEADINGS - 1) * VIEW_STEP_RAD
+    )
 
 
 def _panorama_angles() -> Tensor:

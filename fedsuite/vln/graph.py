@@ -80,7 +80,9 @@ class NavGraph:
         g itself at i = g; -1 where g cannot be reached. The path is the one found backwards from g, so that
         following next_hop from any start is one consistent tree per goal.
         """
-        reverse = self if bool((self.edge == self.edge.T).all()) else replace(self, edge=self.edge.T)
+        reverse = (
+            self if bool((self.edge == self.edge.T).all()) else replace(self, edge=self.edge.T)
+        )
         hop = reverse._paths[1].T.astype(np.int64)
         hop[hop < 0] = -1
         np.fill_diagonal(hop, np.arange(len(hop)))
@@ -129,9 +131,7 @@ def _discovery_keys(heading: np.ndarray, elevation: np.ndarray) -> tuple[np.ndar
     return angle, first
 
 
-def _padded(
-    panoramas: int, source: np.ndarray, *columns: np.ndarray
-) -> Candidates:
+def _padded(panoramas: int, source: np.ndarray, *columns: np.ndarray) -> Candidates:
     """Spread per-edge columns (sorted by source) over [P, K]; the first column is padded with -1, the rest with 0."""
     count = np.bincount(source, minlength=panoramas)
     slot = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)

@@ -15,10 +15,10 @@ import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
-from fedsuite.vln.house_language import Instruction, describe
-from fedsuite.vln.house_plan import House, draw_house
-from fedsuite.vln.house_routes import Route, draw_paths
-from fedsuite.vln.house_views import house_views
+from fedsuite.vln.generator.language import Instruction, describe
+from fedsuite.vln.generator.plan import House, draw_house
+from fedsuite.vln.generator.routes import Route, draw_paths
+from fedsuite.vln.generator.views import house_views
 
 UNSEEN_FIRST = 10_000
 PATHS_PER_ID_BLOCK = 20_000

@@ -24,8 +24,8 @@ import importlib
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.vln import mattersim_arguments as arguments
-from fedsuite.vln.mattersim_geometry import (
+from fedsuite.vln.simulator import arguments
+from fedsuite.vln.simulator.geometry import (
     ELEVATION_STEP_RAD,
     HEADING_STEP_RAD,
     Candidates,
@@ -33,10 +33,10 @@ from fedsuite.vln.mattersim_geometry import (
     snapped,
     wrapped,
 )
-from fedsuite.vln.mattersim_houses import House, NavGraphs
-from fedsuite.vln.mattersim_random import random_headings
-from fedsuite.vln.mattersim_settings import Settings
-from fedsuite.vln.mattersim_state import SimState, ViewPoint, new_state
+from fedsuite.vln.simulator.houses import House, NavGraphs
+from fedsuite.vln.simulator.random import random_headings
+from fedsuite.vln.simulator.settings import Settings
+from fedsuite.vln.simulator.state import SimState, ViewPoint, new_state
 
 __all__ = ["SimState", "Simulator", "ViewPoint", "make_simulator", "process_nav_graphs"]
 

@@ -93,7 +93,9 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
         return total
     for step in out.steps:
         wanted = step.active & (step.row >= first) & (step.row < last)
-        wanted &= step.teacher >= STOP  # behind a one-way edge there may be no path back to the goal
+        wanted &= (
+            step.teacher >= STOP
+        )  # behind a one-way edge there may be no path back to the goal
         label = torch.where(wanted, step.teacher, -100)
         total = total + cross_entropy(step.logits, label, reduction="sum", ignore_index=-100)
     return total / (last - first)
@@ -101,7 +103,10 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
 
 def rewards(world: World, step: Step, goal: Tensor) -> Tensor:
     """Reward of each row of a step [b]; goal [b]."""
-    before, after = world.goal_distance_m(step.before, goal), world.goal_distance_m(step.after, goal)
+    before, after = (
+        world.goal_distance_m(step.before, goal),
+        world.goal_distance_m(step.after, goal),
+    )
     stopped = torch.where(before < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
     return torch.where(step.action == STOP, stopped, torch.sign(before - after))
 

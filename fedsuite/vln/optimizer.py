@@ -29,7 +29,9 @@ class RMSprop:
         bias_correction: bool = False,
     ) -> None:
         self.parameters: dict[str, nn.Parameter] = dict(module.named_parameters())
-        self.square: dict[str, Tensor] = {k: torch.zeros_like(p) for k, p in self.parameters.items()}
+        self.square: dict[str, Tensor] = {
+            k: torch.zeros_like(p) for k, p in self.parameters.items()
+        }
         self.lr, self.alpha, self.eps, self.bias_correction = lr, alpha, eps, bias_correction
         self.steps = 0
 

@@ -9,9 +9,11 @@ import binascii
 import csv
 import hashlib
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,9 @@ def _silent(_: str) -> None:
 def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file."""
     csv.field_size_limit(sys.maxsize)
-    with file.open(newline="") as lines:
-        for number, row in enumerate(csv.reader(lines, delimiter="\t"), 1):
+    # Bytes that are no text give lines that are no TSV, which is said below.
+    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
             if len(row) != 6:
                 raise InputError(
                     f"{file}: line {number} has {len(row)} columns instead of 6; the file is truncated or no "
@@ -65,6 +68,10 @@ def read_hdf5(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
         with h5py.File(file) as entries:
             for key in entries:
                 scan, _, viewpoint = key.partition("_")
+                if not isinstance(entries[key], h5py.Dataset):
+                    raise InputError(
+                        f"{file}: {key} is a group; expected one [36, F] entry per <scan>_<viewpoint>"
+                    )
                 yield scan, viewpoint, np.asarray(entries[key], np.float32)
     except OSError as error:
         raise InputError(
@@ -95,6 +102,10 @@ def prepare_views(
                 f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {width}) as "
                 "in the first entry; convert one kind of features at a time"
             )
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"{features_file}: {scan}_{viewpoint} holds NaN or infinity; the file is damaged, fetch it again"
+            )
         if scan not in open_houses:
             if missing_scans(connectivity_dir, [scan]):
                 continue
@@ -121,9 +132,7 @@ def prepare_views(
     return width
 
 
-def _refuse_gaps(
-    file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]]
-) -> None:
+def _refuse_gaps(file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]]) -> None:
     for scan, (graph, _, have) in houses.items():
         if not have.all():
             first = graph.viewpoint_ids[int(np.flatnonzero(~have)[0])]
@@ -141,10 +150,12 @@ def read_annotations(file: Path) -> list[dict[str, Any]]:
     try:
         items = json.loads(file.read_text())
         for item in items:
-            for field, kind in (("scan", str), ("path", list), ("instructions", list)):
-                if not isinstance(item[field], kind):
-                    raise TypeError(f"{field} is not a {kind.__name__}")
-            float(item["heading"])
+            texts = [item["scan"], *item["path"], *item["instructions"]]
+            lists = isinstance(item["path"], list) and isinstance(item["instructions"], list)
+            if not lists or not all(isinstance(t, str) for t in texts):
+                raise TypeError("scan must be text, path and instructions lists of texts")
+            if not math.isfinite(float(item["heading"])):
+                raise ValueError("heading must be a finite number")
             item["path_id"] = int(item["path_id"])
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; data-dir needs annotations/{file.name}") from None
@@ -161,19 +172,28 @@ def check_items(file: Path, items: Sequence[dict[str, Any]], graphs: dict[str, N
         graph, name = graphs[item["scan"]], f"{file}: path_id {item['path_id']}"
         rows = [graph.index.get(v, -1) for v in item["path"]]
         if not rows or -1 in rows or not graph.included[rows].all():
-            bad = next((v for v, r in zip(item["path"], rows, strict=True) if r < 0 or not graph.included[r]), "(none)")
+            bad = next(
+                (
+                    v
+                    for v, r in zip(item["path"], rows, strict=True)
+                    if r < 0 or not graph.included[r]
+                ),
+                "(none)",
+            )
             raise InputError(
                 f"{name}: viewpoint {bad} is not in the graph of {graph.scan}; annotations and connectivity do not "
                 "belong together"
             )
-        for a, b in zip(rows, rows[1:], strict=False):
+        for a, b in pairwise(rows):
             if not graph.edge[a, b]:
                 raise InputError(
                     f"{name}: no edge from {graph.viewpoint_ids[a]} to {graph.viewpoint_ids[b]} in {graph.scan}; "
                     "annotations and connectivity do not belong together"
                 )
         if not item["instructions"] or not all(tokenize(t) for t in item["instructions"]):
-            raise InputError(f"{name}: an instruction is missing or empty; give it words or remove the path")
+            raise InputError(
+                f"{name}: an instruction is missing or empty; give it words or remove the path"
+            )
 
 
 def prepare_houses(
@@ -183,7 +203,9 @@ def prepare_houses(
     connectivity, folder = data_dir / "connectivity", data_dir / "annotations"
     for path in (connectivity, folder):
         if not path.is_dir():
-            raise InputError(f"data-dir: {path} is not a folder; data-dir needs connectivity/ and annotations/")
+            raise InputError(
+                f"data-dir: {path} is not a folder; data-dir needs connectivity/ and annotations/"
+            )
     splits = {s: read_annotations(folder / f"R2R_{s}.json") for s in SPLITS}
     order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
     scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
@@ -193,9 +215,13 @@ def prepare_houses(
             "add <scan>_connectivity.json"
         )
     if not splits["train"]:
-        raise InputError(f"{folder / 'R2R_train.json'}: no paths; training needs at least one house with paths")
+        raise InputError(
+            f"{folder / 'R2R_train.json'}: no paths; training needs at least one house with paths"
+        )
     if stray := [s for s in order["val_seen"] if s not in order["train"]]:
-        raise InputError(f"{folder / 'R2R_val_seen.json'}: {stray[0]} is no training house; val_seen needs seen houses")
+        raise InputError(
+            f"{folder / 'R2R_val_seen.json'}: {stray[0]} is no training house; val_seen needs seen houses"
+        )
     graphs = {s: load_graph(connectivity, s) for s in scans}
     for split, items in splits.items():
         check_items(folder / f"R2R_{split}.json", items, graphs)
@@ -207,11 +233,16 @@ def prepare_houses(
     for scan in scans:
         (partial / scan).mkdir(parents=True)
         own = {s: [i for i in items if i["scan"] == scan] for s, items in splits.items()}
-        (partial / scan / "episodes.json").write_text(json.dumps({s: v for s, v in own.items() if v}))
+        (partial / scan / "episodes.json").write_text(
+            json.dumps({s: v for s, v in own.items() if v})
+        )
         progress(f"instructions of {scan}")
     (partial / "vocabulary.json").write_text(json.dumps(vocabulary.words))
     samples = {
-        scan: {s: sum(len(i["instructions"]) for i in items if i["scan"] == scan) for s, items in splits.items()}
+        scan: {
+            s: sum(len(i["instructions"]) for i in items if i["scan"] == scan)
+            for s, items in splits.items()
+        }
         for scan in scans
     }
     panoramas = {s: len(g.viewpoint_ids) for s, g in graphs.items()}

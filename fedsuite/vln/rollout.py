@@ -22,7 +22,10 @@ Policy = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Episodes:
-    """tokens [B, L] int64 padded with 0; length [B] int64 on the CPU; start, start_view, goal [B] int64 (rows of the World)."""
+    """tokens [B, L] int64 padded with 0; length [B] int64 on the CPU; start, start_view, goal [B] int64.
+
+    start and goal are rows of the World.
+    """
 
     tokens: Tensor
     length: Tensor
@@ -100,14 +103,16 @@ def walk(
         teacher = world.teacher_action(viewpoint, goal)
         action = torch.where(active, policy(logits.detach(), teacher, row), STOP)
         after, new_view = world.step(viewpoint, view, action)
-        out.steps.append(
-            Step(row, active, logits, teacher, action, hidden, viewpoint, after, view)
-        )
+        out.steps.append(Step(row, active, logits, teacher, action, hidden, viewpoint, after, view))
         viewpoint, view = after, new_view
         active = active & (action != STOP)
         cut = active & (limit.index_select(0, row) <= time + 1)
         if bootstrap and bool(cut.any()):
-            ends.append(_look_once_more(agent, world, cut, row, viewpoint, view, state, cell, language, dropout))
+            ends.append(
+                _look_once_more(
+                    agent, world, cut, row, viewpoint, view, state, cell, language, dropout
+                )
+            )
         active = active & ~cut
         left = active.nonzero().squeeze(1)
         if len(left) == 0:

@@ -1,8 +1,8 @@
 """Where a run's houses come from: the project's generator or files on disk, converted once and kept in the cache.
 
-    data-dir empty   houses are generated into <cache-dir>/generated-<digest>
-    features a file  it is converted into <cache-dir>/views-<digest>; a folder is used as it is
-    always           instructions are checked and split by house into <cache-dir>/houses-<digest>
+data-dir empty   houses are generated into <cache-dir>/generated-<digest>
+features a file  it is converted into <cache-dir>/views-<digest>; a folder is used as it is
+always           instructions are checked and split by house into <cache-dir>/houses-<digest>
 """
 
 import json
@@ -77,7 +77,9 @@ def _places(config: FedVLNConfig) -> _Places:
     _refuse_missing(data, config)
     files = [data / "annotations" / f"R2R_{s}.json" for s in SPLITS]
     if absent := [f for f in files if not f.is_file()]:
-        raise InputError(f"{absent[0]}: no such file; data-dir needs annotations/R2R_{{{','.join(SPLITS)}}}.json")
+        raise InputError(
+            f"{absent[0]}: no such file; data-dir needs annotations/R2R_{{{','.join(SPLITS)}}}.json"
+        )
     key = digest_of(LAYOUT_VERSION, *files, config.min_word_count)
     features = Path(config.features)
     views = features
@@ -88,14 +90,22 @@ def _places(config: FedVLNConfig) -> _Places:
 
 def _refuse_missing(data: Path, config: FedVLNConfig) -> None:
     if not data.is_dir():
-        raise InputError(f"data-dir: {data} is not a folder; give one with connectivity/ and annotations/")
+        raise InputError(
+            f"data-dir: {data} is not a folder; give one with connectivity/ and annotations/"
+        )
     if not config.features:
-        raise InputError("features: empty, but data-dir is set; give a .tsv or .hdf5 file or a prepared folder")
+        raise InputError(
+            "features: empty, but data-dir is set; give a .tsv or .hdf5 file or a prepared folder"
+        )
     features = Path(config.features)
     if not features.exists():
-        raise InputError(f"features: {features} does not exist; give a .tsv or .hdf5 file or a prepared folder")
+        raise InputError(
+            f"features: {features} does not exist; give a .tsv or .hdf5 file or a prepared folder"
+        )
     if features.is_file() and features.suffix not in (".tsv", *HDF5_SUFFIXES):
-        raise InputError(f"features: {features} is no .tsv, .hdf5 or .h5 file; convert it to one of these")
+        raise InputError(
+            f"features: {features} is no .tsv, .hdf5 or .h5 file; convert it to one of these"
+        )
 
 
 def prepare_sources(config: FedVLNConfig, progress: Progress = lambda _: None) -> Sources:
@@ -108,7 +118,9 @@ def prepare_sources(config: FedVLNConfig, progress: Progress = lambda _: None) -
     if not (places.houses_dir / "manifest.json").is_file():
         prepare_houses(places.data_dir, places.houses_dir, config.min_word_count, progress)
     if not places.views_dir.is_dir():
-        prepare_views(Path(config.features), places.data_dir / "connectivity", places.views_dir, progress)
+        prepare_views(
+            Path(config.features), places.data_dir / "connectivity", places.views_dir, progress
+        )
     return open_sources(config)
 
 
@@ -131,7 +143,9 @@ def open_sources(config: FedVLNConfig) -> Sources:
             f"features: width {width} in {config.features or places.views_dir}, but feature-size is "
             f"{config.feature_size}; give the matching feature file or set feature-size={width}"
         )
-    return Sources(places.data_dir / "connectivity", places.houses_dir, places.views_dir, manifest, width)
+    return Sources(
+        places.data_dir / "connectivity", places.houses_dir, places.views_dir, manifest, width
+    )
 
 
 def _width(views_dir: Path, scan: str, panoramas: int) -> int:
@@ -139,9 +153,13 @@ def _width(views_dir: Path, scan: str, panoramas: int) -> int:
     try:
         views = np.load(file, mmap_mode="r")
     except FileNotFoundError:
-        raise InputError(f"{file}: no such file; the features lack house {scan}, convert them again") from None
-    except (ValueError, OSError) as error:
-        raise InputError(f"{file}: truncated or no array file ({error}); convert the features again") from None
+        raise InputError(
+            f"{file}: no such file; the features lack house {scan}, convert them again"
+        ) from None
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(
+            f"{file}: truncated or no array file ({error}); convert the features again"
+        ) from None
     if views.ndim != 3 or views.shape[:2] != (panoramas, NUM_VIEWS) or views.dtype != np.float32:
         raise InputError(
             f"{file}: expected float32 [{panoramas}, {NUM_VIEWS}, F], got {views.dtype} {list(views.shape)}; convert "

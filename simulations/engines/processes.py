@@ -13,7 +13,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MARK = "FEDSUITE_LAUNCH"
@@ -26,8 +26,8 @@ class Process:
     """A living process; started: clock ticks since boot."""
 
     pid: int
-    parent: int
     started: int
+    parent: int = field(compare=False)  # changes when the parent ends
 
 
 class Family:
@@ -35,7 +35,8 @@ class Family:
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
-        self._known: set[tuple[int, int]] = set()
+        self._known: set[Process] = set()
+        self._strangers: set[Process] = set()
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """This process's environment with the mark and `extra`, for the first process."""
@@ -47,7 +48,7 @@ class Family:
         members = {p.pid for p in living if self._is_member(p)}
         while more := {p.pid for p in living if p.parent in members} - members:
             members |= more
-        self._known |= {(p.pid, p.started) for p in living if p.pid in members}
+        self._known |= {p for p in living if p.pid in members}
         return sorted(members)
 
     def find(self, word: str) -> int | None:
@@ -66,9 +67,19 @@ class Family:
                 return
 
     def _is_member(self, process: Process) -> bool:
-        if (process.pid, process.started) in self._known:
+        if process in self._known:
             return True
-        return f"{MARK}={self.mark}" in _read(process.pid, "environ").split("\0")
+        if process in self._strangers:  # an environment is read once
+            return False
+        marked = f"{MARK}={self.mark}" in _read(process.pid, "environ").split("\0")
+        if not marked:
+            self._strangers.add(process)
+        return marked
+
+
+def can_follow() -> bool:
+    """Whether this system lets us see processes."""
+    return _PROC.is_dir()
 
 
 def living_processes() -> list[Process]:
@@ -77,7 +88,7 @@ def living_processes() -> list[Process]:
     for entry in _PROC.glob("[0-9]*"):
         fields = _read(int(entry.name), "stat").rpartition(")")[2].split()
         if len(fields) > 19 and fields[0] not in "ZX":
-            found.append(Process(int(entry.name), int(fields[1]), int(fields[19])))
+            found.append(Process(int(entry.name), int(fields[19]), int(fields[1])))
     return found
 
 
@@ -93,7 +104,7 @@ def wait_until(condition: Callable[[], bool], limit_s: float, pause_s: float = 0
 
 def end_with_parent() -> Callable[[], None] | None:
     """What a child calls first to be terminated when its parent is killed; None off Linux."""
-    if not _PROC.is_dir():
+    if not can_follow():
         return None
     libc = ctypes.CDLL(None)
     parent = os.getpid()

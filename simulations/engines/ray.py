@@ -29,7 +29,7 @@ from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import TIMINGS
 from fedsuite.run_folder import RunFolder
-from simulations.engines.processes import Family, end_with_parent, wait_until
+from simulations.engines.processes import Family, can_follow, end_with_parent, wait_until
 from simulations.engines.tail import Tail
 
 START_LIMIT_S = 120.0
@@ -166,6 +166,8 @@ class _Launch:
 
     def has_simulation(self) -> bool:
         """Whether the process that holds server and Ray lives; remembers it once seen."""
+        if not can_follow():
+            return self.is_running()
         if self.simulation is None:
             self.simulation = self.family.find("flwr-simulation")
             return self.simulation is not None

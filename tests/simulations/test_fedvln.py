@@ -78,7 +78,9 @@ def test_methods_train_differently(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["kept", "shared"])
-def test_resumed_run_equals_an_uninterrupted_one(cache: Path, tmp_path: Path, optimizer: str) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(
+    cache: Path, tmp_path: Path, optimizer: str
+) -> None:
     run_inprocess(config_of(cache, tmp_path, "whole", client_optimizer=optimizer, num_rounds=4))
     run_inprocess(config_of(cache, tmp_path, "parts", client_optimizer=optimizer, num_rounds=2))
     folder = str(tmp_path / "parts")
@@ -107,7 +109,9 @@ def test_closing_leaves_table_and_plots(cache: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     table = (run / "results.md").read_text()
     assert "val_unseen, federated" in table and "random walk" in table
-    assert (run / "learning.png").stat().st_size > 1000 and (run / "walks.png").stat().st_size > 1000
+    assert (run / "learning.png").stat().st_size > 1000 and (
+        run / "walks.png"
+    ).stat().st_size > 1000
     entries = json.loads((run / "submission_val_unseen.json").read_text())
     counts = load_runs(run).rounds["val_unseen.count"].dropna()
     assert len(entries) == len({e["instr_id"] for e in entries}) == counts.iloc[-1]

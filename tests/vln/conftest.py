@@ -74,7 +74,9 @@ class PlainEnvDrop:
         visual = torch.tensor(np.array(self.house.views[place]))
         camera = STEP_RAD * (view % 12)
         rows = [
-            torch.cat([visual[v], self.angle(STEP_RAD * (v % 12) - camera, STEP_RAD * (v // 12 - 1))])
+            torch.cat(
+                [visual[v], self.angle(STEP_RAD * (v % 12) - camera, STEP_RAD * (v // 12 - 1))]
+            )
             for v in range(36)
         ]
         choices, moves = [torch.zeros_like(rows[0])], []
@@ -99,7 +101,9 @@ class PlainEnvDrop:
         pose = self.angle(STEP_RAD * (view % 12), STEP_RAD * (view // 12 - 1))
         weights = torch.softmax(panorama @ (d.view_attention.query.weight @ state), 0)
         inputs = torch.cat([torch.tanh(d.action(pose)), weights @ panorama])
-        gates = d.cell.weight_ih @ inputs + d.cell.bias_ih + d.cell.weight_hh @ state + d.cell.bias_hh
+        gates = (
+            d.cell.weight_ih @ inputs + d.cell.bias_ih + d.cell.weight_hh @ state + d.cell.bias_hh
+        )
         i, f, g, o = gates.chunk(4)
         cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
         hidden = torch.sigmoid(o) * torch.tanh(cell)

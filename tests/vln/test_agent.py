@@ -29,7 +29,11 @@ def test_parameter_counts_of_the_published_sizes(feature, decoder, dead):
     with torch.device("meta"):
         full = build_agent(AgentSizes(992, feature, dead_layers=True), 0)
         lean = build_agent(AgentSizes(992, feature), 0)
-    assert (count(full.encoder), count(full.decoder), count(full.critic)) == (ENCODER, decoder, CRITIC)
+    assert (count(full.encoder), count(full.decoder), count(full.critic)) == (
+        ENCODER,
+        decoder,
+        CRITIC,
+    )
     assert count(full) - count(lean) == dead
     assert not list(full.buffers())
 

@@ -21,7 +21,12 @@ def forget_graphs():
 def test_scan_equals_closed_form(prepared, scan):
     fast = prepared.house(scan)
     slow = load_house(
-        prepared.houses_dir, prepared.connectivity_dir, prepared.views_dir, scan, 20, simulator="graph"
+        prepared.houses_dir,
+        prepared.connectivity_dir,
+        prepared.views_dir,
+        scan,
+        20,
+        simulator="graph",
     )
     assert np.array_equal(slow.candidates.viewpoint, fast.candidates.viewpoint)
     assert np.array_equal(slow.candidates.view, fast.candidates.view)

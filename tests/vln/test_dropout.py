@@ -66,7 +66,9 @@ def test_features_are_dropped_in_place_at_their_own_rate():
     assert y is x and 0.2 < (x == 0).float().mean() < 0.4
 
 
-@pytest.mark.parametrize("dropout", [NO_DROPOUT, Dropout(0.5, 0.5, None), Dropout(0, 0, generator())])
+@pytest.mark.parametrize(
+    "dropout", [NO_DROPOUT, Dropout(0.5, 0.5, None), Dropout(0, 0, generator())]
+)
 def test_evaluation_and_rate_zero_change_nothing(dropout):
     x = torch.randn(5, 5)
     assert dropout(x) is x and dropout.features(x) is x

@@ -26,7 +26,9 @@ def test_angle_feature():
 def test_houses_lie_one_after_another(world, oak, elm):
     assert world.scans == ("oak", "elm") and world.first_row == (0, 13, 20)
     assert world.feature_size == 8 and world.device.type == "cpu"
-    assert np.array_equal(world.views[:13], oak.views) and np.array_equal(world.views[13:], elm.views)
+    assert np.array_equal(world.views[:13], oak.views) and np.array_equal(
+        world.views[13:], elm.views
+    )
     assert world.candidate_count.tolist() == [
         *oak.candidates.count.tolist(),
         *elm.candidates.count.tolist(),
@@ -60,7 +62,9 @@ def test_following_the_teacher_walks_the_shortest_path(world, oak):
         for walk, p, moved in zip(walks, place.tolist(), action > STOP, strict=True):
             walk += [p] * bool(moved)
     assert torch.equal(place, goal)
-    assert walks == [oak.graph.shortest_path(w[0], int(g)) for w, g in zip(walks, goal, strict=True)]
+    assert walks == [
+        oak.graph.shortest_path(w[0], int(g)) for w, g in zip(walks, goal, strict=True)
+    ]
 
 
 def test_stopping_changes_nothing_and_moving_takes_the_candidates_view(world, oak):
@@ -93,9 +97,7 @@ def test_what_is_seen_turns_with_the_camera(world, elm):
         row, count = int(place[i]) - 13, int(near.count[i])
         heading = elm.candidates.heading_rad[row, :count] - STEP_RAD * (int(view[i]) % 12)
         elevation = elm.candidates.elevation_rad[row, :count]
-        want = np.stack(
-            [np.sin(heading), np.cos(heading), np.sin(elevation), np.cos(elevation)], 1
-        )
+        want = np.stack([np.sin(heading), np.cos(heading), np.sin(elevation), np.cos(elevation)], 1)
         np.testing.assert_allclose(near.angle[i, :count], want, atol=1e-6)
         assert near.view[i, :count].tolist() == elm.candidates.view[row, :count].tolist()
 
@@ -120,7 +122,9 @@ def test_tables_of_another_simulator_are_used(oak):
     c = oak.candidates
     keep = c.viewpoint[0] >= 0
     order = np.argsort(c.viewpoint, 1)[:, ::-1]  # padding (-1) stays last
-    swapped = type(c)(*(np.take_along_axis(getattr(c, n), order, 1) for n in c.__dataclass_fields__))
+    swapped = type(c)(
+        *(np.take_along_axis(getattr(c, n), order, 1) for n in c.__dataclass_fields__)
+    )
     world = build_world([oak.graph], [oak.views], [swapped])
     assert world.candidate[0, : keep.sum()].tolist() == sorted(c.viewpoint[0][keep])[::-1]
     place, goal = all_pairs(world, 0)
@@ -137,7 +141,13 @@ def test_one_house_keeps_its_memory_map(oak):
 
 
 def test_initial_headings_snap_like_the_simulators(prepared):
-    headings = [*np.random.default_rng(0).uniform(0, 2 * math.pi, 200), 0.0, 3.751, 6.28, 2 * math.pi]
+    headings = [
+        *np.random.default_rng(0).uniform(0, 2 * math.pi, 200),
+        0.0,
+        3.751,
+        6.28,
+        2 * math.pi,
+    ]
     simulator = Simulator()
     simulator.setRenderingEnabled(False)
     simulator.setNavGraphPath(str(prepared.connectivity_dir))

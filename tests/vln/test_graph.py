@@ -85,7 +85,9 @@ def test_candidates_seen_in_the_same_view_are_ordered_by_angle():
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_closed_form_equals_the_simulators_scan_on_random_houses(seed, tmp_path_factory, scan_writer):
+def test_closed_form_equals_the_simulators_scan_on_random_houses(
+    seed, tmp_path_factory, scan_writer
+):
     """Steep stairs, islands, excluded panoramas."""
     from fedsuite.vln.mattersim import process_nav_graphs
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.vln.house_plan import House, draw_house
+from fedsuite.vln.generator.plan import House, draw_house
 from fedsuite.vln.houses import SPLITS, HouseSettings, house_numbers, write_houses
 
 SETTINGS = HouseSettings(

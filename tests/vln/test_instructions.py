@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsuite.vln.instructions import BASE_WORDS, EOS, PAD, UNK, Vocabulary, build_vocabulary, tokenize
+from fedsuite.vln.instructions import (
+    BASE_WORDS,
+    EOS,
+    PAD,
+    UNK,
+    Vocabulary,
+    build_vocabulary,
+    tokenize,
+)
 
 VOCABULARY = Vocabulary((*BASE_WORDS, "go", "left", ".", "<BOS>"))
 

@@ -25,7 +25,8 @@ def rng():
 
 
 @pytest.mark.parametrize(
-    ("samples", "epochs", "steps"), [(280, 5, 22), (300, 5, 24), (6, 5, 1), (64, 1, 1), (65, 1, 2), (9, 10, 2)]
+    ("samples", "epochs", "steps"),
+    [(280, 5, 22), (300, 5, 24), (6, 5, 1), (64, 1, 1), (65, 1, 2), (9, 10, 2)],
 )
 def test_local_steps(samples, epochs, steps):
     assert local_steps(samples, epochs, 64) == steps
@@ -88,7 +89,9 @@ def test_a_visit_is_a_function_of_seed_round_and_partition(oak):
 def test_report(oak):
     agent, optimizer, report = visit(oak)
     assert report.steps == optimizer.steps == 3
-    assert report.imitation_loss > 0 and report.gradient_norm > 0 and np.isfinite(report.sampled_loss)
+    assert (
+        report.imitation_loss > 0 and report.gradient_norm > 0 and np.isfinite(report.sampled_loss)
+    )
     assert 3 * 2 * 4 <= report.decisions <= 3 * 2 * 4 * 8
     assert all(p.isfinite().all() for p in agent.parameters())
 
@@ -136,7 +139,13 @@ def test_gradients_are_clipped_for_encoder_and_decoder(oak, monkeypatch):
 def test_training_learns_to_follow_the_teacher(elm):
     """Three instructions of one path: after some steps the greedy agent reaches the goal."""
     config = replace(
-        CONFIG, batch_size=3, objective="none", teacher_weight=1.0, learning_rate=5e-3, dropout=0.0, feature_dropout=0.0
+        CONFIG,
+        batch_size=3,
+        objective="none",
+        teacher_weight=1.0,
+        learning_rate=5e-3,
+        dropout=0.0,
+        feature_dropout=0.0,
     )
     agent, _, report = visit(elm, config, steps=60)
     samples = elm.samples["train"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedsuite.vln.mattersim import SimState, Simulator, ViewPoint
-from fedsuite.vln.mattersim_houses import NavGraphs
+from fedsuite.vln.simulator.houses import NavGraphs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT.parent / "shared" / "golden" / "mattersim"

@@ -21,7 +21,9 @@ CONFIG = FedVLNConfig(
 
 
 def configured(**changes) -> FedVLNConfig:
-    return FedVLNConfig(**{**{f: getattr(CONFIG, f) for f in CONFIG.__dataclass_fields__}, **changes})
+    return FedVLNConfig(
+        **{**{f: getattr(CONFIG, f) for f in CONFIG.__dataclass_fields__}, **changes}
+    )
 
 
 def stream() -> torch.Generator:
@@ -135,7 +137,9 @@ def test_losses_depend_on_the_streams_alone(small_agent, world, oak, elm):
         sampled = make_episodes([*elm.samples["train"], *oak.samples["train"][:4]], world)
         dropout = Dropout(0.5, 0.3, torch.Generator().manual_seed(dropout_seed))
         actions = torch.Generator().manual_seed(action_seed)
-        return compute_losses(small_agent, world, forced, sampled, CONFIG, dropout, actions).total.item()
+        return compute_losses(
+            small_agent, world, forced, sampled, CONFIG, dropout, actions
+        ).total.item()
 
     assert run(1, 2) == run(1, 2)
     assert len({run(1, 2), run(1, 3), run(2, 2)}) == 3

@@ -100,7 +100,9 @@ def test_truncated_tsv(data_dir):
     text = file.read_text()
     file.write_text(text[:-400])
     message = views_refusal(data_dir, file)
-    assert str(file) in message and "truncated" in message and f"line {text.count(chr(10))}" in message
+    assert (
+        str(file) in message and "truncated" in message and f"line {text.count(chr(10))}" in message
+    )
     file.write_text(text[: text.rindex("\t")])
     assert "5 columns instead of 6" in views_refusal(data_dir, file)
 
@@ -199,7 +201,11 @@ def test_features_of_other_houses(data_dir):
 
 def test_prepared_houses(prepared):
     manifest = json.loads((prepared.houses_dir / "manifest.json").read_text())
-    assert manifest["splits"] == {"train": ["oak", "elm"], "val_seen": ["oak"], "val_unseen": ["ash"]}
+    assert manifest["splits"] == {
+        "train": ["oak", "elm"],
+        "val_seen": ["oak"],
+        "val_unseen": ["ash"],
+    }
     assert manifest["samples"]["oak"] == {"train": 18, "val_seen": 6, "val_unseen": 0}
     assert manifest["panoramas"] == {"oak": 13, "elm": 7, "ash": 10}
     assert manifest["vocabulary"] == len(load_vocabulary(prepared.houses_dir))
@@ -216,7 +222,9 @@ def test_samples_of_a_house(prepared, oak):
         assert s.text == item["instructions"][k]
         assert [oak.graph.viewpoint_ids[p] for p in s.path] == item["path"]
         assert load_vocabulary(prepared.houses_dir).decode(s.tokens).split()[-1] == "."
-    assert oak.views.shape == (13, 36, 8) and not oak.views.flags.writeable or oak.views.base is not None
+    assert (
+        oak.views.shape == (13, 36, 8) and not oak.views.flags.writeable
+    ) or oak.views.base is not None
 
 
 def test_writing_to_opened_views_does_not_reach_the_file(prepared, oak):

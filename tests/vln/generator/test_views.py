@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedsuite.randomness import rng_for
-from fedsuite.vln.house_catalog import KIND_INDEX, KINDS, ROOM_KINDS
-from fedsuite.vln.house_plan import House, draw_house
-from fedsuite.vln.house_views import house_views, meaning_vectors, object_weights, room_weights
+from fedsuite.vln.generator.catalog import KIND_INDEX, KINDS, ROOM_KINDS
+from fedsuite.vln.generator.plan import House, draw_house
+from fedsuite.vln.generator.views import house_views, meaning_vectors, object_weights, room_weights
 
 WIDTH = 64
 Probe = tuple[np.ndarray, np.ndarray, np.ndarray]  # features [n, F], kind [n], panorama [n]

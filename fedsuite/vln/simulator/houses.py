@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.vln.mattersim_geometry import (
+from fedsuite.vln.simulator.geometry import (
     ELEVATION_STEP_RAD,
     HEADING_STEP_RAD,
     HEADINGS,
@@ -24,7 +24,7 @@ from fedsuite.vln.mattersim_geometry import (
     seen,
     surroundings,
 )
-from fedsuite.vln.mattersim_random import MinimalStandard
+from fedsuite.vln.simulator.random import MinimalStandard
 
 _HEADINGS_RAD = [k * HEADING_STEP_RAD for k in range(HEADINGS)]
 _ELEVATIONS_RAD = [(row - 1) * ELEVATION_STEP_RAD for row in range(3)]

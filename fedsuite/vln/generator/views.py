@@ -13,9 +13,9 @@ elevation 30 deg * (v // 12 - 1).
 
 import numpy as np
 
-from fedsuite.vln.house_catalog import COLOURS, KIND_INDEX, KINDS, MATERIALS, ROOM_KINDS
-from fedsuite.vln.house_plan import House
-from fedsuite.vln.house_walls import ray_lengths
+from fedsuite.vln.generator.catalog import COLOURS, KIND_INDEX, KINDS, MATERIALS, ROOM_KINDS
+from fedsuite.vln.generator.plan import House
+from fedsuite.vln.generator.walls import ray_lengths
 
 NUM_VIEWS, HEADINGS = 36, 12
 _MEANING_SEED = 20180618  # the same vectors in all houses of all worlds

@@ -1,14 +1,14 @@
-"""How a simulated annotator words single facts of a route; see house_phrases for the words."""
+"""How a simulated annotator words single facts of a route; see phrases.py for the words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedsuite.vln import house_phrases as words
-from fedsuite.vln.house_catalog import COLOURS, MATERIALS, ROOMS
-from fedsuite.vln.house_phrases import Annotator
-from fedsuite.vln.house_routes import Fact, Route
+from fedsuite.vln.generator import phrases as words
+from fedsuite.vln.generator.catalog import COLOURS, MATERIALS, ROOMS
+from fedsuite.vln.generator.phrases import Annotator
+from fedsuite.vln.generator.routes import Fact, Route
 
 _RARE = 0.004
 _SLIGHT_DEG, _SHARP_DEG = 55.0, 125.0

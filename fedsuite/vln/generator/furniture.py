@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.vln.house_catalog import COLOURS, KIND_INDEX, KINDS, MATERIALS, ROOMS, ObjectKind
-from fedsuite.vln.house_rooms import FLOOR_HEIGHT_M
-from fedsuite.vln.house_walls import Door, Room, distance_to_segments
+from fedsuite.vln.generator.catalog import COLOURS, KIND_INDEX, KINDS, MATERIALS, ROOMS, ObjectKind
+from fedsuite.vln.generator.rooms import FLOOR_HEIGHT_M
+from fedsuite.vln.generator.walls import Door, Room, distance_to_segments
 
 _TRIES = 40
 _WALL_GAP_M = 0.06

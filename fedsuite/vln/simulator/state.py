@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fedsuite.vln.mattersim_geometry import Candidates, Place, Relative
-from fedsuite.vln.mattersim_houses import House
+from fedsuite.vln.simulator.geometry import Candidates, Place, Relative
+from fedsuite.vln.simulator.houses import House
 
 _HERE: Relative = (0.0, 0.0, 0.0)
 

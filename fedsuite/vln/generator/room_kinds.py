@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedsuite.vln.house_catalog import ROOMS
-from fedsuite.vln.house_rooms import Cell, area_m2, wall_length_m
+from fedsuite.vln.generator.catalog import ROOMS
+from fedsuite.vln.generator.rooms import Cell, area_m2, wall_length_m
 
 SMALL_M2 = 7.5
 SOCIAL = ("living room", "kitchen", "dining room", "family room")

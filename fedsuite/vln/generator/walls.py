@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.vln.house_room_kinds import SOCIAL
-from fedsuite.vln.house_rooms import Rect, shared_wall
+from fedsuite.vln.generator.room_kinds import SOCIAL
+from fedsuite.vln.generator.rooms import Rect, shared_wall
 
 DOOR_M = 0.95
 MIN_WALL_M = 1.35
@@ -19,7 +19,7 @@ Segment = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Room:
-    """One room; tag as in house_rooms.Cell."""
+    """One room; tag as in rooms.Cell."""
 
     kind: str
     tag: str

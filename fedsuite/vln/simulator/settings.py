@@ -8,8 +8,8 @@ the next episode or action. Those that concern images are checked and have no ef
 import math
 import time
 
-from fedsuite.vln import mattersim_arguments as arguments
-from fedsuite.vln.mattersim_geometry import cos_half_field_of_view
+from fedsuite.vln.simulator import arguments
+from fedsuite.vln.simulator.geometry import cos_half_field_of_view
 
 
 class Settings:

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from fedsuite.randomness import rng_for
-from fedsuite.vln.house_catalog import KIND_INDEX
-from fedsuite.vln.house_furniture import Thing, furnish
-from fedsuite.vln.house_panoramas import (
+from fedsuite.vln.generator.catalog import KIND_INDEX
+from fedsuite.vln.generator.furniture import Thing, furnish
+from fedsuite.vln.generator.panoramas import (
     CAMERA_M,
     LANDING,
     Places,
@@ -27,8 +27,8 @@ from fedsuite.vln.house_panoramas import (
     spanner,
     walkable,
 )
-from fedsuite.vln.house_room_kinds import parent_of, room_kinds
-from fedsuite.vln.house_rooms import (
+from fedsuite.vln.generator.room_kinds import parent_of, room_kinds
+from fedsuite.vln.generator.rooms import (
     FLOOR_HEIGHT_M,
     Shape,
     cottage_cells,
@@ -37,7 +37,7 @@ from fedsuite.vln.house_rooms import (
     turned,
     turned_point,
 )
-from fedsuite.vln.house_walls import Door, Room, in_sight, make_doors, make_walls
+from fedsuite.vln.generator.walls import Door, Room, in_sight, make_doors, make_walls
 
 MIN_PANORAMAS, MAX_PANORAMAS = 25, 120
 SIGHT_M = 10.0

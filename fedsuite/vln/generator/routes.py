@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fedsuite.vln.house_plan import House
-from fedsuite.vln.house_walls import Door, Room
+from fedsuite.vln.generator.plan import House
+from fedsuite.vln.generator.walls import Door, Room
 
 MIN_NODES, MAX_NODES, MIN_LENGTH_M = 4, 7, 5.0
 _NODE_WEIGHT = {4: 0.2, 5: 1.0, 6: 1.0, 7: 1.1}

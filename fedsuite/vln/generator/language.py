@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.vln.house_facts import route_facts
-from fedsuite.vln.house_phrases import Annotator, annotators
-from fedsuite.vln.house_routes import Fact, Route
-from fedsuite.vln.house_sentences import sentences, with_slips
-from fedsuite.vln.house_speaker import Speaker
+from fedsuite.vln.generator.facts import route_facts
+from fedsuite.vln.generator.phrases import Annotator, annotators
+from fedsuite.vln.generator.routes import Fact, Route
+from fedsuite.vln.generator.sentences import sentences, with_slips
+from fedsuite.vln.generator.wording import Speaker
 
 MIN_WORDS, MAX_WORDS = 9, 48
 _TRIES = 8

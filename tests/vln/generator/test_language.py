@@ -12,12 +12,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedsuite.vln.house_catalog import COLOURS, KINDS, MATERIALS, ROOMS
-from fedsuite.vln.house_language import Instruction
-from fedsuite.vln.house_panoramas import BOTTOM, LANDING, TOP
-from fedsuite.vln.house_phrases import RARE_NOUNS, RARE_ROOMS, annotators
-from fedsuite.vln.house_plan import House, draw_house
-from fedsuite.vln.house_routes import Fact, Route
+from fedsuite.vln.generator.catalog import COLOURS, KINDS, MATERIALS, ROOMS
+from fedsuite.vln.generator.language import Instruction
+from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, TOP
+from fedsuite.vln.generator.phrases import RARE_NOUNS, RARE_ROOMS, annotators
+from fedsuite.vln.generator.plan import House, draw_house
+from fedsuite.vln.generator.routes import Fact, Route
 from fedsuite.vln.houses import UNSEEN_FIRST, AnnotatedPath, HouseSettings, annotate_house
 from fedsuite.vln.instructions import tokenize
 

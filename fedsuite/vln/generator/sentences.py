@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedsuite.vln import house_phrases as words
-from fedsuite.vln.house_phrases import Annotator
+from fedsuite.vln.generator import phrases as words
+from fedsuite.vln.generator.phrases import Annotator
 
 # Beginnings of clauses that cannot stand alone.
 _OPENINGS = ("with ", "start facing", "you start")

@@ -1,16 +1,16 @@
 """What can truly be said about a route through a generated house, as a list of facts in walking
 order.
 
-See `house_routes.Fact` for the fields. Angles in degrees, right positive; distances in metres.
+See `routes.Fact` for the fields. Angles in degrees, right positive; distances in metres.
 """
 
 import math
 
 import numpy as np
 
-from fedsuite.vln.house_catalog import KINDS
-from fedsuite.vln.house_panoramas import BOTTOM, LANDING, NO_STAIRS, TOP
-from fedsuite.vln.house_routes import Fact, Route, Visit, doors_on_side, wrapped_degrees
+from fedsuite.vln.generator.catalog import KINDS
+from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, NO_STAIRS, TOP
+from fedsuite.vln.generator.routes import Fact, Route, Visit, doors_on_side, wrapped_degrees
 
 STRAIGHT_DEG, AROUND_DEG, TURN_DEG = 25.0, 140.0, 32.0
 PASS_M, STOP_M, AT_M, TOWARD_DEG = 2.2, 2.3, 1.8, 18.0

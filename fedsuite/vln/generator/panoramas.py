@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from fedsuite.vln.house_rooms import FLOOR_HEIGHT_M
-from fedsuite.vln.house_walls import Door, Room, in_sight
+from fedsuite.vln.generator.rooms import FLOOR_HEIGHT_M
+from fedsuite.vln.generator.walls import Door, Room, in_sight
 
 MIN_EDGE_M, MAX_EDGE_M, MAX_DEGREE = 1.0, 5.0, 13
 CAMERA_M = 1.5

@@ -1,0 +1,39 @@
+# One environment in .venv, made with PYTHON; every target works from a fresh clone.
+PYTHON ?= python3
+BIN := .venv/bin
+export FLWR_TELEMETRY_ENABLED := 0
+export RAY_USAGE_STATS_ENABLED := 0
+
+.PHONY: install demo test test-fast lint format clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e ".[dev]" -c constraints.txt
+	-$(BIN)/python -m compileall -q .venv/lib  # Flower and Ray start twice as fast
+	touch $@
+
+demo: install
+	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml --overwrite
+
+test: install
+	$(BIN)/python -m pytest -q
+
+test-fast: install
+	$(BIN)/python -m pytest -q -m "not slow"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m simulations.app_config
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist *.egg-info

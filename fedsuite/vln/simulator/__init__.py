@@ -1,0 +1,1 @@
+"""Parts of the Matterport3D Simulator without rendering. Entry: `fedsuite.vln.mattersim`."""

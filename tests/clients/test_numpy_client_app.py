@@ -1,0 +1,107 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.client import NumPyClient
+
+from clients.numpy_client_app import named_arrays, named_reply, numpy_client_app
+from simulations.engines.inprocess import server_identity
+
+
+class Probe(NumPyClient):
+    """Says what it got; behaves as its fields tell."""
+
+    def __init__(self, reply=None, error: Exception | None = None, loss: float = 0.5) -> None:
+        self.reply, self.error, self.loss = reply, error, loss
+        self.seen: dict = {}
+
+    def get_properties(self, config):
+        self.seen = dict(config)
+        return {"partition": 3, "name": "p", "num-examples": 2}
+
+    def fit(self, parameters, config):
+        self.seen = {"arrays": named_arrays(parameters, config), **config}
+        if self.error is not None:
+            raise self.error
+        return self.reply if self.reply is not None else (parameters, 5, {"steps": np.int64(2)})
+
+    def evaluate(self, parameters, config):
+        return self.loss, 7, {"sr": 0.25}
+
+
+@pytest.fixture(autouse=True)
+def identity() -> Iterator[None]:
+    with server_identity():
+        yield
+
+
+def ask(client: Probe, kind: str, arrays: dict[str, np.ndarray] | None = None, **config) -> Message:
+    content = RecordDict({"config": ConfigRecord(config)})
+    if arrays is not None:
+        content["arrays"] = ArrayRecord({k: Array(v) for k, v in arrays.items()})
+    message = Message(content, 77, kind)
+    context = Context(1, 77, {}, RecordDict(), {})
+    return numpy_client_app(lambda _: client)(message, context)
+
+
+SENT = {"lang.w": np.ones((2, 3), np.float32), "n": np.array(4), "b": np.array([True, False])}
+
+
+def test_names_types_and_shapes_are_kept_both_ways() -> None:
+    client = Probe()
+    reply = ask(client, "train", SENT, round=3, rate=0.5)
+    assert client.seen["round"] == 3 and client.seen["rate"] == 0.5
+    assert client.seen["array-names"] == "lang.w\nn\nb"
+    for got in (client.seen["arrays"], {k: v.numpy() for k, v in reply.content["arrays"].items()}):
+        assert list(got) == list(SENT)
+        for name, value in SENT.items():
+            np.testing.assert_array_equal(got[name], value)
+            assert (got[name].dtype, got[name].shape) == (value.dtype, value.shape)
+    assert dict(reply.content["metrics"]) == {"num-examples": 5, "steps": 2}
+    assert reply.content["timing"]["seconds"] >= 0
+
+
+def test_a_client_may_send_other_arrays_than_it_got() -> None:
+    other = {"delta": np.zeros(3, np.float32)}
+    reply = ask(Probe(reply=named_reply(other, 1, {"loss": 0.1})), "train", SENT)
+    assert list(reply.content["arrays"]) == ["delta"]
+    assert dict(reply.content["metrics"]) == {"num-examples": 1, "loss": 0.1}
+    nothing = ask(Probe(reply=named_reply({}, 1, {})), "train", SENT)
+    assert list(nothing.content["arrays"]) == []
+
+
+def test_evaluate_and_query() -> None:
+    reply = ask(Probe(), "evaluate", SENT)
+    assert dict(reply.content["metrics"]) == {"num-examples": 7, "loss": 0.5, "sr": 0.25}
+    assert "arrays" not in reply.content
+    client = Probe()
+    reply = ask(client, "query", **{"resume-round": 4})
+    assert client.seen == {"resume-round": 4}
+    assert dict(reply.content["properties"]) == {"partition": 3, "name": "p", "num-examples": 2}
+
+
+@pytest.mark.parametrize(
+    ("client", "line"),
+    [
+        (Probe(error=ValueError("boom\nsecond")), "ValueError: boom second"),
+        (Probe(reply=([np.ones(1)], 1, {})), "ValueError: zip() argument 2 is"),
+        (
+            Probe(reply=named_reply(SENT, 1, {"note": "x"})),
+            "TypeError: metric 'note' must be a number",
+        ),
+        (
+            Probe(reply=named_reply(SENT, 1, {"on": True})),
+            "TypeError: metric 'on' must be a number",
+        ),
+        (Probe(reply=named_reply(SENT, 1, {"v": np.ones(2)})), "TypeError: metric 'v' must be"),
+    ],
+)
+def test_what_goes_wrong_becomes_an_error_reply_with_its_traceback(
+    client: Probe, line: str
+) -> None:
+    reply = ask(client, "train", SENT)
+    assert reply.has_error() and not reply.has_content()
+    assert reply.error.reason is not None
+    assert "Traceback" in reply.error.reason
+    assert reply.error.reason.splitlines()[-1].startswith(line)

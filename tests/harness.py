@@ -1,0 +1,133 @@
+"""Ways to run the toy system: in this process, and through the command line as people do."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedsuite.config import Value, read_config, to_flat
+from fedsuite.files import sha256_of
+from fedsuite.run_folder import RunFolder
+from simulations.client_app import app as client_app
+from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.server_app import serve
+from tests.toy import ToySettings
+
+ROOT = Path(__file__).parents[1]
+WAIT_S = 120.0
+
+
+def toy_settings(results: Path, **changes: Value) -> ToySettings:
+    """Settings of a toy run called "run"; keys in snake case."""
+    values: dict[str, object] = {"results-dir": str(results), "name": "run", "num-rounds": 4}
+    values |= {key.replace("_", "-"): value for key, value in changes.items()}
+    return read_config(ToySettings, values)
+
+
+def run_toy(
+    results: Path, wrap: Callable[[Grid], Grid] = lambda grid: grid, **changes: Value
+) -> RunFolder:
+    """A whole toy run in this process; `wrap` may put something around the grid."""
+    settings = toy_settings(results, **changes)
+    grid = InProcessGrid(client_app, settings.num_clients, to_flat(settings))
+    with server_identity():
+        serve(wrap(grid), to_flat(settings))
+    return RunFolder(Path(settings.resume) if settings.resume else results / settings.name)
+
+
+class Recorder(Grid):
+    """A grid that keeps every message, both ways, and passes all on."""
+
+    def __init__(self, inner: Grid) -> None:
+        self.inner = inner
+        self.sent: list[Message] = []
+        self.received: list[Message] = []
+
+    def set_run(self, run: Any) -> None:
+        self.inner.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        return self.inner.run
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        return self.inner.create_message(*args, **kwargs)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self.inner.get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        kept = list(messages)
+        self.sent += kept
+        return self.inner.push_messages(kept)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(self.inner.pull_messages(message_ids))
+        self.received += replies
+        return replies
+
+    def send_and_receive(self, messages: Iterable[Message], **kwargs: Any) -> Iterable[Message]:
+        raise AssertionError("the round loop pushes and pulls by itself")
+
+
+def results_of(folder: RunFolder) -> dict[str, str]:
+    """SHA-256 of all that must be equal between equal runs: history, model, checkpoints, private state."""
+    paths = [folder.path / "history.jsonl", folder.model]
+    paths += sorted(folder.checkpoints.rglob("*.*")) + sorted(folder.clients.rglob("*.safetensors"))
+    return {str(p.relative_to(folder.path)): sha256_of(p.read_bytes()) for p in paths}
+
+
+def write_toml(folder: Path, stem: str = "toy", **keys: Value) -> Path:
+    """A TOML of the toy system."""
+    lines = ['system = "tests.toy:SYSTEM"']
+    for key, value in keys.items():
+        text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+        lines.append(f"{key.replace('_', '-')} = {text}")
+    path = folder / f"{stem}.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def start_cli(cwd: Path, *arguments: str, **popen: Any) -> subprocess.Popen[str]:
+    """`fedsuite ARGUMENTS` as a child process in `cwd`."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "simulations.cli", *arguments],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **popen,
+    )
+
+
+def cli(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`fedsuite ARGUMENTS` to its end."""
+    process = start_cli(cwd, *arguments)
+    try:
+        out, err = process.communicate(timeout=WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        raise AssertionError(
+            f"fedsuite {arguments} took more than {WAIT_S} s:\n{out}\n{err}"
+        ) from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], folder: RunFolder, round: int) -> None:
+    """Until the run has made this round durable; fails if it ends before."""
+    give_up = time.monotonic() + WAIT_S
+    while not (folder.checkpoints / f"round-{round:06d}").is_dir():
+        if process.poll() is not None or time.monotonic() > give_up:
+            process.kill()
+            raise AssertionError(f"no checkpoint of round {round}: {process.communicate()}")
+        time.sleep(0.02)

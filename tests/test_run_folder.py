@@ -1,0 +1,85 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedsuite.config import RunSettings, to_flat
+from fedsuite.errors import InputError
+from fedsuite.files import write_json
+from fedsuite.run_folder import RunFolder, check_folder, folder_of
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from fedsuite.run_folder import RunFolder
+with RunFolder(Path(sys.argv[1])).locked():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_status_from_begin_to_end(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.status() == {}
+    folder.begin()
+    assert folder.status()["status"] == "running"
+    started = folder.status()["started"]
+    folder.end("failed", "line one\nline two", "run")
+    status = folder.status()
+    assert (status["status"], status["error"]) == ("failed", "line one line two")
+    assert status["started"] == started and status["ended"]
+    assert "flwr" in status["versions"]
+
+
+def test_another_process_keeps_us_out_until_it_is_killed(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder.path)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    assert folder.is_being_written()
+    with pytest.raises(InputError, match="another process is writing"), folder.locked():
+        pass
+    holder.kill()
+    holder.wait()
+    assert not folder.is_being_written()
+    with folder.locked(patience_s=5):
+        assert folder.is_being_written()
+
+
+def test_where_a_run_goes(tmp_path: Path) -> None:
+    assert folder_of(RunSettings(results_dir=str(tmp_path), name="a")).path == tmp_path / "a"
+    assert folder_of(RunSettings(results_dir="r", name="a")).path == Path.cwd() / "r" / "a"
+    assert folder_of(RunSettings(results_dir="r", system="m.x:S")).path.name == "m.x.S"
+    assert folder_of(RunSettings(name="a", resume=str(tmp_path / "b"))).path == tmp_path / "b"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a b", "-x"])
+def test_names_that_are_no_folder_names(name: str) -> None:
+    with pytest.raises(InputError, match="name must be letters"):
+        folder_of(RunSettings(name=name))
+
+
+def test_an_existing_run_is_refused_with_the_cure(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    check_folder(folder, RunSettings())
+    folder.path.mkdir()
+    folder.begin()
+    with pytest.raises(InputError, match=r"--resume .*run, choose another name, .*--overwrite"):
+        check_folder(folder, RunSettings())
+
+
+def test_resume_needs_a_run_with_the_same_settings(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    wanted = RunSettings(resume=str(tmp_path), seed=1)
+    with pytest.raises(InputError, match="no run to resume here"):
+        check_folder(folder, wanted)
+    write_json(folder.config, to_flat(RunSettings(seed=2)))
+    with pytest.raises(InputError, match="cannot resume with seed = 1, the run was made with 2"):
+        check_folder(folder, wanted)
+    folder.config.write_text("{")
+    with pytest.raises(InputError, match=r"config\.json: no valid JSON"):
+        check_folder(folder, wanted)
