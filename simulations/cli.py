@@ -90,6 +90,16 @@ def show(
         console.print(table)
 
 
+@app.command()
+def keys(
+    system: Annotated[str, typer.Argument(help="System, or module:ATTRIBUTE.")] = "fedvln",
+) -> None:
+    """List every key of a system: default, meaning, valid values."""
+    from simulations.tables import keys_table
+
+    Console().print(keys_table(system))
+
+
 @data.command()
 def prepare(
     features: Annotated[Path, typer.Argument(help="View features, .tsv or .hdf5.")],
@@ -138,7 +148,7 @@ def _tell_stopped(plan: Plan) -> None:
     from fedsuite.checkpoint import rounds
 
     done = rounds(plan.folder.checkpoints)
-    if plan.folder.status():
+    if plan.folder.status().get("status") == "running":
         plan.folder.end("stopped", "stopped by the user")
     if done:
         cure = f"continue with: fedsuite run --resume {plan.folder.path}"

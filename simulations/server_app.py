@@ -4,6 +4,7 @@ The command line has checked everything before; it is all repeated here for runs
 `flwr run .`.
 """
 
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,8 @@ def serve(
             folder.end("failed", str(error), "run")
             raise
         except BaseException as error:
+            with folder.errors.open("a", encoding="utf-8") as file:
+                file.write(f"--- server\n{traceback.format_exc()}\n")
             folder.end("failed", f"{type(error).__name__}: {error}", "bug")
             raise
         folder.end("completed")

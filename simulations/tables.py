@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from fedsuite.config import to_flat
+from fedsuite.config import limits_of, to_flat
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, read_rows, run_folders
 from fedsuite.run_folder import RunFolder, read_stored_config
@@ -81,4 +81,27 @@ def _metrics_table(rounds: list[tuple[int, dict[str, float]]]) -> Table:
     for number, metrics in rounds:
         cells = [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]
         table.add_row(str(number), *cells)
+    return table
+
+
+def keys_table(system: str) -> Table:
+    """Every key of a system with its default, its meaning and what it may be."""
+    cls = load_system(system).config_class
+    defaults = to_flat(cls())
+    table = Table(title=f"system = {system}", show_lines=False)
+    for column in ("key", "default", "meaning"):
+        table.add_column(column, overflow="fold")
+    for key, limits in limits_of(cls).items():
+        bounds = [
+            f"{sign} {bound:g}"
+            for sign, bound in (
+                (">=", limits.ge),
+                (">", limits.gt),
+                ("<=", limits.le),
+                ("<", limits.lt),
+            )
+            if bound is not None
+        ]
+        valid = " | ".join(map(str, limits.choices)) if limits.choices else ", ".join(bounds)
+        table.add_row(key, str(defaults[key]), f"{limits.help} ({valid})" if valid else limits.help)
     return table

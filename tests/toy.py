@@ -134,6 +134,8 @@ class ToyStrategy:
         w = sum(np.float32(r.num_examples / total) * r.arrays["w"] for r in replies)
         if (self.c.fault, self.c.fault_round) == ("server-nan", number):
             w = w * np.float32(np.nan)
+        if (self.c.fault, self.c.fault_round) == ("server-bug", number):
+            raise KeyError("a bug in the strategy")
         metrics = {"train-loss": float(np.mean([r.metrics["loss"] for r in replies]))}
         seen = int(state.scalars["seen"]) + total
         return RoundResult(ServerState({"w": np.asarray(w, np.float32)}, {"seen": seen}), metrics)

@@ -16,7 +16,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from fedsuite.vln.attention import SharedContext
 from fedsuite.vln.dropout import Dropout
+from fedsuite.vln.gathered import Gathered
 from fedsuite.vln.instructions import PAD
+from fedsuite.vln.recurrence import cell_update, two_way_lstm
 
 NEGATIVE = float("-inf")
 
@@ -74,15 +76,24 @@ class LanguageEncoder(nn.Module):
         packed = pack_padded_sequence(words, length, batch_first=True, enforce_sorted=False)
         # Words are embedded in packed order and put back by one indexed copy: padding costs nothing.
         embedded = dropout(self.embedding(tokens.flatten().index_select(0, packed.data)))
-        outputs, (_, cell) = self.lstm(packed._replace(data=embedded))
-        context = outputs.data.new_zeros(tokens.numel(), outputs.data.shape[1])
-        context = context.index_copy(0, packed.data, outputs.data).unflatten(0, tokens.shape)
+        mirror = _mirrored(packed.data, tokens.shape[1], length.to(tokens.device))
+        outputs, cell = two_way_lstm(self.lstm, packed._replace(data=embedded), mirror)
+        context = outputs.new_zeros(tokens.numel(), outputs.shape[1])
+        context = context.index_copy_(0, packed.data, outputs).unflatten(0, tokens.shape)
         padding = tokens == PAD
         pooled = context
         if self.masked_pooling:
             pooled = context.masked_fill(padding.unsqueeze(2), NEGATIVE)
         hidden = torch.tanh(self.to_hidden(pooled.amax(1)))
         return SharedContext(dropout(context), padding), hidden, torch.cat([cell[1], cell[0]], 1)
+
+
+def _mirrored(word: Tensor, width: int, length: Tensor) -> Tensor:
+    """For packed words [N], row * width + position: where the word mirrored within its sentence is packed [N]."""
+    row, position = word // width, word % width
+    place = torch.empty(len(length) * width, dtype=torch.int64, device=word.device)
+    place[word] = torch.arange(len(word), device=word.device)
+    return place[row * width + length[row] - 1 - position]
 
 
 class SoftDotAttention(nn.Module):
@@ -117,20 +128,25 @@ class ActionDecoder(nn.Module):
         cell: Tensor,
         language: SharedContext,
         dropout: Dropout,
+        gathered: Gathered,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H].
+
+        `gathered` is the same at every decision of a rollout.
 
         The recurrent state is h~, not h. The stop action is a zero feature scored without bias: its logit is 0.
         """
         pose = dropout(torch.tanh(self.action(self._repeat(see.pose_angle))))
-        query = self.view_attention.query(dropout(attended_state))
+        query = gathered.times(dropout(attended_state), self.view_attention.query.weight)
         weight = torch.softmax(self._scores(query, see.views, see.view_angle), 1).unsqueeze(1)
         visual = torch.bmm(weight, see.views).squeeze(1)
         angle = torch.bmm(weight, see.view_angle).squeeze(1)
         inputs = torch.cat([pose, visual, self._repeat(angle)], 1)
-        hidden, cell = self.cell(inputs, (attended_state, cell))
-        attended = self._read(dropout(hidden), language)
-        query = self.candidate_attention.query(dropout(attended))
+        gates = gathered.times(inputs, self.cell.weight_ih) + self.cell.bias_ih
+        gates = gates + gathered.times(attended_state, self.cell.weight_hh) + self.cell.bias_hh
+        hidden, cell = cell_update(gates, cell)
+        attended = self._read(dropout(hidden), language, gathered)
+        query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
         scores = self._scores(query, see.candidate, see.candidate_angle)
         scores = scores.masked_fill(see.padding, NEGATIVE)
         return torch.cat([scores.new_zeros(len(scores), 1), scores], 1), hidden, cell, attended
@@ -146,11 +162,12 @@ class ActionDecoder(nn.Module):
             angle, on_angle.unsqueeze(2)
         ).squeeze(2)
 
-    def _read(self, hidden: Tensor, language: SharedContext) -> Tensor:
+    def _read(self, hidden: Tensor, language: SharedContext, gathered: Gathered) -> Tensor:
         """Attention over the words; h~ = tanh(W_out [context ; h])."""
         attention = self.language_attention
-        mixed = language.read(attention.query(hidden))
-        return torch.tanh(attention.output(torch.cat([mixed, hidden], 1)))
+        mixed = language.read(gathered.times(hidden, attention.query.weight))
+        both = torch.cat([mixed, hidden], 1)
+        return torch.tanh(gathered.times(both, attention.output.weight))
 
 
 class Critic(nn.Module):

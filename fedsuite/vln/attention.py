@@ -7,64 +7,96 @@ per decision and adds them up. Here every decision notes w, q and the gradients 
 
   dC = sum_t  w_t (x) dm_t + ds_t (x) q_t  =  [W | DS] [DM ; Q]     [B, L, 2T] x [B, 2T, H]
 
-which is the same sum in another order and a fraction of the memory traffic.
+which is the same sum in another order and a fraction of the memory traffic. Readers of some rows only, and of the
+columns that are not padding in them, note their part of dC in the same way.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Note = tuple[Tensor, Tensor, Tensor, Tensor]  # w, ds [B, L]; dm, q [B, H]
+Note = tuple[Tensor, Tensor, Tensor, Tensor]  # w, ds [b, l]; dm, q [b, H]
+
+
+@dataclass
+class _Readers:
+    """Who reads one context: rows [b] of it and the notes, by reader. gate: None if no gradient is wanted."""
+
+    gate: Tensor | None = None
+    notes: list[tuple[Tensor, list[Note]]] = field(default_factory=list)
 
 
 class SharedContext:
     """A context [B, L, H] with its padding mask [B, L] (True = padding), read many times."""
 
-    def __init__(self, context: Tensor, padding: Tensor) -> None:
-        self._notes: list[Note] = []
-        self.source, self.padding = context, padding
-        self._gated: Tensor = (
-            _Gate.apply(context, self._notes) if context.requires_grad else context
-        )
+    def __init__(
+        self,
+        context: Tensor,
+        padding: Tensor,
+        row: Tensor | None = None,
+        readers: _Readers | None = None,
+    ) -> None:
+        """row, readers: for a part of another context, see `rows`."""
+        self.context, self.padding = context, padding
+        self._row = torch.arange(len(context), device=context.device) if row is None else row
+        self._readers = _Readers() if readers is None else readers
+        if readers is None and context.requires_grad:
+            self._readers.gate = _Gate.apply(context, self._readers.notes)
+        self._own: list[Note] = []
+        self._readers.notes.append((self._row, self._own))
 
     def read(self, query: Tensor) -> Tensor:
         """m [B, H] for query [B, H]."""
-        mixed: Tensor = _Read.apply(query, self._gated, self.padding, self._notes)
+        mixed: Tensor = _Read.apply(
+            query, self._readers.gate, self.context.detach(), self.padding, self._own
+        )
         return mixed
 
     def rows(self, index: Tensor) -> "SharedContext":
-        """The same for a subset of the batch."""
+        """The same for a subset of the batch, as wide as its longest instruction; to be read only."""
+        padding = self.padding.index_select(0, index)
+        width = int((~padding).any(0).nonzero().max()) + 1
+        part = self.context.detach()[:, :width].index_select(0, index)
         return SharedContext(
-            self._gated.index_select(0, index), self.padding.index_select(0, index)
+            part, padding[:, :width], self._row.index_select(0, index), self._readers
         )
 
 
 class _Gate(torch.autograd.Function):
-    """Identity whose backward, run after those of all readers, turns their notes into the gradient."""
+    """The context as readers ask for it: its backward, run after all of theirs, turns their notes into the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, context: Tensor, notes: list[Note]) -> Tensor:
-        ctx.notes = notes
-        ctx.set_materialize_grads(False)
-        return context.view_as(context)
+    def forward(ctx: Any, context: Tensor, notes: list[tuple[Tensor, list[Note]]]) -> Tensor:
+        ctx.notes, ctx.shape = notes, context.shape
+        return context.new_zeros(())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, direct: Tensor | None) -> tuple[Tensor | None, None]:
-        if not ctx.notes:
-            return direct, None
-        weights, scores, mixed, query = zip(*ctx.notes, strict=True)
-        gradient = torch.bmm(torch.stack([*weights, *scores], 2), torch.stack([*mixed, *query], 1))
-        ctx.notes.clear()
-        return gradient if direct is None else gradient + direct, None
+    def backward(ctx: Any, like: Tensor) -> tuple[Tensor, None]:
+        gradient = like.new_zeros(ctx.shape)
+        for row, notes in ctx.notes:
+            if notes:
+                weights, scores, mixed, query = zip(*notes, strict=True)
+                part = torch.bmm(
+                    torch.stack([*weights, *scores], 1).mT, torch.stack([*mixed, *query], 1)
+                )
+                gradient[:, : part.shape[1]].index_add_(0, row, part)
+                notes.clear()
+        return gradient, None
 
 
 class _Read(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, context: Tensor, padding: Tensor, notes: list[Note]
+        ctx: Any,
+        query: Tensor,
+        gate: Tensor | None,
+        context: Tensor,
+        padding: Tensor,
+        notes: list[Note],
     ) -> Tensor:
         scores = torch.bmm(context, query.unsqueeze(2)).squeeze(2)
         weights = torch.softmax(scores.masked_fill_(padding, float("-inf")), 1)
@@ -74,10 +106,11 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_mixed: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, d_mixed: Tensor) -> tuple[Tensor | None, ...]:
         query, context, weights = ctx.saved_tensors
         d_weights = torch.bmm(context, d_mixed.unsqueeze(2)).squeeze(2)
         d_scores = weights * (d_weights - (d_weights * weights).sum(1, keepdim=True))
         if ctx.needs_input_grad[1]:
             ctx.notes.append((weights, d_scores, d_mixed, query))
-        return torch.bmm(d_scores.unsqueeze(1), context).squeeze(1), None, None, None
+        d_query = torch.bmm(d_scores.unsqueeze(1), context).squeeze(1)
+        return d_query, None, None, None, None

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from fedsuite.vln.gathered import Gathered
+
 
 def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """gates [.., 4H], c [.., H] -> h, c."""
@@ -27,12 +29,16 @@ def two_way_lstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple
     if packed.data.is_cuda:  # cuDNN has no such flaw
         outputs, (_, cell) = lstm(packed)
         return outputs.data, cell
-    ahead = nn.functional.linear(packed.data, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0)
-    back = nn.functional.linear(
-        packed.data, lstm.weight_ih_l0_reverse, lstm.bias_ih_l0_reverse + lstm.bias_hh_l0_reverse
+    p = dict(lstm.named_parameters())
+    ahead, back = (
+        nn.functional.linear(
+            packed.data, p[f"weight_ih_l0{way}"], p[f"bias_ih_l0{way}"] + p[f"bias_hh_l0{way}"]
+        )
+        for way in ("", "_reverse")
     )
     inputs = torch.stack([ahead, back.index_select(0, mirror)])
-    weight = torch.stack([lstm.weight_hh_l0, lstm.weight_hh_l0_reverse]).mT
+    weight = torch.stack([p["weight_hh_l0"], p["weight_hh_l0_reverse"]])
+    gathered = Gathered()
     sizes = packed.batch_sizes.tolist()
     hidden = cell = inputs.new_zeros(2, sizes[0], lstm.hidden_size)
     outputs, last = [], []
@@ -43,7 +49,7 @@ def two_way_lstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple
                 v.split([alive, v.shape[1] - alive], 1) for v in (hidden, cell)
             )
             last.append(ended)
-        hidden, cell = cell_update(torch.baddbmm(x, hidden, weight), cell)
+        hidden, cell = cell_update(x + gathered.times(hidden, weight), cell)
         outputs.append(hidden)
     forward, backward = torch.cat(outputs, 1)
     last_cell = torch.cat([cell, *reversed(last)], 1)

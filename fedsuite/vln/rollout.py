@@ -15,6 +15,7 @@ from fedsuite.vln.agent import Agent, Panorama
 from fedsuite.vln.attention import SharedContext
 from fedsuite.vln.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.environment import STOP, World
+from fedsuite.vln.gathered import Gathered
 
 # Given logits [b, 1+K], teacher action [b] and row numbers [b], choose actions [b].
 Policy = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -96,10 +97,10 @@ def walk(
     row = torch.arange(len(episodes), device=world.device)
     active = torch.ones_like(row, dtype=torch.bool)
     viewpoint, view, goal = episodes.start, episodes.start_view, episodes.goal
-    out, ends = Walk(), []
+    out, ends, gathered = Walk(), [], Gathered()
     for time in range(int(limit.max())):
         see = observe(world, viewpoint, view, dropout)
-        logits, hidden, cell, state = agent.decoder(see, state, cell, language, dropout)
+        logits, hidden, cell, state = agent.decoder(see, state, cell, language, dropout, gathered)
         teacher = world.teacher_action(viewpoint, goal)
         action = torch.where(active, policy(logits.detach(), teacher, row), STOP)
         after, new_view = world.step(viewpoint, view, action)
@@ -145,7 +146,9 @@ def _look_once_more(
     """Hidden state after one more look, for the value of episodes that were cut off: rows [m], hidden [m, H]."""
     index = cut.nonzero().squeeze(1)
     see = observe(world, viewpoint[index], view[index], dropout)
-    _, hidden, _, _ = agent.decoder(see, state[index], cell[index], language.rows(index), dropout)
+    _, hidden, _, _ = agent.decoder(
+        see, state[index], cell[index], language.rows(index), dropout, Gathered()
+    )
     return row[index], hidden
 
 

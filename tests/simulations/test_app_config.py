@@ -34,6 +34,8 @@ def test_flower_would_find_the_apps_and_ships_what_they_need() -> None:
     assert "federations" not in PYPROJECT["tool"]["flwr"]  # it makes `flwr run` rewrite the file
     for package in ("fedsuite", "strategies", "clients", "simulations"):
         assert f"{package}/**/*.py" in app["fab-include"]
+    for pattern in app["fab-include"]:  # Flower refuses patterns that match nothing
+        assert any(app_config.PYPROJECT.parent.glob(pattern)), pattern
 
 
 def test_an_old_block_is_replaced_and_the_rest_is_kept() -> None:

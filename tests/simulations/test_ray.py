@@ -13,9 +13,10 @@ import pytest
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.run_folder import RunFolder
-from simulations.engines import ray
+from simulations.engines import superlink
 from simulations.engines.processes import living_processes, wait_until
-from simulations.engines.ray import Resources, app_toml, default_workers
+from simulations.engines.ray import Resources, default_workers, run_ray
+from simulations.engines.superlink import app_toml
 from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 
 
@@ -66,7 +67,7 @@ def test_a_missing_program_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(InputError, match=r"flower-superlink: program not found; install flwr"):
-        ray._command("flower-superlink")
+        superlink.command_path("flower-superlink")
 
 
 def test_a_superlink_that_cannot_start_is_told(
@@ -75,9 +76,9 @@ def test_a_superlink_that_cannot_start_is_told(
     broken = tmp_path / "flower-superlink"
     broken.write_text("#!/bin/sh\necho the port is taken; exit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(ray, "_command", lambda name: str(broken))
+    monkeypatch.setattr(superlink, "command_path", lambda name: str(broken))
     with pytest.raises(RunFailed, match="could not start: the port is taken"):
-        ray.run_ray({}, RunFolder(tmp_path / "run"), 3, Resources(1))
+        run_ray({}, RunFolder(tmp_path / "run"), 3, Resources(1))
 
 
 @pytest.mark.slow
@@ -137,6 +138,29 @@ def test_a_client_error_fails_the_run_in_one_line(
     status = json.loads((tmp_path / "runs" / "toy" / "run.json").read_text())
     assert status["status"] == "failed" and status["error"] in done.stderr
     assert list(nothing_left_behind.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_bug_in_the_server_and_a_killed_simulation_are_told(
+    tmp_path: Path, nothing_left_behind: Path
+) -> None:
+    write_toml(tmp_path, fault="server-bug", num_rounds=9, round_time_s=0.2)
+    done = cli(tmp_path, "run", "toy.toml")
+    folder = RunFolder(tmp_path / "runs" / "toy")
+    told = f"error: KeyError: 'a bug in the strategy' (traceback: {folder.errors})\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert 'raise KeyError("a bug in the strategy")' in folder.errors.read_text()
+
+    process = start_cli(tmp_path, "run", "--overwrite", "toy.toml", "--set", "fault=")
+    wait_for_checkpoint(process, folder, 2)
+    for pid in processes_in(tmp_path, nothing_left_behind):
+        command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+        if b"flwr-simulation" in command:
+            os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err.count("\n") == 1
+    assert err.startswith("error: the simulation ended without a word (killed, or out of memory?)")
+    assert folder.status()["status"] == "failed"
 
 
 @pytest.mark.slow

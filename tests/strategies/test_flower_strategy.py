@@ -68,7 +68,7 @@ def test_flowers_own_loop_can_drive_a_round_of_one_exchange(tmp_path: Path) -> N
 
 def test_bad_replies_are_not_merged_there_either(tmp_path: Path) -> None:
     strategy, grid = setup(tmp_path, fault="nan")
-    with pytest.raises(RunFailed, match="round 2, train: .*site-1: rejected"):
+    with pytest.raises(RunFailed, match=r"round 2, train: .*site-1: rejected"):
         Strategy.start(strategy, grid, start_arrays(), num_rounds=3)
 
 

@@ -244,7 +244,7 @@ def test_the_number_of_nodes_must_be_right(tmp_path: Path) -> None:
         more = -1
 
     begin = time.monotonic()
-    with pytest.raises(RunFailed, match="2 nodes are connected.*num-supernodes=3"):
+    with pytest.raises(RunFailed, match=r"2 nodes are connected.*num-supernodes=3"):
         run_toy(tmp_path / "b", Fewer, node_deadline_s=0.3)
     assert 0.3 <= time.monotonic() - begin < 5
 

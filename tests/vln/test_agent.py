@@ -6,6 +6,7 @@ import torch
 from fedsuite.vln.agent import AgentSizes, LanguageEncoder, build_agent
 from fedsuite.vln.dataset import join_houses, make_episodes
 from fedsuite.vln.dropout import NO_DROPOUT
+from fedsuite.vln.gathered import Gathered
 from fedsuite.vln.rollout import follow_teacher, observe, walk
 
 ENCODER, CRITIC = 1_569_280, 263_169
@@ -81,8 +82,8 @@ def test_encoder_equals_the_plain_one(small_agent, plain, oak):
     language, hidden, cell = encode(small_agent, samples, join_houses([oak]))
     for row, s in enumerate(samples):
         context, h, c = plain.read(s.tokens)
-        torch.testing.assert_close(language.source[row, : len(s.tokens)], context)
-        assert not language.source[row, len(s.tokens) :].any()
+        torch.testing.assert_close(language.context[row, : len(s.tokens)], context)
+        assert not language.context[row, len(s.tokens) :].any()
         assert language.padding[row].tolist() == [False] * len(s.tokens) + [True] * (
             language.padding.shape[1] - len(s.tokens)
         )
@@ -106,7 +107,7 @@ def test_unmasked_pooling_sees_the_padding_as_zeros(small_agent, oak):
         small_agent.encoder.lstm.bias_ih_l0[16:24] = -3
     language, alone, _ = encode(small_agent, samples, world)
     _, padded, _ = encode(small_agent, samples, world, extra_columns=1)
-    pooled = language.source.amax(1)
+    pooled = language.context.amax(1)
     assert (pooled < 0).any(), "the case needs a feature whose maximum is negative"
     assert not torch.allclose(alone, padded)
     want = torch.tanh(small_agent.encoder.to_hidden(pooled.clamp(min=0)))
@@ -151,5 +152,5 @@ def test_heading_of_the_camera_matters(small_agent, oak):
     assert torch.equal(see.candidate[0], see.candidate[1])
     assert not torch.equal(see.candidate_angle[0], see.candidate_angle[1])
     language, state, cell = encode(small_agent, [oak.samples["train"][0]] * 2, world)
-    logits, *_ = small_agent.decoder(see, state, cell, language, NO_DROPOUT)
+    logits, *_ = small_agent.decoder(see, state, cell, language, NO_DROPOUT, Gathered())
     assert not torch.allclose(logits[0], logits[1])

@@ -35,7 +35,7 @@ def shared_run(context, query, later, padding):
     second = language.read(query * 2 + first.sin())
     half = language.rows(ROWS)
     third = half.read(later + second[ROWS])
-    return first, second, third, half.read(third) + language.source[ROWS, 0]
+    return first, second, third, half.read(third) + language.context[ROWS, 0]
 
 
 def plain_run(context, query, later, padding):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_shortest_paths_are_paths_of_the_stated_length(seed):
     for a, b in np.argwhere(np.isfinite(g.distance_m)):
         path = g.shortest_path(a, b)
         assert path[0] == a and path[-1] == b and len(set(path)) == len(path)
-        hops = list(zip(path, path[1:], strict=False))
+        hops = list(pairwise(path))
         assert all(g.edge[i, j] for i, j in hops)
         length = sum(np.linalg.norm(g.position_m[i] - g.position_m[j]) for i, j in hops)
         assert length == pytest.approx(g.distance_m[a, b])
@@ -160,6 +161,6 @@ def test_damaged_connectivity_is_named_in_one_line(damage, prepared, tmp_path):
 
 
 def test_missing_connectivity_is_named(prepared, tmp_path):
-    with pytest.raises(InputError, match="oak_connectivity.json: no such file"):
+    with pytest.raises(InputError, match=r"oak_connectivity\.json: no such file"):
         load_graph(tmp_path, "oak")
     assert missing_scans(prepared.connectivity_dir, ["oak", "fir", "ash"]) == ["fir"]

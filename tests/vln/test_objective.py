@@ -122,10 +122,11 @@ def test_both_parts_in_one_batch_equal_two_rollouts(
     got = compute_losses(small_agent, world, *batches, config, NO_DROPOUT, stream())
     imitation = plain_losses[0]([plain.episode(s, teacher_choice, 20) for s in forced])
     walks = [plain.episode(s, choice(table, i), LIMIT) for i, s in enumerate(sampled)]
-    if kind == "a2c":
-        other = plain_losses[1](plain, walks, sampled, 0.8, 0.05)
-    else:
-        other = plain_losses[0](walks)
+    wanted = {
+        "a2c": lambda: plain_losses[1](plain, walks, sampled, 0.8, 0.05),
+        "imitation": lambda: plain_losses[0](walks),
+    }
+    other = wanted[kind]()
     assert got.imitation == pytest.approx(imitation.item(), rel=1e-4)
     assert got.sampled == pytest.approx(other.item(), rel=1e-4)
     assert_same_gradients(small_agent, got.total, 0.3 * imitation + 0.7 * other)
