@@ -7,7 +7,6 @@ the same start time, so that a pid that is given out again is never signalled. (
 first process itself is known.)
 """
 
-import ctypes
 import os
 import signal
 import time
@@ -17,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MARK = "FEDSUITE_LAUNCH"
-_PR_SET_PDEATHSIG = 1
 _PROC = Path("/proc")
 
 
@@ -33,8 +31,8 @@ class Process:
 class Family:
     """All processes of one launch. Call `update` now and then, so that orphans stay known."""
 
-    def __init__(self) -> None:
-        self.mark = uuid.uuid4().hex
+    def __init__(self, mark: str = "") -> None:
+        self.mark = mark or uuid.uuid4().hex
         self._known: set[Process] = set()
         self._strangers: set[Process] = set()
 
@@ -100,21 +98,6 @@ def wait_until(condition: Callable[[], bool], limit_s: float, pause_s: float = 0
             return False
         time.sleep(pause_s)
     return True
-
-
-def end_with_parent() -> Callable[[], None] | None:
-    """What a child calls first to be terminated when its parent is killed; None off Linux."""
-    if not can_follow():
-        return None
-    libc = ctypes.CDLL(None)
-    parent = os.getpid()
-
-    def ask_kernel() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before we could ask
-            os._exit(1)
-
-    return ask_kernel
 
 
 def _read(pid: int, name: str) -> str:

@@ -20,7 +20,8 @@ from typing import Any
 
 from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
-from simulations.engines.processes import Family, can_follow, end_with_parent, wait_until
+from simulations.engines.guard import Guard
+from simulations.engines.processes import Family, can_follow, wait_until
 
 START_LIMIT_S = 120.0
 CONNECTION = "fedsuite"
@@ -31,6 +32,7 @@ class Launch:
 
     def __init__(self, home: Path) -> None:
         self.home, self.family = home, Family()
+        self.guard = Guard(self.family, home)
         self.port = _free_port()
         self.environment = self.family.environment(_settings(home))
         self.environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
@@ -55,7 +57,6 @@ class Launch:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=end_with_parent(),  # noqa: PLW1509 - no threads run yet
             )
         if not wait_until(lambda: self.is_up() or not self.is_running(), START_LIMIT_S):
             raise RunFailed(f"Flower's SuperLink did not answer within {START_LIMIT_S:g} s")
@@ -132,6 +133,7 @@ class Launch:
         self.family.end()
         if self.superlink is not None:
             self.superlink.wait()
+        self.guard.dismiss()
 
 
 def app_toml(run_config: Mapping[str, Value]) -> str:

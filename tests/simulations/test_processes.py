@@ -1,6 +1,5 @@
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulations.engines.processes import Family, can_follow, end_with_parent, wait_until
+from simulations.engines.processes import Family, can_follow, wait_until
 from simulations.engines.tail import Tail
 
 pytestmark = pytest.mark.skipif(not can_follow(), reason="processes can be followed on Linux only")
@@ -49,29 +48,36 @@ def test_a_whole_family_is_found_and_ended_and_nobody_else(tmp_path: Path) -> No
         child.kill()
 
 
-def test_a_child_ends_with_its_killed_parent(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys, time\n"
-        "from simulations.engines.processes import end_with_parent\n"
-        "sleep = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
-        "child = subprocess.Popen(sleep, start_new_session=True, preexec_fn=end_with_parent())\n"
-        "print(child.pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    family = Family()
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code],
+LAUNCHER = """
+import subprocess, sys, time
+from pathlib import Path
+from simulations.engines.guard import Guard
+from simulations.engines.processes import Family
+family = Family()
+guard = Guard(family, Path(sys.argv[2]))
+sleep = [sys.executable, sys.argv[1]]
+subprocess.Popen(sleep, start_new_session=True, env=family.environment({}))
+print(family.mark, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_guard_clears_away_after_a_killed_launcher(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    home = tmp_path / "home"
+    home.mkdir()
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(tmp_path / "stubborn.py"), str(home)],
         stdout=subprocess.PIPE,
-        env=family.environment({}),
+        text=True,
         cwd=Path(__file__).parents[2],
     )
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    assert child in family.update()
-    os.kill(parent.pid, signal.SIGKILL)
-    parent.wait()
-    assert wait_until(lambda: family.update() == [], 5)
-    assert end_with_parent() is not None
+    assert launcher.stdout is not None
+    family = Family(launcher.stdout.readline().strip())
+    assert wait_until(lambda: len(family.update()) == 2, 10)
+    launcher.kill()
+    launcher.communicate()
+    assert wait_until(lambda: family.update() == [] and not home.exists(), 15)
 
 
 def test_tail_follows_appending_and_replacing(tmp_path: Path) -> None:

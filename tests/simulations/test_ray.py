@@ -117,7 +117,8 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     wait_for_checkpoint(process, folder, 6)
     process.kill()
     process.communicate(timeout=60)
-    assert wait_until(lambda: not folder.is_being_written(), 20)
+    assert wait_until(lambda: not processes_in(tmp_path, nothing_left_behind), 15)
+    assert wait_until(lambda: not list(nothing_left_behind.iterdir()), 5)
 
     done = cli(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
     assert done.returncode == 0, done.stderr

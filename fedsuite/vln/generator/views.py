@@ -11,6 +11,9 @@ P panoramas, O objects, F feature width. View v: heading 30 deg * (v % 12) (0 = 
 elevation 30 deg * (v // 12 - 1).
 """
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 import numpy as np
 
 from fedsuite.vln.generator.catalog import COLOURS, KIND_INDEX, KINDS, MATERIALS, ROOM_KINDS
@@ -26,7 +29,8 @@ _VIEW_HEADING = np.deg2rad(30.0) * np.arange(HEADINGS)
 _VIEW_ELEVATION = np.deg2rad(30.0) * np.array([-1.0, 0.0, 1.0])
 
 
-def meaning_vectors(width: int) -> dict[str, np.ndarray]:
+@lru_cache(maxsize=4)
+def meaning_vectors(width: int) -> Mapping[str, np.ndarray]:
     """Fixed unit vectors [n, F] of kinds, colours, materials, rooms and stairs (up, down); nearly
     orthogonal.
     """
@@ -37,9 +41,11 @@ def meaning_vectors(width: int) -> dict[str, np.ndarray]:
     vectors = rng.standard_normal((sum(sizes.values()), width))
     for _ in range(200):
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        overlap = vectors @ vectors.T
+        # einsum, not @: hundreds of small products, for which BLAS threads would wait for each other on a busy machine.
+        overlap = np.einsum("if,jf->ij", vectors, vectors)
         np.fill_diagonal(overlap, 0.0)
-        vectors -= 0.3 * np.sign(overlap) * np.abs(overlap) ** 1.5 @ vectors
+        push = 0.3 * np.sign(overlap) * np.abs(overlap) ** 1.5
+        vectors -= np.einsum("ij,jf->if", push, vectors)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     bounds = np.cumsum(list(sizes.values()))[:-1]
     return dict(zip(sizes, np.split(vectors, bounds), strict=True))
@@ -66,7 +72,7 @@ def house_views(
     return (features * np.sqrt(width)).astype(np.float32)
 
 
-def _plain_views(house: House, vectors: dict[str, np.ndarray]) -> np.ndarray:
+def _plain_views(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     """The part that is the same in every house [P, 36, F] float64."""
     weight = object_weights(house)
     views = weight @ _thing_vectors(house, vectors)
@@ -75,7 +81,7 @@ def _plain_views(house: House, vectors: dict[str, np.ndarray]) -> np.ndarray:
     return views + _ROOM_WEIGHT * (rooms[:, None] * level).reshape(len(views), NUM_VIEWS, -1)
 
 
-def _thing_vectors(house: House, vectors: dict[str, np.ndarray]) -> np.ndarray:
+def _thing_vectors(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     """What each object adds to a view that it fills [O, F]."""
     kind = np.array([t.kind for t in house.things])
     colour = np.array([t.colour for t in house.things])
