@@ -1,6 +1,7 @@
 """The command line with the in-process engine: what people type, what they are told, what is left on disk."""
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -223,6 +224,8 @@ def test_data_prepare(call, data_dir: Path, tmp_path: Path) -> None:
 def test_help_comes_without_loading_torch() -> None:
     done = cli(ROOT, "--help")
     assert done.returncode == 0 and "run" in done.stdout
+    probe = "import sys, simulations.cli; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", probe], cwd=ROOT, text=True) == "False\n"
 
 
 @pytest.mark.slow
