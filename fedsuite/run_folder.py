@@ -54,6 +54,11 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     @property
+    def results(self) -> Path:
+        """Table of results, in Markdown, that a system may leave at the end."""
+        return self.path / "results.md"
+
+    @property
     def clients(self) -> Path:
         """Folder of the clients' private folders (in simulation)."""
         return self.path / "clients"

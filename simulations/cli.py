@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
 from simulations.launch import Plan, make_plan, make_ready
@@ -64,6 +65,8 @@ def run(
     except KeyboardInterrupt:
         _tell_stopped(plan)
         raise typer.Exit(EXIT_STOPPED) from None
+    if plan.folder.results.is_file():
+        console.print(Markdown(plan.folder.results.read_text(encoding="utf-8")))
     console.print(f"completed: {plan.folder.path}", highlight=False, soft_wrap=True)
 
 

@@ -19,6 +19,7 @@ from fedsuite.randomness import rng_for
 from fedsuite.report.houses import DrawnPath, plot_paths
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
+from fedsuite.run_folder import RunFolder
 from fedsuite.vln.baselines import random_walk_scores
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, join_houses
@@ -37,16 +38,14 @@ SPLITS = ("val_seen", "val_unseen")
 
 
 def write_closing(config: FedVLNConfig, run_dir: Path) -> None:
-    """Tables and plots of a run that has just completed; the table is printed too."""
+    """Tables and plots of a run that has just completed."""
     sources = open_sources(config)
     unseen = [open_house(config, sources, s, 0) for s in sources.unseen_scans]
     frames = load_runs(run_dir)
     frame = frames.rounds
     scored = [*frame.to_dict("records"), *frames.closing.to_dict("records")]
     rows = _rows(config, scored, unseen)
-    text = markdown_table(rows)
-    (run_dir / "results.md").write_text(text)
-    print(text)
+    RunFolder(run_dir).results.write_text(markdown_table(rows))
     curves = {s: frame.rename(columns={f"{s}.sr": "sr"}) for s in SPLITS if f"{s}.sr" in frame}
     if curves:
         learning_curves(curves, "sr", run_dir / "learning.png", y_label="success rate")

@@ -30,6 +30,7 @@ from strategies.participation import participants, published_participants
 OPTIMIZER = "optimizer."
 STEPS_SO_FAR, SERVER_RATE = "local-steps", "server-learning-rate"
 VALIDATION = ("val_seen", "val_unseen")
+HEADLINE = ("val_unseen.sr", "val_seen.sr", "val_unseen.spl", "val_unseen.ne")  # shown first
 
 
 class HouseAveraging:
@@ -62,7 +63,7 @@ class HouseAveraging:
         scalars = self._next_scalars(state.scalars, replies)
         metrics["local-steps"] = float(scalars[STEPS_SO_FAR])
         if self._is_evaluated(number):
-            metrics |= yield from evaluate_everywhere(_agent_only(arrays), clients)
+            metrics = (yield from evaluate_everywhere(_agent_only(arrays), clients)) | metrics
         return RoundResult(ServerState(arrays, scalars), metrics)
 
     def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
@@ -165,7 +166,7 @@ def evaluate_everywhere(
         means |= {f"{split}.{k}": v for k, v in weighted_means(own, counts).items()}
         if sum(counts):
             means[f"{split}.count"] = sum(counts)
-    return means
+    return {k: means[k] for k in HEADLINE if k in means} | means
 
 
 def under_split(metrics: Mapping[str, float], split: str) -> dict[str, float]:

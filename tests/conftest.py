@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,11 @@ PLAN = (
     ("ash", 3, 3, {"val_unseen": 3}),
 )
 SCANS = tuple(row[0] for row in PLAN)
+
+
+def pytest_configure() -> None:
+    """A shell starts background jobs with Ctrl-C ignored, and children would inherit that from us."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

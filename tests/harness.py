@@ -105,8 +105,6 @@ def start_cli(cwd: Path, *arguments: str, **popen: Any) -> subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         **popen,
     )
 
