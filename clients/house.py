@@ -25,9 +25,7 @@ from fedsuite.vln.learner import local_steps, train_locally, walk_all
 from fedsuite.vln.metrics import episode_metrics, published_trajectory
 from fedsuite.vln.optimizer import RMSprop
 from fedsuite.vln.submission import Entry, write_submission
-
-OPTIMIZER = "optimizer."
-VALIDATION = ("val_seen", "val_unseen")
+from fedsuite.vln.wire import OPTIMIZER, VALIDATION
 
 
 @dataclass(frozen=True)

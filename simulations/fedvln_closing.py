@@ -25,6 +25,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, join_houses
 from fedsuite.vln.learner import walk_all
 from fedsuite.vln.sources import Sources, open_sources
+from fedsuite.vln.wire import VALIDATION
 from simulations.fedvln_system import initial_agent, open_house
 
 COLUMNS = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
@@ -34,7 +35,6 @@ TITLES = {
     "cls": "CLS", "ndtw": "nDTW", "sdtw": "SDTW", "tl": "TL (m)",
 }  # fmt: skip
 DRAWN_WALKS = 3
-SPLITS = ("val_seen", "val_unseen")
 
 
 def write_closing(config: FedVLNConfig, run_dir: Path) -> None:
@@ -46,7 +46,7 @@ def write_closing(config: FedVLNConfig, run_dir: Path) -> None:
     scored = [*frame.to_dict("records"), *frames.closing.to_dict("records")]
     rows = _rows(config, scored, unseen)
     RunFolder(run_dir).results.write_text(markdown_table(rows))
-    curves = {s: frame.rename(columns={f"{s}.sr": "sr"}) for s in SPLITS if f"{s}.sr" in frame}
+    curves = {s: frame.rename(columns={f"{s}.sr": "sr"}) for s in VALIDATION if f"{s}.sr" in frame}
     if curves:
         learning_curves(curves, "sr", run_dir / "learning.png", y_label="success rate")
     if config.method != "local-only" and unseen:
@@ -59,7 +59,7 @@ def _rows(
     config: FedVLNConfig, evaluations: list[dict[Any, Any]], unseen: list[House]
 ) -> list[dict[str, str]]:
     rows = []
-    for split in SPLITS:
+    for split in VALIDATION:
         # Rounds without an evaluation hold NaN.
         scored = [r for r in evaluations if not math.isnan(r.get(f"{split}.sr", math.nan))]
         if not scored:
@@ -99,7 +99,7 @@ def _draw_walks(config: FedVLNConfig, sources: Sources, house: House, run_dir: P
 
 def _join_submissions(run_dir: Path) -> None:
     """One leaderboard file per split, from what each house wrote for itself."""
-    for split in SPLITS:
+    for split in VALIDATION:
         files = sorted(run_dir.glob(f"clients/*/submission_{split}_*.json"))
         entries = [e for f in files for e in json.loads(f.read_text())]
         if entries:

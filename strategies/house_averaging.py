@@ -25,11 +25,10 @@ from fedsuite.federation import (
 )
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.learner import local_steps
+from fedsuite.vln.wire import OPTIMIZER, VALIDATION
 from strategies.participation import participants, published_participants
 
-OPTIMIZER = "optimizer."
 STEPS_SO_FAR, SERVER_RATE = "local-steps", "server-learning-rate"
-VALIDATION = ("val_seen", "val_unseen")
 HEADLINE = ("val_unseen.sr", "val_seen.sr", "val_unseen.spl", "val_unseen.ne")  # shown first
 
 
