@@ -11,12 +11,13 @@ from safetensors.numpy import load_file
 from fedsuite.config import to_flat
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.run_folder import folder_of
+from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray import Resources, run_ray
 from simulations.fedvln_system import SYSTEM, num_partitions
 from simulations.launch import make_plan
 from simulations.systems import settings_of
+from tests.harness import cli, start_cli, wait_for_checkpoint
 
 TOMLS = Path(__file__).parents[2] / "simulations" / "fedvln"
 TINY: dict[str, Any] = {
@@ -90,6 +91,23 @@ def test_resumed_run_equals_an_uninterrupted_one(
     assert (tmp_path / "whole" / "model.safetensors").read_bytes() == (
         tmp_path / "parts" / "model.safetensors"
     ).read_bytes()
+
+
+@pytest.mark.slow
+def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> None:
+    """kill -9 in the middle; the houses' own optimizer states included."""
+    changes = {"num_rounds": 8, "checkpoint_every": 2, "local_epochs": 3}
+    run_inprocess(config_of(cache, tmp_path, "whole", **changes))
+    config = config_of(cache, tmp_path, "killed", **changes)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value != ""]
+    (tmp_path / "killed.toml").write_text("\n".join(lines))
+    process = start_cli(tmp_path, "run", "killed.toml", "--engine", "inprocess")
+    wait_for_checkpoint(process, RunFolder(tmp_path / "killed"), 4)
+    process.kill()
+    process.communicate()
+    done = cli(tmp_path, "run", "--resume", str(tmp_path / "killed"), "--engine", "inprocess")
+    assert done.returncode == 0, done.stderr
+    assert finished(tmp_path, "whole") == finished(tmp_path, "killed")
 
 
 @pytest.mark.slow
