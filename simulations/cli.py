@@ -6,6 +6,7 @@ possible; 130 stopped.
 
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,16 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
-from simulations.launch import Plan, make_plan, make_ready
+from fedsuite.run_folder import RunFolder
+from simulations.experiment import (
+    Experiment,
+    Request,
+    checkpointed_rounds,
+    find_experiment,
+    is_experiment,
+)
+from simulations.launch import Launch, Plan, make_plan, make_ready
+from simulations.systems import Progress
 
 EXIT_FAILED, EXIT_INPUT, EXIT_STOPPED = 1, 2, 130
 Engine = Literal["ray", "inprocess"]
@@ -36,12 +46,23 @@ def run(
     ] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key, in all variants; may be repeated.",
+        ),
     ] = None,
     resume: Annotated[
-        str, typer.Option(metavar="RUN", help="Continue this run folder (path or name).")
+        str,
+        typer.Option(metavar="RUN", help="Continue this run or experiment (path or name)."),
     ] = "",
-    overwrite: Annotated[bool, typer.Option(help="Replace a run of the same name.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace a run or a whole experiment of the same name.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VARIANT", help="Play this variant only; may be repeated."),
+    ] = None,
     engine: Annotated[
         Engine, typer.Option(help="Where clients run: worker processes, or this process.")
     ] = "ray",
@@ -52,22 +73,17 @@ def run(
         float, typer.Option(min=0.0, help="Share of a GPU for each worker (ray).")
     ] = 0.0,
 ) -> None:
-    """Run an experiment, or continue one."""
+    """Run an experiment, of one run or one per variant and seed, or continue it."""
     console = Console(stderr=False)
     signal.signal(signal.SIGTERM, _interrupt)
-    plan = make_plan(config, change or [], resume, overwrite)
-    try:
-        clients = make_ready(plan, overwrite, lambda text: console.print(text, highlight=False))
-        console.print(
-            f"{plan.folder.path}  ({clients} clients, {engine})", highlight=False, soft_wrap=True
-        )
-        _launch(plan, engine, clients, (workers, client_gpus), console)
-    except KeyboardInterrupt:
-        _tell_stopped(plan)
-        raise typer.Exit(EXIT_STOPPED) from None
-    if plan.folder.results.is_file():
-        console.print(Markdown(plan.folder.results.read_text(encoding="utf-8")))
-    console.print(f"completed: {plan.folder.path}", highlight=False, soft_wrap=True)
+    request = Request(config, change or [], resume, overwrite, only or [])
+    launch = partial(_launch, engine, (workers, client_gpus), console)
+    say = partial(console.print, highlight=False, markup=False)
+    experiment = find_experiment(request)
+    folder = _run_several(experiment, launch, say) if experiment else _run_one(request, launch, say)
+    if folder.results.is_file():
+        console.print(Markdown(folder.results.read_text(encoding="utf-8")))
+    console.print(f"completed: {folder.path}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -129,11 +145,52 @@ def main() -> None:
         _fail(error, EXIT_FAILED)
 
 
+def _run_one(request: Request, launch: Launch, say: Progress) -> RunFolder:
+    plan = make_plan(request.config_file, request.changes, request.resume, request.overwrite)
+    try:
+        launch(plan, make_ready(plan, request.overwrite, say))
+    except KeyboardInterrupt:
+        _mark_stopped(plan)
+        done = checkpointed_rounds(plan.folder)
+        if not done:
+            raise _stopped("stopped before the first checkpoint") from None
+        cure = f"continue with: fedsuite run --resume {plan.folder.path}"
+        raise _stopped(f"stopped; round {done[-1]} is saved, {cure}") from None
+    return plan.folder
+
+
+def _run_several(experiment: Experiment, launch: Launch, say: Progress) -> RunFolder:
+    from simulations.experiment_runs import play
+
+    def launch_marked(plan: Plan, clients: int) -> None:
+        try:
+            launch(plan, clients)
+        except KeyboardInterrupt:
+            _mark_stopped(plan)
+            raise
+
+    try:
+        play(experiment, launch_marked, say)
+    except KeyboardInterrupt:
+        if not is_experiment(experiment.folder):
+            raise _stopped("stopped before the first run") from None
+        cure = f"continue with: fedsuite run --resume {experiment.folder}"
+        raise _stopped(f"stopped; completed runs are kept, {cure}") from None
+    return RunFolder(experiment.folder)
+
+
 def _launch(
-    plan: Plan, engine: Engine, clients: int, resources: tuple[int | None, float], console: Console
+    engine: Engine,
+    resources: tuple[int | None, float],
+    console: Console,
+    plan: Plan,
+    clients: int,
 ) -> None:
     from simulations.progress import RunDisplay
 
+    console.print(
+        f"{plan.folder.path}  ({clients} clients, {engine})", highlight=False, soft_wrap=True
+    )
     with RunDisplay(console) as display:
         if engine == "inprocess":
             from simulations.engines.inprocess import run_inprocess
@@ -147,17 +204,15 @@ def _launch(
         run_ray(plan.run_config, plan.folder, clients, wanted, display.show)
 
 
-def _tell_stopped(plan: Plan) -> None:
-    from fedsuite.checkpoint import rounds
-
-    done = rounds(plan.folder.checkpoints)
+def _mark_stopped(plan: Plan) -> None:
+    """The server's process may be gone before it could write it."""
     if plan.folder.status().get("status") == "running":
         plan.folder.end("stopped", "stopped by the user")
-    if done:
-        cure = f"continue with: fedsuite run --resume {plan.folder.path}"
-        print(f"stopped; round {done[-1]} is saved, {cure}", file=sys.stderr)
-    else:
-        print("stopped before the first checkpoint", file=sys.stderr)
+
+
+def _stopped(message: str) -> typer.Exit:
+    print(message, file=sys.stderr)
+    return typer.Exit(EXIT_STOPPED)
 
 
 def _interrupt(_number: int, _frame: Any) -> None:

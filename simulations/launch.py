@@ -3,7 +3,7 @@
 import dataclasses
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from simulations.systems import Progress, System, load_system
 
 # The processes of a killed run need a moment to notice and let go of its folder.
 RESUME_PATIENCE_S = 15.0
+# Lies in the folder of an experiment of several runs (simulations/experiment.py), whose runs lie below.
+EXPERIMENT_FILE = "experiment.json"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class Plan:
         return to_flat(self.settings)
 
 
+# Starts a run and waits for its end; gets the number of clients.
+Launch = Callable[[Plan, int], None]
+
+
 def make_plan(
     config_file: Path | None, changes: Sequence[str], resume: str, overwrite: bool
 ) -> Plan:
@@ -39,12 +45,12 @@ def make_plan(
         raise InputError("give a CONFIG.toml, or a run to continue with --resume")
     if resume and overwrite:
         raise InputError("--overwrite replaces a run and --resume continues it; give one of them")
-    typed = _split(changes)
-    table = _read_toml(config_file) if config_file else {}
+    typed = split_changes(changes)
+    table = read_toml(config_file) if config_file else {}
     if typed.get("resume") or table.get("resume"):
         raise InputError("resume: use the option --resume RUN")
     results_dir = typed.get("results-dir") or str(table.get("results-dir", "runs"))
-    resumed = _find_run(resume, results_dir) if resume else None
+    resumed = find_folder(resume, results_dir) if resume else None
     stored = read_stored_config(resumed) if resumed else {}
     if config_file is None:
         table = dict(stored)
@@ -57,6 +63,10 @@ def make_plan(
     settings = read_config(cls, {**table, **values}, "--set" if values else source)
     settings = _placed(settings, config_file, resumed)
     folder = folder_of(settings)
+    if (folder.path / EXPERIMENT_FILE).exists():
+        raise InputError(
+            f"{folder.path}: holds an experiment of several runs; choose another name for this run"
+        )
     if not overwrite:
         check_folder(folder, settings)
     elif folder.path.exists() and not (folder.status() or folder.config.exists()):
@@ -79,7 +89,7 @@ def make_ready(plan: Plan, overwrite: bool, progress: Progress) -> int:
     return clients
 
 
-def _split(changes: Sequence[str]) -> dict[str, str]:
+def split_changes(changes: Sequence[str]) -> dict[str, str]:
     """KEY=VALUE texts as a table."""
     table = {}
     for change in changes:
@@ -90,7 +100,8 @@ def _split(changes: Sequence[str]) -> dict[str, str]:
     return table
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; InputError if it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -103,8 +114,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no valid TOML ({error}); text values need quotes") from None
 
 
-def _find_run(resume: str, results_dir: str) -> RunFolder:
-    """A run given by path or by name inside results-dir."""
+def find_folder(resume: str, results_dir: str) -> RunFolder:
+    """A run, or an experiment of several, given by path or by name inside results-dir."""
     for path in (Path(resume).expanduser(), Path(results_dir) / resume):
         if path.is_dir():
             return RunFolder(path.absolute())
@@ -122,10 +133,11 @@ def _placed(
     elif not settings.name and config_file is not None:
         changes["name"] = config_file.stem
     settings = dataclasses.replace(settings, **changes)
-    return dataclasses.replace(settings, **_absolute_paths(settings))
+    return dataclasses.replace(settings, **absolute_paths(settings))
 
 
-def _absolute_paths(settings: RunSettings) -> Mapping[str, Any]:
+def absolute_paths(settings: RunSettings) -> Mapping[str, Any]:
+    """Field -> absolute path, for every field that is a file or folder and not empty."""
     limits = limits_of(type(settings))
     flat = to_flat(settings)
     return {

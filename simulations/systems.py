@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from fedsuite.federation import RoundStrategy
 
-BUILT_IN: Mapping[str, str] = {"fedvln": "simulations.fedvln_system:SYSTEM"}
+BUILT_IN: Mapping[str, str] = {
+    "fedvln": "simulations.fedvln_system:SYSTEM",
+    "cdl": "simulations.cdl_system:SYSTEM",
+}
+OWN_DEFAULT = "default"  # a run-config value that leaves the choice to the system
 Progress = Callable[[str], None]
 C = TypeVar("C", bound=RunSettings)
 
@@ -37,6 +41,9 @@ class System(Generic[C]):
     make_client: the client of a node; reads context.run_config and
     context.node_config["partition-id"].
     closing: tables and plots at the end of a run.
+    compare: tables and plots over the completed runs of an experiment of several; gets its folder and
+    the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
+    It writes <folder>/results.md. None: a table of the last metrics.
     """
 
     config_class: type[C]
@@ -46,6 +53,7 @@ class System(Generic[C]):
     make_strategy: Callable[[C, Path], "RoundStrategy"]
     make_client: Callable[["Context"], "NumPyClient"]
     closing: Callable[[C, Path], None]
+    compare: Callable[[Path, Mapping[str, C]], None] | None = None
 
 
 def load_system(name: str) -> System[Any]:
@@ -71,9 +79,10 @@ def load_system(name: str) -> System[Any]:
 
 
 def settings_of(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings]:
-    """System and settings of a Flower run-config; keys that belong to other systems are left out."""
+    """System and settings of a Flower run-config; other systems' keys and the value "default" are left out."""
     system = load_system(str(run_config.get("system", RunSettings().system)))
-    own = {k: v for k, v in run_config.items() if k in limits_of(system.config_class)}
+    known = limits_of(system.config_class)
+    own = {k: v for k, v in run_config.items() if k in known and v != OWN_DEFAULT}
     return system, read_config(system.config_class, own, "run-config")
 
 

@@ -8,6 +8,7 @@ from fedsuite.config import limits_of, to_flat
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, read_rows, run_folders
 from fedsuite.run_folder import RunFolder, read_stored_config
+from simulations.experiment import is_experiment, labels_of
 from simulations.progress import short_metrics
 from simulations.systems import load_system
 
@@ -15,15 +16,14 @@ from simulations.systems import load_system
 def runs_table(results_dir: Path) -> Table:
     """One line per run."""
     table = Table("run", "status", "rounds", "started (UTC)", "latest metrics", box=None)
-    for path in run_folders(results_dir):
-        folder = RunFolder(path)
+    for name, folder in _listed(results_dir):
         rounds = _rounds(folder)
         metrics = [m for _, m in rounds if m]
         started = str(folder.status().get("started", ""))[:19].replace("T", " ")
         wanted = read_stored_config(folder).get("num-rounds", "?")
         done = f"{rounds[-1][0] if rounds else 0}/{wanted}"
         latest = short_metrics(metrics[-1]) if metrics else ""
-        table.add_row(path.name, status_of(folder), done, started, latest)
+        table.add_row(name, status_of(folder), done, started, latest)
     return table
 
 
@@ -54,7 +54,26 @@ def find_run(run: str) -> RunFolder:
     for path in (Path(run), Path("runs") / run):
         if (path / HISTORY).is_file() or (path / "run.json").is_file():
             return RunFolder(path.absolute())
+        if is_experiment(path):
+            names = ", ".join(f"{run}/{label}" for label in labels_of(path))
+            raise InputError(f"{run}: an experiment of several runs; show one of {names}")
     raise InputError(f"{run}: no such run; `fedsuite runs` lists the runs")
+
+
+def _listed(results_dir: Path) -> list[tuple[str, RunFolder]]:
+    """Name and folder of every begun run: single ones, and experiment/variant where there are several."""
+    found = []
+    if is_experiment(results_dir):
+        found = [(label, results_dir / label) for label in labels_of(results_dir)]
+    elif results_dir.is_dir() and not (results_dir / HISTORY).is_file():
+        for path in sorted(results_dir.iterdir()):
+            several = is_experiment(path)
+            labels = labels_of(path) if several else [""]
+            found += [(f"{path.name}/{label}".rstrip("/"), path / label) for label in labels]
+    begun = [(name, path) for name, path in found if (path / HISTORY).is_file()]
+    if not begun:  # a run itself, or the complaint that there is none
+        begun = [(path.name, path) for path in run_folders(results_dir)]
+    return [(name, RunFolder(path)) for name, path in begun]
 
 
 def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:

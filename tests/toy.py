@@ -5,10 +5,12 @@ momentum vector on its own disk. Faults are asked for by settings: a client that
 hangs, or sends what it must not.
 """
 
+import dataclasses
+import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,3 +177,12 @@ SYSTEM = System(
     make_client=_make_client,
     closing=_closing,
 )
+
+
+def _compare(folder: Path, runs: Mapping[str, ToySettings]) -> None:
+    seen = {label: [c.name, c.results_dir, c.width, c.seed] for label, c in runs.items()}
+    (folder / "compared.json").write_text(json.dumps(seen))
+    (folder / "results.md").write_text("".join(f"compared {label}\n\n" for label in runs))
+
+
+COMPARING = dataclasses.replace(SYSTEM, compare=_compare)

@@ -46,17 +46,30 @@ def save_figure(figure: Figure, file: Path) -> None:
 
 
 def learning_curves(
-    runs: Mapping[str, pd.DataFrame], metric: str, path: Path, *, y_label: str | None = None
+    runs: Mapping[str, pd.DataFrame],
+    metric: str,
+    path: Path,
+    *,
+    y_label: str | None = None,
+    x_metric: str | None = None,
+    x_label: str = "round",
 ) -> None:
-    """Draw `metric` over rounds, one curve per label, and write it to `path` (.png, .pdf, ...)."""
+    """Draw `metric` over rounds, one curve per label, and write it to `path` (.png, .pdf, ...).
+
+    x_metric: another metric of the same rounds to stand on the horizontal axis instead.
+    """
     if not runs:
         raise InputError("no runs to draw; name at least one run")
     figure, axes = blank_figure(6.4, 4.0)
     for number, (label, frame) in enumerate(runs.items()):
-        _curve(axes, metric_column(frame, metric, label), label, number)
-    axes.set_xlabel("round")
+        found = metric_column(frame, metric, label)
+        if x_metric is not None:
+            found["round"] = metric_column(frame, x_metric, label)["value"]
+            found = found.dropna(subset="round")
+        _curve(axes, found, label, number)
+    axes.set_xlabel(x_label)
     axes.set_ylabel(y_label or metric)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=x_metric is None))
     axes.legend(frameon=False)
     save_figure(figure, path)
 

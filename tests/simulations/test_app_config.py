@@ -6,7 +6,7 @@ import pytest
 from fedsuite.config import read_config, to_flat
 from fedsuite.errors import InputError
 from simulations import app_config
-from simulations.systems import BUILT_IN, load_system
+from simulations.systems import BUILT_IN, OWN_DEFAULT, load_system, settings_of
 
 PYPROJECT = tomllib.loads(app_config.PYPROJECT.read_text())
 
@@ -20,7 +20,11 @@ def test_flower_sees_every_key_with_its_default() -> None:
     table = PYPROJECT["tool"]["flwr"]["app"]["config"]
     for name in BUILT_IN:
         defaults = to_flat(load_system(name).config_class())
-        assert {k: table[k] for k in defaults} == defaults
+        assert defaults.keys() <= table.keys()
+        assert settings_of({**table, "system": name})[1] == load_system(name).config_class()
+        assert all(table[k] in (v, OWN_DEFAULT) for k, v in defaults.items() if k != "system")
+    shared = set.intersection(*(set(to_flat(load_system(n).config_class())) for n in BUILT_IN))
+    assert {k for k, v in table.items() if v == OWN_DEFAULT} <= shared
 
 
 def test_flower_would_find_the_apps_and_ships_what_they_need() -> None:

@@ -1,0 +1,141 @@
+"""Driving silos as a Flower client: trains their backbones on their own frames, scores backbones on held-out ones.
+
+What leaves a silo: its backbone (weights and BatchNorm buffers), the number of its frames, losses and errors. Frames,
+angles, the sub-network and both optimizers stay, the latter on the silo's own disk. A client holds one silo, or several
+in a simulation, stacked along the first axis of every array; a pooled run uses the same client with all data as one.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.client import NumPyClient
+
+from clients.numpy_client_app import named_arrays, named_reply
+from clients.private_state import PrivateState
+from fedsuite.arrays import Arrays, non_finite, under_prefix
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.evaluation import predict
+from fedsuite.driving.fleet import Fleet, TensorNames
+from fedsuite.driving.frames import Silo
+from fedsuite.driving.learner import Learner, Matrix, Site
+from fedsuite.driving.metrics import errors_of
+from fedsuite.driving.wire import AVERAGE, OWN, silo_metric
+
+
+@dataclass
+class VehicleSite:
+    """What one client owns. fleet, fleet_round: its state in memory, as of that round's version on disk."""
+
+    partition: int
+    name: str
+    numbers: tuple[int, ...]
+    silos: tuple[Silo, ...]
+    private: PrivateState
+    network: torch.nn.Module
+    names: TensorNames
+    initial: Arrays
+    device: str
+    fleet: Fleet | None = field(default=None, repr=False)
+    fleet_round: int | None = None
+
+
+class VehicleClient(NumPyClient):
+    """`matrix(t)`: the mixing matrix over this client's own silos, [S, S], for mixings inside one message."""
+
+    def __init__(self, site: VehicleSite, config: CDLConfig, matrix: Matrix) -> None:
+        self.site, self.config, self.matrix = site, config, matrix
+
+    def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Who this is; with resume-round, private state newer than that round is dropped."""
+        if "resume-round" in config:
+            self.site.private.rollback(int(config["resume-round"]))
+            self.site.fleet = None
+        numbered = list(zip(self.site.numbers, self.site.silos, strict=True))
+        return {
+            "partition": self.site.partition,
+            "name": self.site.name,
+            "num-examples": sum(len(s.train) for s in self.site.silos),
+            **{silo_metric(i, "num-examples"): len(s.train) for i, s in numbered},
+        }
+
+    def fit(
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+        """Mixing steps `first-mixing` .. `first-mixing` + `mixings` - 1, the last one's mixing left to the server."""
+        number = int(config["round"])
+        fleet = self._fleet(number)
+        self.site.fleet = (
+            None  # until it is saved, so that an error here leaves nothing half trained behind
+        )
+        fleet.load_backbone(named_arrays(parameters, config))
+        site = Site(self.site.numbers, tuple(s.train for s in self.site.silos))
+        learner = Learner(self.config, self.site.network, fleet, site)
+        terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
+        arrays = fleet.backbone_arrays()
+        self._save(fleet, arrays, number, int(config["checkpoint-round"]))
+        terms["sub-network-distance"] = fleet.distance()
+        metrics: dict[str, Any] = {
+            silo_metric(silo, name): float(values[i])
+            for name, values in terms.items()
+            for i, silo in enumerate(self.site.numbers)
+        }
+        return named_reply(arrays, sum(len(f) for f in site.frames), metrics)
+
+    def evaluate(
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
+        """Sums of errors on the silos' test frames: of each silo's own backbone and of the average model."""
+        arrays = named_arrays(parameters, config)
+        own, average = under_prefix(arrays, OWN), under_prefix(arrays, AVERAGE)
+        metrics: dict[str, Any] = {}
+        for i, (silo, held) in enumerate(zip(self.site.numbers, self.site.silos, strict=True)):
+            local = self._local_tensors(int(config["round"]), i)
+            models = {"own": {k: v[i] for k, v in own.items()}, "average": average}
+            for label, model in models.items():
+                if not model:
+                    continue
+                tensors = {k: torch.tensor(v, device=self.site.device) for k, v in model.items()}
+                angles = predict(
+                    self.site.network, {**local, **tensors}, held.test,
+                    self.config.evaluation_batch_size, self.site.device,
+                )  # fmt: skip
+                errors = errors_of(angles, held.test.angles)
+                sums = {
+                    "squared-error": errors.squared, "absolute-error": errors.absolute, "count": errors.count
+                }  # fmt: skip
+                metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
+        return 0.0, sum(len(s.test) for s in self.site.silos), metrics
+
+    def _local_tensors(self, number: int, i: int) -> dict[str, torch.Tensor]:
+        """What silo i of this client keeps of its backbone, as of round `number`."""
+        if not self.site.names.local:
+            return {}
+        backbone = self._fleet(number + 1).backbone
+        return {k: backbone[k].detach()[i] for k in self.site.names.local}
+
+    def _fleet(self, number: int) -> Fleet:
+        """The silos as they were after the last round before `number`, from memory if that is what it holds."""
+        site = self.site
+        earlier = [r for r in site.private.rounds() if r < number]
+        latest = earlier[-1] if earlier else None
+        if site.fleet is None or site.fleet_round != latest:
+            site.fleet = Fleet(self.config, site.names, site.initial, len(site.silos), site.device)
+            kept = site.private.load(number)
+            if kept is not None:
+                site.fleet.load_private_arrays(kept[0])
+            site.fleet_round = latest
+        return site.fleet
+
+    def _save(self, fleet: Fleet, arrays: Arrays, number: int, checkpoint_round: int) -> None:
+        """Keep what stays here; a diverged silo keeps what it had before, so that it can join again."""
+        private = fleet.private_arrays()
+        bad = non_finite(arrays) + non_finite(private)
+        if bad:
+            raise ValueError(
+                f"{self.site.name}: training diverged, {bad[0]} holds NaN or infinity; lower learning-rate"
+            )
+        self.site.private.save(number, private, {})
+        self.site.private.prune(checkpoint_round)
+        self.site.fleet, self.site.fleet_round = fleet, number

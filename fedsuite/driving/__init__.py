@@ -1,0 +1,1 @@
+"""CDL: decentralised federated driving. Roads, frames, networks, contrastive divergence, topologies, mixing, cycle time."""

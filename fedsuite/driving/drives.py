@@ -1,0 +1,203 @@
+"""Recorded drives to silos of frames: find, check, split into time blocks, decode, write.
+
+Labels and names of all drives are checked before the first image is decoded. Frames go to a temporary folder beside the
+output, which takes its final name when all is written: an interrupt leaves nothing that looks finished. One frame is in
+memory at a time.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsuite.driving.drive_blocks import TEST, TRAIN, Plan, SplitOptions, plan_split
+from fedsuite.driving.frames import INDEX, SPLITS, finish_silos, is_finished
+from fedsuite.driving.readers import (
+    AUTO,
+    Drive,
+    FrameFormat,
+    ReadOptions,
+    detect_kind,
+    has_kind,
+    pictures,
+    read_drive,
+)
+from fedsuite.driving.readers.drive import natural
+from fedsuite.errors import InputError
+from fedsuite.files import sync_folder
+
+Progress = Callable[[str], None]
+ROLES = (TRAIN, TEST)
+FRAMES_PER_MESSAGE = 500
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
+    """`data_dir` itself, or those of its sub-folders that hold a drive, in natural order of their names.
+
+    In place of a folder with archives come the archives. Those of the CDL release are taken from train/ only: train.npz
+    there is the union of the others, and every silo holds frames of its own back for testing.
+    """
+    if not data_dir.is_dir():
+        raise InputError(f"data_dir: {data_dir} is no folder; give a folder of recorded drives")
+    if has_kind(data_dir, kind):
+        return _expanded(data_dir, kind)
+    below = sorted((p for p in data_dir.iterdir() if p.is_dir()), key=lambda p: natural(p.name))
+    found = [p for p in below if not p.name.startswith(".") and has_kind(p, kind)]
+    if [p.name for p in found] == ["test", "train"] and all(has_kind(p, "npz") for p in found):
+        found = found[1:]
+    if not found:
+        if kind == AUTO:
+            detect_kind(data_dir)
+        raise InputError(
+            f"{data_dir}: neither it nor a sub-folder holds a drive of kind {kind}; check the kind"
+        )
+    return [path for folder in found for path in _expanded(folder, kind)]
+
+
+def prepare_drives(
+    folder: Path,
+    data_dir: Path,
+    kind: str = AUTO,
+    size_px: int = 200,
+    channels: int = 1,
+    num_silos: int = 0,
+    dirichlet: float = 0.0,
+    test_share: float = 0.2,
+    seed: int = 0,
+    progress: Progress = _silent,
+    *,
+    block_frames: int = 20,
+    gap_frames: int = 5,
+    read: ReadOptions | None = None,
+) -> None:
+    """Write the silos of all drives under `data_dir` to `folder` (layout of frames.py); nothing to do if they are there.
+
+    num_silos: 0 = one silo per drive, else the drives in order are cut into that many silos of equal length.
+    dirichlet: 0 = off, else the label skew of drive_blocks.py. test_share: of every silo's blocks of `block_frames`.
+    Images are frames uint8 [n, channels, size_px, size_px]; angles float32 [n], left positive. Raises InputError.
+    """
+    form = FrameFormat(size_px, channels)
+    split = SplitOptions(num_silos, dirichlet, test_share, seed, block_frames, gap_frames)
+    options = read or ReadOptions()
+    drives = _read_all(data_dir, kind, options, progress)
+    about = {
+        "source": "drives",
+        "unit": drives[0].unit,
+        "angle_scale": options.angle_scale,
+        "frames": asdict(form),
+        "split": asdict(split),
+        "drives": [
+            {"name": d.name, "kind": d.kind, "frames": len(d), "sign": d.sign} for d in drives
+        ],
+        "labels_sha256": _fingerprint(drives),
+    }
+    if _already_there(folder, about):
+        return
+    plan = plan_split(drives, split)
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        _write(partial, drives, plan, form, progress)
+        finish_silos(partial, list(plan.names), about)
+        if folder.is_dir():
+            folder.rmdir()
+        partial.rename(folder)
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _expanded(folder: Path, kind: str) -> list[Path]:
+    """The folder, or its archives: numbered ones without their union."""
+    if (detect_kind(folder) if kind == AUTO else kind) != "npz":
+        return [folder]
+    files = sorted(folder.glob("*.npz"), key=lambda p: natural(p.name))
+    return [p for p in files if p.stem.isdecimal()] or files
+
+
+def _read_all(data_dir: Path, kind: str, options: ReadOptions, progress: Progress) -> list[Drive]:
+    drives: list[Drive] = []
+    for path in find_drives(data_dir, kind):
+        drive = read_drive(path, kind, options)
+        progress(f"{drive.name}: {len(drive)} frames, {drive.kind}")
+        if drive.name in {d.name for d in drives}:
+            raise InputError(
+                f"{path}: a second drive with the name {drive.name}; give drives different names"
+            )
+        if drives and drive.unit != drives[0].unit:
+            raise InputError(
+                f"{path}: angles in {drive.unit}, but {drives[0].name} has {drives[0].unit}; prepare drives of one unit"
+            )
+        drives.append(drive)
+    return drives
+
+
+def _fingerprint(drives: Sequence[Drive]) -> str:
+    """Digest of names and angles: changed labels are noticed, changed pictures are not."""
+    digest = hashlib.sha256()
+    for drive in drives:
+        names = "\n".join([drive.name, *(path.name for path in drive.image_paths)])
+        digest.update(names.encode() + drive.angles.tobytes())
+    return digest.hexdigest()
+
+
+def _already_there(folder: Path, about: dict[str, Any]) -> bool:
+    """Whether `folder` holds exactly these silos; InputError if it holds something else."""
+    if is_finished(folder):
+        try:
+            there = json.loads((folder / INDEX).read_text(encoding="utf-8"))["about"]
+        except (OSError, ValueError, KeyError, TypeError):
+            there = None
+        if there == about:
+            return True
+        raise InputError(
+            f"{folder}: holds silos of other drives or settings; delete it or give another folder"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: exists and holds no prepared silos; give another folder, nothing in it was touched"
+        )
+    return False
+
+
+def _write(
+    partial: Path, drives: Sequence[Drive], plan: Plan, form: FrameFormat, progress: Progress
+) -> None:
+    """Angles at once, images frame by frame behind a header: no silo is ever held in memory."""
+    for number, name in enumerate(plan.names):
+        (partial / name).mkdir(parents=True)
+        for split, role in zip(SPLITS, ROLES, strict=True):
+            angles = [
+                d.angles[(s == number) & (r == role)]
+                for d, s, r in zip(drives, plan.silo, plan.role, strict=True)
+            ]
+            np.save(partial / name / f"{split}_angles.npy", np.concatenate(angles))
+            shape = (plan.count(number, role), form.channels, form.size_px, form.size_px)
+            _start(partial / name / f"{split}_images.npy", shape)
+    done, total = 0, sum(int((r > 0).sum()) for r in plan.role)
+    split_of = dict(zip(ROLES, SPLITS, strict=True))
+    for drive, silo_of, role_of in zip(drives, plan.silo, plan.role, strict=True):
+        for row, frame in pictures(drive, role_of > 0, form):
+            own = partial / plan.names[silo_of[row]]
+            with (own / f"{split_of[int(role_of[row])]}_images.npy").open("ab") as file:
+                file.write(frame.tobytes())
+            done += 1
+            if done % FRAMES_PER_MESSAGE == 0 or done == total:
+                progress(f"frames {done} of {total}")
+
+
+def _start(path: Path, shape: tuple[int, ...]) -> None:
+    """An .npy file that so far is only its header."""
+    descr = np.lib.format.dtype_to_descr(np.dtype(np.uint8))
+    with path.open("wb") as file:
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)

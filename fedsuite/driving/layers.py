@@ -1,0 +1,92 @@
+"""What the steering networks share: their output, "same" padding as TensorFlow pads, normalisation, input scaling.
+
+With input size n, kernel k and stride s, "same" padding gives ceil(n / s) outputs: in total
+max(0, (ceil(n / s) - 1) s + k - n) zeros, the smaller half before and the rest after (DroNet, Loquercio et al. 2018,
+was written for that; torch's symmetric padding shifts the image by a pixel wherever the total is odd).
+
+Convolutions and linear layers keep torch's initial law: weight and bias uniform in +-1 / sqrt(fan_in).
+"""
+
+from typing import Literal, NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Norm = Literal["batch", "group"]
+GROUPS = 8  # divides every channel count of the networks here
+
+
+class Output(NamedTuple):
+    """predictions [B]: steering, left positive; features [B, D]: last representation, after ReLU, before dropout."""
+
+    predictions: Tensor
+    features: Tensor
+
+
+def ceil_div(size: int, by: int) -> int:
+    """ceil(size / by), which is also the output size of a "same" convolution of stride `by`."""
+    return -(-size // by)
+
+
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after one axis of `size` pixels."""
+    total = max(0, (ceil_div(size, stride) - 1) * stride + kernel - size)
+    return total // 2, total - total // 2
+
+
+class SameConv2d(nn.Conv2d):
+    """Convolution [B, C, size, size] -> [B, out, ceil(size / stride), same], padded as TensorFlow does."""
+
+    def __init__(self, channels: int, out: int, kernel: int, *, size: int, stride: int = 1) -> None:
+        before, after = same_padding(size, kernel, stride)
+        # One call is cheaper than padding first; only an odd total needs the extra copy.
+        super().__init__(channels, out, kernel, stride, padding=before if before == after else 0)
+        self.extra = (before, after, before, after) if before != after else None
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.extra is not None:
+            input = F.pad(input, self.extra)
+        return super().forward(input)
+
+
+def norm_layer(norm: Norm, channels: int) -> nn.Module:
+    """BatchNorm with running statistics, or GroupNorm, which has no buffers and mixes like any other weight."""
+    return nn.GroupNorm(GROUPS, channels) if norm == "group" else nn.BatchNorm2d(channels)
+
+
+def centred(images: Tensor) -> Tensor:
+    """[B, C, H, W] in 0..255 -> [-1, 1]. No ReLU follows: it would turn the darker half of all greys into 0."""
+    return images * (2.0 / 255.0) - 1.0
+
+
+def check_images(images: Tensor, channels: int, size: int) -> None:
+    """The right shape, or an error that says which was expected."""
+    if images.ndim != 4 or tuple(images.shape[1:]) != (channels, size, size):
+        raise ValueError(
+            f"images: expected [B, {channels}, {size}, {size}], got {tuple(images.shape)}; "
+            "build the network with the data's image size and channels"
+        )
+
+
+def model_bits(module: nn.Module) -> int:
+    """Parameters and buffers in bits, as they travel."""
+    return 8 * sum(t.numel() * t.element_size() for t in module.state_dict().values())
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Number of trained scalars."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def replace_norms(module: nn.Module) -> None:
+    """Put GroupNorm where `module` holds BatchNorm2d, at any depth, in place."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm2d):
+            setattr(module, name, nn.GroupNorm(GROUPS, child.num_features, eps=child.eps))
+        else:
+            replace_norms(child)
+
+
+def as_three_channels(images: Tensor) -> Tensor:
+    """Grey [B, 1, H, W] -> [B, 3, H, W] without a copy; RGB stays as it is."""
+    return images.expand(-1, 3, -1, -1) if images.shape[1] == 1 else images

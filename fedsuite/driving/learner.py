@@ -1,0 +1,254 @@
+"""Local training of the silos of one client: u updates per mixing step (Do et al. 2024, DPASGD and its update rules).
+
+Mixing step t = 0, 1, 2, ... of a silo with backbone theta^b and sub-network theta^s:
+
+  t = 0   u updates of theta^b on L_lr alone, then theta^s := theta^b, before anything is mixed
+  t > 0   u updates; theta^b descends L_lr + w beta L_cd+, theta^s descends w (1 - beta) L_cd-, w the influence
+  then    theta_i^b <- sum_j A_ij theta_j^b; theta^s and both optimizers stay
+
+The gradients of S silos are taken one silo after another, or in one pass over a stacked network (torch.vmap), which
+keeps a GPU busy. Both draw the same batches and chains; dropout masks differ between the two.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsuite.driving.batches import stacked_batch
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.contrastive import (
+    ContrastiveSettings,
+    contrastive_terms,
+    influence,
+    noise_shape,
+    regression_loss,
+    total_loss,
+)
+from fedsuite.driving.fleet import BACKBONE, SUB, Fleet, Tensors
+from fedsuite.driving.frames import Frames
+from fedsuite.driving.mixing import mix
+from fedsuite.driving.networks import Output
+from fedsuite.randomness import rng_for, torch_generator_for
+
+TERMS = ("regression-loss", "cd-plus", "cd-minus", "loss")
+Matrix = Callable[[int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Site:
+    """The silos that a client trains. silos: their numbers, which all randomness hangs on."""
+
+    silos: tuple[int, ...]
+    frames: tuple[Frames, ...]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """images float [S, B, C, H, W]; angles [S, B]; noise [S, ...] of the chains; influence w."""
+
+    images: Tensor
+    angles: Tensor
+    noise: Tensor | None
+    influence: float
+    number: int
+
+
+class Learner:
+    """Trains a fleet. `network`: a shell whose tensors are replaced by the silos' own in every call."""
+
+    def __init__(
+        self, config: CDLConfig, network: torch.nn.Module, fleet: Fleet, site: Site
+    ) -> None:
+        self.config, self.network, self.fleet, self.site = config, network, fleet, site
+        self.settings = contrastive_settings(config)
+        self.start: Tensors = {}
+        on_gpu = fleet.device != "cpu"
+        self.is_stacked = config.stacked == "yes" or (config.stacked == "auto" and on_gpu)
+        self._noise_shape: tuple[int, ...] | None = None
+
+    def train(self, first: int, count: int, matrix: Matrix) -> dict[str, np.ndarray]:
+        """Mixing steps first .. first + count - 1, without the mixing of the last one, which is the caller's.
+
+        matrix(t): A over the silos of this site, float64 [S, S]. Returns means over updates [S] by name.
+        """
+        self.network.train()
+        totals = {name: np.zeros(len(self.site.silos)) for name in TERMS}
+        for t in range(first, first + count):
+            if self.config.scenario == "fedprox":
+                self.start = {
+                    k: v.detach().clone()
+                    for k, v in self.fleet.backbone.items()
+                    if k in self.fleet.names.parameters
+                }
+            for j in range(self.config.local_updates):
+                for name, values in self._update(t, t * self.config.local_updates + j).items():
+                    totals[name] += values
+            if t == 0:
+                self.fleet.copy_backbone_to_sub()
+            if t < first + count - 1:
+                self.fleet.load_backbone(mix(self.fleet.backbone_arrays(), matrix(t)))
+        return {k: v / (count * self.config.local_updates) for k, v in totals.items()}
+
+    def _update(self, t: int, number: int) -> dict[str, np.ndarray]:
+        """One optimizer step of every silo; values of the loss terms [S]."""
+        contrasts = self.config.contrastive and t > 0
+        batch = self._batch(t, number, contrasts)
+        for optimizer in self.fleet.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+        gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
+        terms = gradients(batch, contrasts)
+        self.fleet.optimizers[BACKBONE].step()
+        if contrasts:
+            self.fleet.optimizers[SUB].step()
+        return {k: terms[:, i].double().cpu().numpy() for i, k in enumerate(TERMS)}
+
+    def _batch(self, t: int, number: int, contrasts: bool) -> _Batch:
+        c, site = self.config, self.site
+        images, angles = stacked_batch(
+            site.frames, site.silos, number, c.batch_size, c.seed, c.flip
+        )
+        device = self.fleet.device
+        weight = influence(c.influence, t, c.num_mixings, c.influence_floor) if contrasts else 0.0
+        return _Batch(
+            torch.from_numpy(images).to(device).float(),
+            torch.from_numpy(angles).to(device),
+            self._chain_noise(number).to(device) if contrasts and c.loss == "cd_k" else None,
+            weight,
+            number,
+        )
+
+    def _chain_noise(self, number: int) -> Tensor:
+        """Noise of the Langevin chains [S, ...], each silo's from its own generator."""
+        if self._noise_shape is None:
+            self._noise_shape = noise_shape(
+                self.settings, self.config.batch_size, self._num_features()
+            )
+        shape = self._noise_shape
+        c = self.config
+        draws = [
+            torch.randn(shape, generator=torch_generator_for(c.seed, "chains", number, silo))
+            for silo in self.site.silos
+        ]
+        return torch.stack(draws)
+
+    def _num_features(self) -> int:
+        c = self.config
+        frame = torch.zeros(2, c.channels, c.image_size, c.image_size, device=self.fleet.device)
+        with torch.no_grad():
+            self.network.eval()
+            output: Output = self.network(frame)
+            self.network.train()
+        return output.features.shape[1]
+
+    # --- gradients -------------------------------------------------------------------------------
+
+    def _loss(
+        self, backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
+        noise: Tensor | None, weight: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
+        call = torch.func.functional_call
+        output: Output = call(self.network, backbone, (images,))
+        regression = regression_loss(self.config.regression, output.predictions, angles)
+        plus = minus = torch.zeros_like(regression)
+        loss = regression
+        if sub:
+            shared = {k: v for k, v in backbone.items() if k not in sub}
+            other: Output = call(self.network, {**shared, **sub}, (images,))
+            terms = contrastive_terms(self.settings, output, other, noise)
+            plus, minus = terms.plus, terms.minus
+            loss = total_loss(self.settings, regression, terms, weight)
+        if start:
+            gaps = [(backbone[k] - v).square().sum() for k, v in start.items()]
+            loss = loss + 0.5 * self.config.proximal_mu * torch.stack(gaps).sum()
+        return loss, torch.stack([regression, plus, minus, loss]).detach()
+
+    def _gradients_one_by_one(self, batch: _Batch, contrasts: bool) -> Tensor:
+        """Fill .grad of the stacked tensors; terms [S, 4]."""
+        fleet, names = self.fleet, self.fleet.names.parameters
+        leaves = [fleet.backbone[n] for n in names]
+        leaves += [fleet.sub[n] for n in names if n in fleet.sub] if contrasts else []
+        for leaf in leaves:
+            leaf.grad = torch.empty_like(leaf)
+        terms = []
+        for i, silo in enumerate(self.site.silos):
+            own = [leaf.detach()[i].requires_grad_() for leaf in leaves]
+            backbone = {**_rows(fleet.backbone, i), **dict(zip(names, own, strict=False))}
+            sub: Tensors = {}
+            if contrasts:
+                trained = [n for n in names if n in fleet.sub]
+                sub = {**_rows(fleet.sub, i), **dict(zip(trained, own[len(names) :], strict=True))}
+            noise = None if batch.noise is None else batch.noise[i]
+            start = {k: v[i] for k, v in self.start.items()}
+            with _dropout_seed(self.config.seed, batch.number, silo, fleet.device):
+                # Convolutions on a CPU take half the time in this order of memory.
+                images = batch.images[i].contiguous(memory_format=torch.channels_last)
+                loss, values = self._loss(
+                    backbone, sub, start, images, batch.angles[i], noise, batch.influence
+                )
+                gradients = torch.autograd.grad(loss, own, allow_unused=True)
+            for leaf, gradient in zip(leaves, gradients, strict=True):
+                if gradient is None or leaf.grad is None:
+                    leaf.grad = (
+                        None  # no part of this loss, for any silo: the optimizer passes it over
+                    )
+                else:
+                    leaf.grad[i] = gradient
+            terms.append(values)
+        return torch.stack(terms)
+
+    def _stacked_gradients(self, batch: _Batch, contrasts: bool) -> Tensor:
+        """The same in one pass: a silo's loss depends on its own slice only, so the sum's gradient is all of theirs."""
+        fleet = self.fleet
+        sub = fleet.sub if contrasts else {}
+
+        def one(
+            backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
+            noise: Tensor | None,
+        ) -> tuple[Tensor, Tensor]:  # fmt: skip
+            return self._loss(backbone, sub, start, images, angles, noise, batch.influence)
+
+        noise_axis = None if batch.noise is None else 0
+        over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
+        with _dropout_seed(self.config.seed, batch.number, self.site.silos[0], fleet.device):
+            losses, terms = over_silos(
+                fleet.backbone, sub, self.start, batch.images, batch.angles, batch.noise
+            )
+            losses.sum().backward()
+        return terms.detach()
+
+
+def contrastive_settings(config: CDLConfig) -> ContrastiveSettings:
+    """The loss of a run."""
+    return ContrastiveSettings(
+        kind=config.loss,
+        space=config.loss_space,
+        beta=config.beta,
+        temperature=config.temperature,
+        direction=config.kl_direction,
+        apply_beta=config.apply_beta,
+        chain_steps=config.chain_steps,
+        chain_rate=config.chain_rate,
+        energy_std=config.energy_std,
+        chain_samples=config.chain_samples,
+        angle_limit=config.angle_limit,
+        metropolis=config.metropolis,
+    )
+
+
+def _rows(tensors: Mapping[str, Tensor], i: int) -> Tensors:
+    """Silo i's slice of every tensor; buffers are changed in place through it."""
+    return {k: v.detach()[i] for k, v in tensors.items()}
+
+
+@contextmanager
+def _dropout_seed(seed: int, number: int, silo: int, device: str) -> Iterator[None]:
+    """Seeds torch's global generator inside the block, as dropout knows no other, and puts it back."""
+    devices: Sequence[int] = [torch.cuda.current_device()] if device != "cpu" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int(rng_for(seed, "dropout", number, silo).integers(2**62)))
+        yield

@@ -1,0 +1,179 @@
+"""The plan of a run, from its settings alone: which silos there are, who holds them, over what they mix, what that costs.
+
+Silos stand at the first N nodes of the network, in its order. Where N is smaller than the network, the others only
+carry traffic: two silos are as far apart as the shortest path between them through the whole network.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import networkx as nx
+import numpy as np
+import torch
+
+from fedsuite.driving.config import CUSTOM, SERVER_SCENARIOS, CDLConfig
+from fedsuite.driving.fleet import names_of
+from fedsuite.driving.mixing_matrix import MixingSchedule, closed_groups, schedule_of
+from fedsuite.driving.networks import build_network
+from fedsuite.driving.sources import num_silos
+from fedsuite.driving.topology import (
+    DelayModel,
+    Network,
+    Overlay,
+    build_overlay,
+    cycle_time_ms,
+    load_network,
+)
+from fedsuite.errors import InputError
+from fedsuite.randomness import rng_for
+
+ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays for both ways
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """num_data_silos: silos that the data are made of; holders: silos of every partition; overlay: their links."""
+
+    num_data_silos: int
+    holders: tuple[tuple[int, ...], ...]
+    network: Network
+    overlay: Overlay
+    mixing: MixingSchedule = field(repr=False)
+    message_bits: int
+    cycle_time_ms: float | None
+
+    @property
+    def links_per_mixing(self) -> float:
+        """Directed links in use in one mixing step; MATCHA's expectation."""
+        if self.overlay.matcha is None:
+            return float(len(self.overlay.edges))
+        support = [self.mixing.matrix(t) for t in range(200)]
+        return float(np.mean([(a != 0).sum() - len(a) for a in support]))
+
+    @property
+    def directed(self) -> bool:
+        """Whether some link goes one way only."""
+        return any((j, i) not in set(self.overlay.edges) for i, j in self.overlay.edges)
+
+    def schedule(self, frames: Sequence[int] | None = None) -> MixingSchedule:
+        """Mixing matrices; frames [N]: weight silos by their number of frames, as FedAvg does."""
+        if frames is None:
+            return self.mixing
+        row = np.asarray(frames, np.float64) / sum(frames)
+        matrix = np.repeat(row[None], len(row), axis=0)
+        return MixingSchedule(self.mixing.name, len(row), matrix > 0, constant=matrix)
+
+
+@lru_cache(maxsize=64)
+def make_plan(config: CDLConfig) -> Plan:
+    """InputError where data, network, scenario and clients do not fit each other."""
+    whole = load_network(config.network_file or config.network)
+    count = num_silos(config, whole.num_silos)
+    network = first_silos(whole, 1 if config.pooled else count)
+    bits = config.model_bits or message_bits(config)
+    delay = delay_of(config)
+    overlay = _overlay(config, network, bits, delay)
+    own = network.weights if config.scenario == CUSTOM else None
+    mixing = schedule_of(overlay, config.seed, config.mixing_matrix, own)
+    cycle_ms = None
+    if network.has_distances and not config.pooled:
+        cycle_ms = cycle_time_ms(
+            network, overlay, bits, config.computation_time_ms, delay,
+            one_way=config.scenario in ONE_WAY, budget=config.matcha_budget, seed=config.seed,
+        )  # fmt: skip
+    size = config.silos_per_client
+    silos = range(network.num_silos)
+    holders = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
+    _check_holders(config, network, mixing, holders)
+    return Plan(count, holders, network, overlay, mixing, bits, cycle_ms)
+
+
+def first_silos(network: Network, count: int) -> Network:
+    """The network as its first `count` nodes see it."""
+    if count > network.num_silos:
+        raise InputError(
+            f"num-silos: {count} silos, but network {network.name} has {network.num_silos} nodes; "
+            "choose a larger network or fewer silos"
+        )
+    if count == network.num_silos:
+        return network
+    if network.weights is not None:
+        raise InputError(
+            f"network-file: {network.name} is a matrix of {network.num_silos} silos, but the data have {count}; "
+            "give a matrix of as many rows"
+        )
+    km = dict(nx.all_pairs_dijkstra_path_length(network.underlay, weight="distance_km"))
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(count))
+    graph.add_edges_from(
+        (i, j, {"distance_km": float(km[i][j])}) for j in range(count) for i in range(j)
+    )
+    position = None if network.position_deg is None else network.position_deg[:count]
+    return Network(network.name, network.labels[:count], position, graph)
+
+
+def delay_of(config: CDLConfig) -> DelayModel:
+    """The delay model's constants."""
+    access = 1e9 * config.access_capacity_gbit_s
+    return DelayModel(
+        latency_ms_per_km=config.latency_ms_per_km,
+        base_latency_ms=config.base_latency_ms,
+        core_capacity_bit_per_s=1e9 * config.core_capacity_gbit_s,
+        upload_bit_per_s=access,
+        download_bit_per_s=access,
+        local_updates=config.local_updates,
+    )
+
+
+def initial_network(config: CDLConfig) -> torch.nn.Module:
+    """The network before training, the same for every silo and scenario with the same seed."""
+    seed = int(rng_for(config.seed, "initial network").integers(2**31))
+    norm = "group" if config.batch_norm == "group" else "batch"
+    return build_network(
+        config.model,  # type: ignore[arg-type]
+        config.image_size,
+        config.channels,
+        norm=norm,  # type: ignore[arg-type]
+        dropout=config.dropout,
+        seed=seed,
+    )
+
+
+@lru_cache(maxsize=32)
+def message_bits(config: CDLConfig) -> int:
+    """M: the backbone as it travels, parameters and mixed buffers."""
+    network = initial_network(config)
+    state = network.state_dict()
+    mixed = names_of(network, config.batch_norm).mixed
+    return sum(8 * state[n].numel() * state[n].element_size() for n in mixed)
+
+
+def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) -> Overlay:
+    scenario = config.scenario
+    if config.data_weighted and scenario not in SERVER_SCENARIOS:
+        raise InputError(
+            f"data-weighted: {scenario} mixes with neighbours; choose fedavg, fedprox or star, or set it to false"
+        )
+    if network.num_silos == 1:
+        return Overlay("local", 1, ())
+    kind = "star" if scenario in SERVER_SCENARIOS else scenario
+    return build_overlay(
+        network, kind, bits, config.computation_time_ms, delay, budget=config.matcha_budget
+    )
+
+
+def _check_holders(
+    config: CDLConfig, network: Network, mixing: MixingSchedule, holders: Sequence[Sequence[int]]
+) -> None:
+    """Several mixings in one message are exact only where no silo needs one that another client holds."""
+    if config.mixings_per_round == 1:
+        return
+    across = closed_groups(mixing.support, holders)
+    if across:
+        i, j = across[0]
+        raise InputError(
+            f"mixings-per-round: {config.mixings_per_round}, but {network.labels[i]} needs {network.labels[j]}'s "
+            f"model after every mixing and another client holds it; set silos-per-client={network.num_silos} or "
+            "mixings-per-round=1"
+        )

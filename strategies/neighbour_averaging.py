@@ -1,0 +1,179 @@
+"""Neighbour averaging: every silo's backbone is mixed with those of its neighbours (Do et al. 2024; DPASGD).
+
+Each round every silo trains its own backbone, then theta_i <- sum_j A_ij theta_j with the mixing matrix A of the
+overlay. A server's average is the case that all rows of A are equal (FedAvg, STAR), local training the case A = I,
+pooled training the case N = 1: one strategy serves every scenario. The server here only relays what the overlay's
+links would carry: row i of A applied to the backbones of i and its neighbours goes back to silo i, nothing else does.
+
+Silos that did not answer are left out: the rows of A are re-normalised over those who did, and an absent silo keeps
+the backbone that it had. With several mixings per round all but the last happen inside the clients.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedsuite.arrays import Arrays, with_prefix
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.learner import TERMS
+from fedsuite.driving.metrics import Errors, merged
+from fedsuite.driving.mixing import average_model, consensus_distance, mix
+from fedsuite.driving.mixing_matrix import renormalise
+from fedsuite.driving.wire import AVERAGE, OWN, by_silo
+from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
+
+SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside the average model
+
+
+class Schedule(Protocol):
+    """matrix(t): the mixing matrix A [N, N] float64 of mixing step t, rows that sum to 1."""
+
+    def matrix(self, round: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one mixing step. cycle_time_ms: of the overlay, None if unknown; edges: directed links used; bits: a message."""
+
+    cycle_time_ms: float | None
+    edges: float
+    bits: int
+
+
+class NeighbourAveraging:
+    """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `holders`: silos of each partition."""
+
+    def __init__(
+        self, config: CDLConfig, initial: Arrays, holders: Sequence[Sequence[int]],
+        schedule: Schedule, costs: Costs,
+    ) -> None:  # fmt: skip
+        self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
+        self.holders = [list(h) for h in holders]
+        self.num_silos = sum(len(h) for h in holders)
+
+    # --- the three phases of a run ---------------------------------------------------------------
+
+    def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
+        """Every silo starts from the same backbone."""
+        arrays = {k: np.repeat(v[None], self.num_silos, axis=0) for k, v in self.initial.items()}
+        return RoundResult(ServerState(arrays), (yield from self._evaluate(arrays)))
+
+    def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+        """`mixings-per-round` times: local updates, then one mixing step."""
+        per_round = self.config.mixings_per_round
+        first = (number - 1) * per_round
+        replies = yield [
+            Task(
+                p, "train", _rows(state.arrays, held), {"first-mixing": first, "mixings": per_round}
+            )
+            for p, held in enumerate(self.holders)
+        ]
+        collected, present = self._collect(state.arrays, replies)
+        matrix = renormalise(self.schedule.matrix(first + per_round - 1), present)
+        arrays = mix(collected, matrix)
+        metrics = _training_metrics(replies)
+        metrics |= {
+            "consensus-distance": consensus_distance(arrays),
+            "consensus-distance-before-mixing": consensus_distance(collected),
+            "mixings": float(first + per_round),
+            "overlay-bytes": (first + per_round) * self.costs.edges * self.costs.bits / 8,
+        }
+        if self.costs.cycle_time_ms is not None:
+            metrics["simulated-seconds"] = (first + per_round) * self.costs.cycle_time_ms / 1000
+        if not present.all():
+            metrics["silos-missing"] = float((~present).sum())
+        if self._is_evaluated(number):
+            metrics = (yield from self._evaluate(arrays)) | metrics
+        return RoundResult(ServerState(arrays), metrics)
+
+    def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+        """The result is the average model, with every silo's backbone beside it."""
+        metrics: dict[str, float] = {}
+        if self.config.cross_evaluation:
+            metrics = yield from self._cross_evaluate(state.arrays)
+        result = average_model(state.arrays) | with_prefix(state.arrays, SILOS)
+        return RoundResult(ServerState(result, state.scalars), metrics)
+
+    # --- one round -------------------------------------------------------------------------------
+
+    def _collect(
+        self, before: Mapping[str, np.ndarray], replies: Sequence[Reply]
+    ) -> tuple[Arrays, np.ndarray]:
+        """Backbones after local training [N, ...], and which silos answered [N]."""
+        collected = {k: v.copy() for k, v in before.items()}
+        present = np.zeros(self.num_silos, bool)
+        for reply in replies:
+            held = self.holders[reply.partition]
+            present[held] = True
+            for name, rows in reply.arrays.items():
+                collected[name][held] = rows
+        return collected, present
+
+    def _evaluate(self, arrays: Arrays):  # type: ignore[no-untyped-def]
+        """The average model over all silos' test frames, and every silo's own backbone over its own."""
+        average = with_prefix(average_model(arrays), AVERAGE)
+        replies: Sequence[Reply] = yield [
+            Task(p, "evaluate", with_prefix(_rows(arrays, held), OWN) | average, {}, {})
+            for p, held in enumerate(self.holders)
+        ]
+        found = {silo: m for r in replies for silo, m in by_silo(r.metrics).items()}
+        pooled = merged(_errors(m, "average") for m in found.values())
+        own = {silo: _errors(m, "own") for silo, m in sorted(found.items())}
+        metrics = {"rmse": pooled.rmse, "mae": pooled.mae}
+        for name, values in (
+            ("rmse", [e.rmse for e in own.values()]),
+            ("mae", [e.mae for e in own.values()]),
+        ):
+            metrics |= {
+                f"silo-{name}.mean": float(np.mean(values)),
+                f"silo-{name}.worst": max(values),
+            }
+        metrics |= {f"silo.{silo}.rmse": e.rmse for silo, e in own.items()}
+        metrics |= {f"silo.{silo}.mae": e.mae for silo, e in own.items()}
+        for silo, m in sorted(found.items()):
+            of_average = _errors(m, "average")
+            metrics |= {f"silo.{silo}.average-rmse": of_average.rmse}
+            metrics |= {f"silo.{silo}.average-mae": of_average.mae}
+        return metrics
+
+    def _cross_evaluate(self, arrays: Arrays):  # type: ignore[no-untyped-def]
+        """Every silo's backbone on all silos' test frames: how a vehicle fares away from home."""
+        everywhere: list[Errors] = []
+        for silo in range(self.num_silos):
+            model = {k: np.asarray(v[silo]) for k, v in arrays.items()}
+            replies: Sequence[Reply] = yield [
+                Task(p, "evaluate", with_prefix(model, AVERAGE), {}, {})
+                for p in range(len(self.holders))
+            ]
+            parts = [m for r in replies for m in by_silo(r.metrics).values()]
+            everywhere.append(merged(_errors(m, "average") for m in parts))
+        rmse = [e.rmse for e in everywhere]
+        metrics = {"everywhere-rmse.mean": float(np.mean(rmse)), "everywhere-rmse.worst": max(rmse)}
+        metrics["everywhere-mae.mean"] = float(np.mean([e.mae for e in everywhere]))
+        return metrics | {f"silo.{i}.everywhere-rmse": value for i, value in enumerate(rmse)}
+
+    def _is_evaluated(self, number: int) -> bool:
+        every = self.config.evaluate_every
+        return number == self.config.num_rounds or (every > 0 and number % every == 0)
+
+
+def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:
+    """The backbones of some silos [S, ...]."""
+    return {k: v[list(held)] for k, v in arrays.items()}
+
+
+def _errors(metrics: Mapping[str, float], label: str) -> Errors:
+    return Errors(
+        metrics[f"{label}.squared-error"],
+        metrics[f"{label}.absolute-error"],
+        int(metrics[f"{label}.count"]),
+    )
+
+
+def _training_metrics(replies: Sequence[Reply]) -> dict[str, float]:
+    """Means over silos of the loss terms and of the distance between backbone and sub-network."""
+    silos = [m for r in replies for m in by_silo(r.metrics).values()]
+    names = (*TERMS, "sub-network-distance")
+    return {f"train.{n}": float(np.mean([m[n] for m in silos])) for n in names}

@@ -1,0 +1,169 @@
+"""Neighbour averaging by hand: clients are functions, and what they get back is checked against the matrix."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.learner import TERMS
+from fedsuite.driving.mixing_matrix import MixingSchedule, contraction, make_schedule
+from fedsuite.federation import Reply, RoundResult, ServerState, Task
+from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
+
+INITIAL = {
+    "w": np.zeros((3, 2), np.float32),
+    "n.running_mean": np.zeros(2, np.float32),
+    "n.running_var": np.ones(2, np.float32),
+    "n.num_batches_tracked": np.array(0),
+}
+COSTS = Costs(cycle_time_ms=50.0, edges=4.0, bits=800)
+Train = Callable[[int, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+
+
+def strategy_of(
+    kind: str, num_silos: int, per_client: int = 1, **settings: Any
+) -> NeighbourAveraging:
+    config = CDLConfig(scenario=kind if kind != "star" else "fedavg", num_rounds=4, **settings)
+    silos = list(range(num_silos))
+    holders = [silos[i : i + per_client] for i in range(0, num_silos, per_client)]
+    return NeighbourAveraging(config, INITIAL, holders, make_schedule(num_silos, kind, 3), COSTS)
+
+
+def answers(
+    strategy: NeighbourAveraging, tasks: Sequence[Task], train: Train, missing: Sequence[int] = ()
+) -> list[Reply]:
+    """One reply per task; metrics say silo numbers, so that what is reported can be checked."""
+    replies = []
+    for task in tasks:
+        held = strategy.holders[task.partition]
+        if task.partition in missing and task.kind == "train":
+            continue
+        if task.kind == "train":
+            rows = [train(s, {k: v[i] for k, v in task.arrays.items()}) for i, s in enumerate(held)]
+            arrays = {k: np.stack([r[k] for r in rows]) for k in rows[0]}
+            names = (*TERMS, "sub-network-distance")
+            metrics = {f"silo.{s}.{n}": float(s) for s in held for n in names}
+        else:
+            arrays, metrics = {}, {}
+            for s in held:
+                for label, scale in (("own", 1), ("average", 2)):
+                    metrics[f"silo.{s}.{label}.squared-error"] = scale * 4.0 * (s + 1)
+                    metrics[f"silo.{s}.{label}.absolute-error"] = scale * 1.0 * (s + 1)
+                    metrics[f"silo.{s}.{label}.count"] = float(s + 1)
+        replies.append(Reply(task.partition, arrays, 10, metrics))
+    return replies
+
+
+def play(
+    strategy: NeighbourAveraging, exchanges: Any, train: Train, missing: Sequence[int] = ()
+) -> RoundResult:
+    try:
+        tasks = next(exchanges)
+        while True:
+            tasks = exchanges.send(answers(strategy, tasks, train, missing))
+    except StopIteration as stop:
+        assert isinstance(stop.value, RoundResult)
+        return stop.value
+
+
+def add_own_number(silo: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        **arrays,
+        "w": arrays["w"] + np.float32(silo),
+        "n.num_batches_tracked": arrays["n.num_batches_tracked"] + 1,
+    }
+
+
+def stay(silo: int, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    return arrays
+
+
+def state_of(strategy: NeighbourAveraging) -> ServerState:
+    return play(strategy, strategy.start([]), stay).state
+
+
+@pytest.mark.parametrize("per_client", [1, 2, 5])
+@pytest.mark.parametrize("kind", ["ring", "star", "complete", "local"])
+def test_rows_of_the_matrix_mix_the_replies(kind: str, per_client: int) -> None:
+    strategy = strategy_of(kind, 5, per_client)
+    state = state_of(strategy)
+    matrix = make_schedule(5, kind, 3).matrix(0)
+    result = play(strategy, strategy.round(1, state, []), add_own_number)
+    expected = matrix @ np.arange(5.0)
+    for i in range(5):
+        np.testing.assert_allclose(result.state.arrays["w"][i], expected[i], rtol=1e-6)
+    assert result.state.arrays["n.num_batches_tracked"].tolist() == [1] * 5
+    assert result.metrics["train.loss"] == 2.0
+    assert result.metrics["simulated-seconds"] == pytest.approx(0.05)
+    assert result.metrics["overlay-bytes"] == 4 * 800 / 8
+
+
+def test_an_absent_silo_keeps_its_backbone_and_the_others_go_on_without_it() -> None:
+    strategy = strategy_of("complete", 4)
+    state = play(strategy, strategy.round(1, state_of(strategy), []), add_own_number).state
+    result = play(strategy, strategy.round(2, state, []), add_own_number, missing=[2])
+    before = 1.5  # all silos after round 1
+    np.testing.assert_allclose(result.state.arrays["w"][2], before, rtol=1e-6)
+    for i in (0, 1, 3):
+        np.testing.assert_allclose(result.state.arrays["w"][i], before + 4 / 3, rtol=1e-6)
+    assert result.metrics["silos-missing"] == 1
+    assert "silos-missing" not in play(strategy, strategy.round(2, state, []), stay).metrics
+
+
+def test_pure_mixing_contracts_by_the_spectral_bound() -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("ring", "star"):
+        strategy = strategy_of(kind, 7)
+        state = state_of(strategy)
+        start = {**state.arrays, "w": rng.standard_normal((7, 3, 2)).astype(np.float32)}
+        state = ServerState(start, state.scalars)
+        bound = contraction(make_schedule(7, kind, 3).matrix(0)) ** 2
+        mean = start["w"].mean(0)
+        for number in range(1, 30):
+            result = play(strategy, strategy.round(number, state, []), stay)
+            before = result.metrics["consensus-distance-before-mixing"]
+            assert result.metrics["consensus-distance"] <= bound * before * (1 + 1e-5) + 1e-12
+            state = result.state
+        np.testing.assert_allclose(state.arrays["w"].mean(0), mean, atol=1e-6)
+        assert kind == "ring" or result.metrics["consensus-distance"] < 1e-12
+
+
+def test_errors_are_pooled_over_samples_and_averaged_over_silos() -> None:
+    strategy = strategy_of("ring", 3)
+    metrics = play(strategy, strategy.start([]), stay).metrics
+    assert metrics["rmse"] == pytest.approx(np.sqrt(8.0))
+    assert metrics["mae"] == pytest.approx(2.0)
+    assert metrics["silo-rmse.mean"] == metrics["silo-rmse.worst"] == pytest.approx(2.0)
+    assert metrics["silo.2.average-rmse"] == pytest.approx(np.sqrt(8.0))
+
+
+def test_the_result_is_the_average_model_with_the_silos_beside_it() -> None:
+    strategy = strategy_of("local", 3, cross_evaluation=True)
+    state = play(strategy, strategy.round(1, state_of(strategy), []), add_own_number).state
+    result = play(strategy, strategy.finish(state, []), stay)
+    np.testing.assert_allclose(result.state.arrays["w"], 1.0, rtol=1e-6)
+    assert result.state.arrays[f"{SILOS}w"].shape == (3, 3, 2)
+    assert result.metrics["everywhere-rmse.mean"] == pytest.approx(np.sqrt(8.0))
+
+
+def test_several_mixings_count_in_steps_time_and_bytes() -> None:
+    strategy = strategy_of("ring", 4, per_client=4, mixings_per_round=3)
+    exchanges = strategy.round(2, state_of(strategy), [])
+    tasks = next(exchanges)
+    assert tasks[0].config == {"first-mixing": 3, "mixings": 3}
+    replies = answers(strategy, tasks, stay)
+    evaluation = exchanges.send(replies)
+    with pytest.raises(StopIteration) as stop:
+        exchanges.send(answers(strategy, evaluation, stay))
+    metrics = stop.value.value.metrics
+    assert metrics["mixings"] == 6 and metrics["simulated-seconds"] == pytest.approx(0.3)
+
+
+def test_data_weights_replace_the_uniform_row() -> None:
+    strategy = strategy_of("star", 2)
+    row = np.array([[0.25, 0.75], [0.25, 0.75]])
+    strategy.schedule = MixingSchedule("star", 2, row > 0, constant=row)
+    result = play(strategy, strategy.round(1, state_of(strategy), []), add_own_number)
+    np.testing.assert_allclose(result.state.arrays["w"], 0.75, rtol=1e-6)
