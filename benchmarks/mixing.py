@@ -1,9 +1,9 @@
 """Time of one mixing step of 79 silos over that of a bare float64 product A @ [N, P].
 
-Silos stand on the Exodus network; each holds the 314,657 parameters and the BatchNorm statistics of a ResNet-8. Two overlays: the
-ring (2 weights a row) and the minimum tree with Metropolis weights. The product is that of NumPy on parameters already joined in
-one float64 array, nothing converted or copied, so that a ratio of 1 says that mixing costs no more than its arithmetic, done densely.
-The ratio reported is the worse of the two overlays. One thread; CPU time.
+Silos stand on the Exodus network; each holds the 314,657 parameters and the BatchNorm statistics of a ResNet-8. Two
+overlays: the ring (2 weights a row) and the minimum tree with Metropolis weights. The product is that of NumPy on parameters
+already joined in one float64 array, nothing converted or copied, so that a ratio of 1 says that mixing costs no more than
+its arithmetic, done densely. The ratio reported is the worse of the two overlays. One thread; CPU time.
 """
 
 import os

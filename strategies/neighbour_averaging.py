@@ -73,7 +73,8 @@ class NeighbourAveraging:
         collected, present = self._collect(state.arrays, replies)
         matrix = renormalise(self.schedule.matrix(first + per_round - 1), present)
         arrays = mix(collected, matrix)
-        metrics = _training_metrics(replies)
+        names = (*TERMS, "sub-network-distance") if self.config.contrastive else TERMS[:1]
+        metrics = _training_metrics(replies, names)
         metrics |= {
             "consensus-distance": consensus_distance(arrays),
             "consensus-distance-before-mixing": consensus_distance(collected),
@@ -172,8 +173,7 @@ def _errors(metrics: Mapping[str, float], label: str) -> Errors:
     )
 
 
-def _training_metrics(replies: Sequence[Reply]) -> dict[str, float]:
-    """Means over silos of the loss terms and of the distance between backbone and sub-network."""
+def _training_metrics(replies: Sequence[Reply], names: Sequence[str]) -> dict[str, float]:
+    """Means over silos of the loss terms and, with CDL, of the distance between backbone and sub-network."""
     silos = [m for r in replies for m in by_silo(r.metrics).values()]
-    names = (*TERMS, "sub-network-distance")
     return {f"train.{n}": float(np.mean([m[n] for m in silos])) for n in names}

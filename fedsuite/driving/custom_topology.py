@@ -2,12 +2,13 @@
 
 Three forms:
 
-    network JSON   {"name": ..., "nodes": [[label, latitude, longitude] or label, ...], "links": [[i, j, distance_km], ...]}
+    network JSON   {"name": ..., "nodes": [[label, latitude, longitude] or label, ...],
+                    "links": [[i, j, distance_km], ...]}
     matrix JSON    [[...], ...] or {"labels": [...], "matrix": [[...], ...]}
     matrix CSV     rows of numbers; labels may stand in a first line, then also in front of every row
 
-A matrix is N x N, row = receiver. If all its entries are 0 or 1 it says only who hears whom (entry (i, j) = 1: silo i hears
-silo j); otherwise it is the mixing matrix itself, non-negative with rows that sum to 1. Counting of rows in messages starts at 1.
+A matrix is N x N, row = receiver. If all its entries are 0 or 1 it says only who hears whom (entry (i, j) = 1: silo i
+hears silo j); otherwise it is the mixing matrix itself, non-negative with rows that sum to 1. Rows are counted from 1.
 """
 
 import csv
@@ -57,7 +58,9 @@ def read_network(path: Path) -> Network:
         text = path.read_text(encoding="utf-8-sig")
         content = json.loads(text) if path.suffix.lower() == ".json" else None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); correct the file or its name") from None
+        raise InputError(
+            f"{path}: cannot be read ({error}); correct the file or its name"
+        ) from None
     if content is None:
         labels, rows = _csv_rows(text, path)
         return _matrix_network(path, rows, labels)
@@ -81,7 +84,9 @@ def _is_number(cell: object) -> bool:
 def _csv_rows(text: str, path: Path) -> tuple[list[str] | None, list[list[str]]]:
     """Labels, if the first line holds them, and the cells of all other lines."""
     lines = [
-        [c.strip() for c in row] for row in csv.reader(text.splitlines()) if any(map(str.strip, row))
+        [c.strip() for c in row]
+        for row in csv.reader(text.splitlines())
+        if any(map(str.strip, row))
     ]
     if not lines:
         raise InputError(f"{path}: is empty; give N rows of N numbers")
@@ -139,13 +144,13 @@ def _matrix_network(path: Path, rows: object, names: object) -> Network:
     heard = nx.DiGraph([(int(j), int(i)) for i, j in np.argwhere(weights > 0) if i != j])
     heard.add_nodes_from(range(size))
     check_connected(path, heard, labels)
-    underlay = nx.Graph()
+    underlay: nx.Graph[int] = nx.Graph()
     underlay.add_nodes_from(range(size))
     underlay.add_edges_from(sorted((min(e), max(e)) for e in heard.edges))
     return Network(path.stem, labels, None, underlay, weights)
 
 
-def check_connected(path: Path, graph: nx.DiGraph, labels: Sequence[str]) -> None:
+def check_connected(path: Path, graph: "nx.DiGraph[Any]", labels: Sequence[str]) -> None:
     """InputError that names silos whose models never reach silo 1, or that silo 1's model never reaches."""
     for unreachable, direction in (
         (set(graph) - {0} - nx.descendants(graph, 0), "from"),
@@ -165,14 +170,15 @@ def _linked_network(path: Path, content: dict[str, Any]) -> Network:
     if not isinstance(nodes, list) or not isinstance(links, list) or not nodes:
         raise InputError(f"{path}: 'nodes' and 'links' must be lists, 'nodes' not empty")
     labels = _labels(path, [n[0] if isinstance(n, list) and n else n for n in nodes], len(nodes))
-    underlay = nx.Graph()
+    position_deg = _positions(path, nodes)
+    underlay: nx.Graph[int] = nx.Graph()
     underlay.add_nodes_from(range(len(nodes)))
     for number, link in enumerate(links, 1):
         i, j, km = _link(path, number, link, len(nodes))
         underlay.add_edge(i, j, distance_km=km)
     check_connected(path, underlay.to_directed(), labels)
     name = str(content.get("name", path.stem))
-    return Network(name, labels, _positions(path, nodes), underlay)
+    return Network(name, labels, position_deg, underlay)
 
 
 def _link(path: Path, number: int, link: object, size: int) -> tuple[int, int, float]:

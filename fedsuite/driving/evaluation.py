@@ -18,7 +18,7 @@ def predict(
     angles = []
     with torch.no_grad():
         for begin in range(0, len(frames), batch_size):
-            rows = np.ascontiguousarray(frames.images[begin : begin + batch_size])
+            rows = np.array(frames.images[begin : begin + batch_size])
             images = torch.from_numpy(rows).to(device).float()
             images = images.contiguous(memory_format=torch.channels_last)
             output: Output = torch.func.functional_call(network, dict(tensors), (images,))

@@ -1,15 +1,17 @@
-"""MATCHA: every round a random set of matchings of the network talks (Wang et al. 2019, "MATCHA: speeding up decentralized
-SGD via matching decomposition sampling").
+"""MATCHA: every round a random set of matchings of the network talks (Wang et al. 2019, "MATCHA: speeding up
+decentralized SGD via matching decomposition sampling").
 
-Step 1, an edge colouring splits the base graph into matchings with Laplacians L_m. Step 2, activation probabilities p maximise
-lambda_2(sum_m p_m L_m) subject to 0 <= p <= 1, sum p <= budget x matchings. Step 3, with Lbar = sum p_m L_m and
+Step 1, an edge colouring splits the base graph into matchings with Laplacians L_m. Step 2, activation probabilities p
+maximise lambda_2(sum_m p_m L_m) subject to 0 <= p <= 1, sum p <= budget x matchings. Step 3, with Lbar = sum p_m L_m and
 Ltilde = sum p_m (1 - p_m) L_m, alpha minimises rho, the largest eigenvalue of
 
-    E[W W] - J = I - 2 alpha Lbar + alpha^2 (Lbar^2 + 2 Ltilde) - J,        W = I - alpha sum of the active L_m,  J = 1 1^T / N
+    E[W W] - J = I - 2 alpha Lbar + alpha^2 (Lbar^2 + 2 Ltilde) - J
 
-so that the expected squared consensus distance shrinks at least by the factor rho a round (below 1 iff the graph is connected).
+with W = I - alpha sum of the active L_m and J = 1 1^T / N, so that the expected squared consensus distance shrinks at
+least by the factor rho a round (below 1 iff the graph is connected).
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,7 +87,7 @@ def without_mean(num_silos: int) -> np.ndarray:
 class _Colouring:
     """State of Misra and Gries' algorithm: colour[u][v] of coloured edges, at most max degree + 1 colours."""
 
-    def __init__(self, graph: nx.Graph) -> None:
+    def __init__(self, graph: "nx.Graph[int]") -> None:
         self.graph = graph
         self.colours = range(max((d for _, d in graph.degree), default=0) + 1)
         self.at: dict[int, dict[int, int]] = {u: {} for u in graph}  # at[u][colour] = neighbour
@@ -118,7 +120,7 @@ class _Colouring:
         while colour in self.at[path[-1]]:
             path.append(self.at[path[-1]][colour])
             colour = c if colour == d else d
-        pairs = list(zip(path, path[1:], strict=False))
+        pairs = list(itertools.pairwise(path))
         before = [d if k % 2 == 0 else c for k in range(len(pairs))]
         for (a, b), colour in zip(pairs, before, strict=True):
             del self.at[a][colour], self.at[b][colour]
@@ -150,7 +152,7 @@ class _Colouring:
         raise AssertionError("Misra-Gries: no member of the fan can take the colour")
 
 
-def edge_colouring(graph: nx.Graph) -> tuple[Matching, ...]:
+def edge_colouring(graph: "nx.Graph[int]") -> tuple[Matching, ...]:
     """Matchings that cover every edge once, at most max degree + 1 of them (Misra and Gries 1992); edges as i < j."""
     state = _Colouring(graph)
     for u, v in sorted((min(e), max(e)) for e in graph.edges):
@@ -167,8 +169,8 @@ def activation_probabilities(
 ) -> np.ndarray:
     """p [number of matchings]; InputError unless 0 < budget <= 1.
 
-    Cutting planes: for every unit vector v whose entries sum to 0, lambda_2 <= sum p_m (v . L_m v). A linear program over the
-    planes found so far gives an upper bound, its solution's eigenvectors the next planes, until bound and value meet.
+    Cutting planes: for every unit vector v whose entries sum to 0, lambda_2 <= sum p_m (v . L_m v). A linear program
+    over the planes found so far gives an upper bound, its solution's eigenvectors the next planes, until both meet.
     """
     if not 0 < budget <= 1:
         raise InputError(f"matcha budget: expected a fraction in (0, 1], got {budget}; correct it")
@@ -198,7 +200,7 @@ def activation_probabilities(
             b_ub=np.append(np.zeros(len(planes)), budget * count),
             bounds=[(0, 1)] * count + [(None, None)],
         )
-        if not found.success:
+        if found.x is None or found.fun is None:
             raise InputError(f"matcha: no activation probabilities found ({found.message})")
         p = np.clip(found.x[:-1], 0.0, 1.0)
         if -found.fun - seen <= _GAP * seen:
@@ -210,11 +212,9 @@ def best_alpha(
     matchings: Sequence[Matching], probabilities: np.ndarray, num_silos: int
 ) -> tuple[float, float]:
     """(alpha, rho): rho is convex in alpha, so a line search finds its minimum."""
-    own = [laplacian(edges, num_silos) for edges in matchings]
-    mean = sum((p * own_m for p, own_m in zip(probabilities, own, strict=True)), start=0.0)
-    spread = sum(
-        (p * (1 - p) * own_m for p, own_m in zip(probabilities, own, strict=True)), start=0.0
-    )
+    own = np.stack([laplacian(edges, num_silos) for edges in matchings])
+    mean = np.tensordot(probabilities, own, axes=1)
+    spread = np.tensordot(probabilities * (1 - probabilities), own, axes=1)
     rest = np.eye(num_silos) - 1.0 / num_silos
     square = mean @ mean + 2 * spread
 
@@ -226,7 +226,7 @@ def best_alpha(
     return float(found.x), float(found.fun)
 
 
-def plan_matcha(base: nx.Graph, budget: float = 0.5) -> MatchaPlan:
+def plan_matcha(base: "nx.Graph[int]", budget: float = 0.5) -> MatchaPlan:
     """Matchings, probabilities and alpha of a connected base graph on 0..N-1."""
     size = base.number_of_nodes()
     matchings = edge_colouring(base)

@@ -1,7 +1,7 @@
 """The mixing step theta_i <- sum_j A_ij theta_j of N silos, their consensus distance, and their average.
 
-Do et al. 2024; Nguyen et al. 2022. Models are stacked by name: arrays [N, ...]. Sums are taken in float64 and rounded once to the
-array's type; an array's result depends on nothing but itself (its mean as well, for running variances).
+Do et al. 2024; Nguyen et al. 2022. Models are stacked by name: arrays [N, ...]. Sums are taken in float64 and rounded
+once to the array's type; an array's result depends on nothing but itself (its mean as well, for running variances).
 
 BatchNorm statistics of silos are moments of different data: mean_i = sum_j A_ij mean_j, and by the law of total variance
 var_i = sum_j A_ij (var_j + mean_j^2) - mean_i^2. Counters and other integers stay with their silo.

@@ -1,9 +1,9 @@
 """Mixing matrices: how much of whose model every silo takes, theta_i <- sum_j A_ij theta_j.
 
-A float64 [N, N], row = receiver, rows sum to 1 (Do et al. 2024; Nguyen et al. 2022). Ring: half of oneself, half of the silo before.
-Trees: Metropolis-Hastings weights 1 / (1 + larger degree), or the fastest ones (FMMC; FDLA, which has negative weights).
-Star and complete: 1 / N. MATCHA: W(round) = I - alpha sum of the Laplacians that are active. The consensus distance shrinks
-by contraction(A)^2 a step where columns sum to 1 as well, and they do for all of these.
+A float64 [N, N], row = receiver, rows sum to 1 (Do et al. 2024; Nguyen et al. 2022). Ring: half of oneself, half of the
+silo before. Trees: Metropolis-Hastings weights 1 / (1 + larger degree), or the fastest ones (FMMC; FDLA, which has negative
+weights). Star and complete: 1 / N. MATCHA: W(round) = I - alpha sum of the Laplacians that are active. The consensus
+distance shrinks by contraction(A)^2 a step where columns sum to 1 as well, and they do for all of these.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,8 @@ def make_schedule(
 ) -> MixingSchedule:
     """Schedule of an overlay kind on a network, or on N silos without distances (ring in order, star, complete, local).
 
-    mixing: auto, or metropolis, fmmc, fdla, uniform on overlays with links both ways. InputError if the two do not go together.
+    mixing: auto, or metropolis, fmmc, fdla, uniform on overlays with links both ways. InputError if kind and mixing do
+    not go together. The fastest weights take a solver up to a minute or two for trees of 80 silos.
     """
     if mixing not in MIXINGS:
         raise InputError(f"mixing {mixing!r}: expected one of {', '.join(MIXINGS)}; correct it")

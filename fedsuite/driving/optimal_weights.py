@@ -1,10 +1,11 @@
 """Symmetric mixing weights of a graph with the fastest convergence (Xiao and Boyd 2004; Boyd, Diaconis and Xiao 2004).
 
-Minimise s subject to -s I <= W - 1 1^T / N <= s I with W = I - sum over edges of w_e L_e: FDLA, whose weights may be NEGATIVE;
-with W >= 0 in every entry: FMMC, the fastest mixing Markov chain. s is the contraction of the consensus distance (its root).
+Minimise s subject to -s I <= W - 1 1^T / N <= s I with W = I - sum over edges of w_e L_e: FDLA, whose weights may be
+NEGATIVE; with W >= 0 in every entry: FMMC, the fastest mixing Markov chain. s is the contraction of a mixing step.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,21 @@ from fedsuite.errors import InputError
 def fastest_weights(edges: Sequence[Edge], num_silos: int, *, signed: bool) -> np.ndarray:
     """W float64 [N, N]: FDLA if `signed`, else FMMC. edges: undirected, each once.
 
-    Rows sum to 1 to rounding, whatever the solver leaves: W is rebuilt from edge weights. InputError if there is no solution.
+    Rows sum to 1 to rounding, whatever the solver leaves: W is rebuilt from edge weights. InputError if it finds none.
     """
     if not edges:
         return np.eye(num_silos)
-    import cvxpy as cp  # slow to import
+    import cvxpy  # slow to import
+
+    cp: Any = cvxpy  # half of its functions have no annotations
 
     basis = without_mean(num_silos)
     w, worst = cp.Variable(len(edges)), cp.Variable()
     ends = basis.T[:, [i for i, _ in edges]] - basis.T[:, [j for _, j in edges]]
-    mixed = np.eye(num_silos - 1) - ends @ cp.diag(w) @ ends.T
+    mixed = (
+        np.eye(num_silos - 1)
+        - cp.multiply(ends, cp.reshape(w, (1, len(edges)), order="C")) @ ends.T
+    )
     bound = worst * np.eye(num_silos - 1)
     limits = [bound - mixed >> 0, bound + mixed >> 0]
     if not signed:

@@ -6,6 +6,7 @@ tree, delta-MBST the best of degree-bounded trees (their algorithm 1). The star 
 Symbols: weight_ms [N, N] symmetric, cost of a link between any two silos. Edges of trees are undirected, i < j.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 
@@ -15,9 +16,9 @@ import numpy as np
 Edge = tuple[int, int]
 
 
-def complete_graph(weight_ms: np.ndarray) -> nx.Graph:
+def complete_graph(weight_ms: np.ndarray) -> "nx.Graph[int]":
     """All pairs, with attribute `weight`."""
-    graph = nx.Graph()
+    graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(weight_ms)))
     for i in range(len(weight_ms)):
         graph.add_weighted_edges_from((i, j, float(weight_ms[i, j])) for j in range(i))
@@ -64,12 +65,10 @@ def cube_path(tree: list[Edge], num_silos: int) -> list[Edge]:
         if depth % 2:
             stack.append((node, parent, depth, True))
         stack += [(n, node, depth + 1, False) for n in sorted(graph[node]) if n != parent]
-    return [(min(a, b), max(a, b)) for a, b in zip(order, order[1:], strict=False)]
+    return [(min(a, b), max(a, b)) for a, b in itertools.pairwise(order)]
 
 
-def best_bounded_tree(
-    weight_ms: np.ndarray, cycle_ms: Callable[[list[Edge]], float]
-) -> list[Edge]:
+def best_bounded_tree(weight_ms: np.ndarray, cycle_ms: Callable[[list[Edge]], float]) -> list[Edge]:
     """delta-MBST: the cube's path and the trees of degree <= 2, 3, ...; the fastest, of equals the lowest degree."""
     free = minimum_tree(weight_ms)
     size = len(weight_ms)
@@ -93,7 +92,7 @@ def christofides_tour(weight_ms: np.ndarray) -> list[int]:
     degree = Counter(node for edge in tree for node in edge)
     odd = sorted(node for node, count in degree.items() if count % 2)
     matching = nx.min_weight_matching(complete_graph(weight_ms).subgraph(odd))
-    walk = nx.MultiGraph()
+    walk: nx.MultiGraph[int] = nx.MultiGraph()
     walk.add_nodes_from(range(size))
     walk.add_edges_from(tree)
     walk.add_edges_from(sorted((min(e), max(e)) for e in matching))

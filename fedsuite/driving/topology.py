@@ -1,8 +1,8 @@
 """Topologies of decentralised driving: networks, overlays on them, and how long a round of an overlay takes.
 
-An overlay says which silo sends its model to which. Kinds: ring, mst, delta_mbst (Marfoq et al. 2020), star (a server at one of
-the silos; its one-way cycle time is what the papers call FedAvg), complete, matcha and matcha_plus (Wang et al. 2019; the second
-colours the complete graph instead of the underlay), local (nobody talks) and custom (the user's matrix).
+An overlay says which silo sends its model to which. Kinds: ring, mst, delta_mbst (Marfoq et al. 2020), star (a server at
+one of the silos; its one-way cycle time is what the papers call FedAvg), complete, matcha and matcha_plus (Wang et al.
+2019; the second colours the complete graph instead of the underlay), local (nobody talks), custom (the user's matrix).
 """
 
 from dataclasses import dataclass, field
@@ -134,7 +134,9 @@ def build_overlay(
         center = _hub(load, hub)
         return Overlay(kind, size, both_ways(star_edges(center, size)), hub=center)
     if kind == "ring":
-        return Overlay(kind, size, tuple(sorted(tour_edges(christofides_tour(load.link_ms())))))
+        # Computation adds the same to every link, so it cannot change the tour; rounding keeps ties ties.
+        weight_ms = np.round(load.link_ms() - load.busy_ms * model.local_updates, 9)
+        return Overlay(kind, size, tuple(sorted(tour_edges(christofides_tour(weight_ms)))))
     if kind == "mst":
         return Overlay(kind, size, both_ways(minimum_tree(load.core_ms())))
     tree = best_bounded_tree(load.link_ms(), lambda edges: load.cycle_ms(both_ways(edges)))
@@ -166,9 +168,7 @@ class _Load:
 
     def cycle_ms(self, edges: tuple[Edge, ...]) -> float:
         """Maximum cycle mean of these directed edges."""
-        delays = delay_matrix(
-            self.size, edges, self.paths, self.bits, self.busy_ms, self.delay
-        )
+        delays = delay_matrix(self.size, edges, self.paths, self.bits, self.busy_ms, self.delay)
         return max_cycle_mean(delays)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
-FOLDER = Path(__file__).parent / "networks"
+FOLDER = Path(__file__).parent / "topologies"
 # Name as asked for -> file; nws is the name of amazon_us in the papers' tables.
 NETWORKS = {
     "gaia": "gaia",
@@ -34,7 +34,7 @@ class Network:
     name: str
     labels: tuple[str, ...]
     position_deg: np.ndarray | None
-    underlay: nx.Graph = field(repr=False)
+    underlay: "nx.Graph[int]" = field(repr=False)
     weights: np.ndarray | None = None
 
     @property

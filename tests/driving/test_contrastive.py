@@ -1,4 +1,4 @@
-"""Contrastive losses: closed gradients, golden numbers, who receives gradient, weights, stacks of silos.
+"""Contrastive losses: closed gradients, golden numbers, who receives gradient, weights.
 
 Where a number is given without another word: mu_b = 0.1, mu_s = -0.2, T = 0.5.
 """
@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call, stack_module_state
 
 from fedsuite.driving.contrastive import (
     ContrastiveSettings,
@@ -21,7 +20,6 @@ from fedsuite.driving.contrastive import (
     total_loss,
 )
 from fedsuite.driving.networks import Output
-from fedsuite.driving.siamese import PairOutput, build_pair
 from fedsuite.errors import InputError
 
 KL = ContrastiveSettings()
@@ -295,54 +293,3 @@ def test_bad_schedules_and_losses() -> None:
 def test_missing_noise_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected chain noise"):
         contrastive_terms(CD, outputs(1), outputs(2))
-
-
-# --- stacks of silos -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [KL, replace(KL, space="feature"), replace(CD, chain_steps=2, metropolis=True), RELEASE],
-    ids=name_of,
-)
-def test_the_loss_over_a_stack_of_silos_equals_one_by_one(settings: ContrastiveSettings) -> None:
-    silos, batch = 3, 4
-    pairs = [build_pair("resnet8", 40, 1, dropout=0.0, seed=i) for i in range(silos)]
-    for pair in pairs:
-        with torch.no_grad():
-            for p in pair.sub.parameters():
-                p.mul_(1.1)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.rand((silos, batch, 1, 40, 40), generator=generator) * 255
-    angles = 0.3 * torch.randn((silos, batch), generator=generator)
-    shape = noise_shape(settings, batch, 128)
-    noise = torch.randn((silos, *(shape or (1,))), generator=generator)
-
-    def loss(output: PairOutput, y: Tensor, z: Tensor) -> Tensor:
-        terms = contrastive_terms(settings, *output, z if shape else None)
-        regression = regression_loss("mse", output.backbone.predictions, y)
-        return total_loss(settings, regression, terms, 0.7)
-
-    parameters, buffers = stack_module_state(pairs)
-    shell = build_pair("resnet8", 40, 1, dropout=0.0)
-
-    def of_silo(
-        p: dict[str, Tensor], b: dict[str, Tensor], x: Tensor, y: Tensor, z: Tensor
-    ) -> Tensor:
-        return loss(functional_call(shell, (p, b), (x,)), y, z)
-
-    stacked = torch.vmap(of_silo, randomness="different")(
-        parameters, buffers, images, angles, noise
-    )
-    stacked.sum().backward()
-    for i, pair in enumerate(pairs):
-        alone = loss(pair(images[i]), angles[i], noise[i])
-        alone.backward()
-        torch.testing.assert_close(stacked[i], alone, rtol=1e-4, atol=1e-5)
-        for name, p in pair.named_parameters():
-            gradient = parameters[name].grad
-            if p.grad is None:  # the head of the sub-network, where features are compared
-                assert gradient is None
-            else:
-                assert gradient is not None
-                torch.testing.assert_close(gradient[i], p.grad, rtol=1e-3, atol=1e-5, msg=name)
