@@ -8,16 +8,25 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.metrics import constant_baseline, label_law
 from fedsuite.driving.networks import count_parameters
 from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.history import load_runs
 from fedsuite.report.tables import markdown_table, mean_and_spread
-from simulations.cdl_closing import baselines_of, draw_curves, draw_setting, last_evaluation
+from simulations.cdl_closing import (
+    baselines_of,
+    draw_curves,
+    draw_setting,
+    last_evaluation,
+    silos_of,
+)
 
 MOST_CURVES = 7  # more cannot be told apart
+MOST_SILOS = 12  # lines of the table by silo
 ERRORS = {
     "RMSE": "rmse", "MAE": "mae", "silo RMSE": "silo-rmse.mean", "worst silo": "silo-rmse.worst",
     "everywhere": "everywhere-rmse.mean",
@@ -33,7 +42,8 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
         if all(row[column] == "-" for row in table):
             for row in table:
                 del row[column]
-    (folder / "results.md").write_text(markdown_table(table), encoding="utf-8")
+    text = markdown_table(table) + _silo_table(folder, runs)
+    (folder / "results.md").write_text(text, encoding="utf-8")
     curves: dict[str, list[pd.DataFrame]] = {}
     for name in runs:
         rounds = load_runs(folder / name).rounds.assign(run=name)
@@ -57,6 +67,30 @@ def _row(folder: Path, name: str, config: CDLConfig) -> dict[str, object]:
         "mixings": int(steps),
         "cycle ms": 1000 * metrics.get("simulated-seconds", 0.0) / steps if steps else 0.0,
     }
+
+
+def _silo_table(folder: Path, runs: Mapping[str, CDLConfig]) -> str:
+    """RMSE / MAE of every silo's own model on its own test frames, if all runs have the same few silos."""
+    federated = {name: c for name, c in runs.items() if not c.pooled}
+    names = {tuple(s.name for s in silos_of(c)) for c in federated.values()}
+    if len(names) != 1 or len(next(iter(names))) > MOST_SILOS:
+        return ""
+    found: dict[str, list[dict[str, float]]] = {}
+    for name in federated:
+        found.setdefault(name.partition("/")[0], []).append(last_evaluation(folder / name))
+    silos = silos_of(next(iter(federated.values())))
+    law = label_law(np.asarray(s.train.angles) for s in silos)
+    rows = []
+    for i, silo in enumerate(silos):
+        blind = constant_baseline(law, np.asarray(silo.test.angles))
+        row = {"own model at home": silo.name, "constant": f"{blind.rmse:.3f} / {blind.mae:.3f}"}
+        for variant, ended in found.items():
+            rmse, mae = (
+                mean_and_spread(m[f"silo.{i}.{k}"] for m in ended).mean for k in ("rmse", "mae")
+            )
+            row[variant] = f"{rmse:.3f} / {mae:.3f}"
+        rows.append(row)
+    return "\nRMSE / MAE, silo by silo:\n\n" + markdown_table(rows)
 
 
 def _summary(variant: str, runs: pd.DataFrame) -> dict[str, str]:

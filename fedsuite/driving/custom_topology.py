@@ -46,7 +46,8 @@ def check_stochastic(
             j = int(row.argmin())
             raise InputError(f"{where}: entry {j + 1} is {row[j]:g}; weights must be >= 0")
         if abs(row.sum() - 1) > ROW_SUM_TOLERANCE:
-            raise InputError(f"{where}: sums to {row.sum():.6g}; divide the row by its sum")
+            cure = "divide the row by its sum" if row.sum() > 0 else "give it weights that sum to 1"
+            raise InputError(f"{where}: sums to {row.sum():.6g}; {cure}")
     return a
 
 
@@ -90,6 +91,8 @@ def _csv_rows(text: str, path: Path) -> tuple[list[str] | None, list[list[str]]]
     ]
     if not lines:
         raise InputError(f"{path}: is empty; give N rows of N numbers")
+    if any(";" in cell for cell in lines[0]):
+        raise InputError(f"{path}: row 1 has ';' in it; separate the numbers by commas")
     if any(_is_number(cell) for cell in lines[0]):
         return None, lines
     labels, rows = lines[0], lines[1:]
@@ -143,15 +146,18 @@ def _matrix_network(path: Path, rows: object, names: object) -> Network:
     size = len(labels)
     heard = nx.DiGraph([(int(j), int(i)) for i, j in np.argwhere(weights > 0) if i != j])
     heard.add_nodes_from(range(size))
-    check_connected(path, heard, labels)
+    rows_by_name = [f"row {i + 1} ({label})" for i, label in enumerate(labels)]
+    check_connected(path, heard, rows_by_name, "join them by weights > 0")
     underlay: nx.Graph[int] = nx.Graph()
     underlay.add_nodes_from(range(size))
     underlay.add_edges_from(sorted((min(e), max(e)) for e in heard.edges))
     return Network(path.stem, labels, None, underlay, weights)
 
 
-def check_connected(path: Path, graph: "nx.DiGraph[Any]", labels: Sequence[str]) -> None:
-    """InputError that names silos whose models never reach silo 1, or that silo 1's model never reaches."""
+def check_connected(
+    path: Path, graph: "nx.DiGraph[Any]", labels: Sequence[str], cure: str = "add a link"
+) -> None:
+    """InputError that names silos whose models never reach silo 1, or that silo 1's model never reaches, and the cure."""
     for unreachable, direction in (
         (set(graph) - {0} - nx.descendants(graph, 0), "from"),
         (set(graph) - {0} - nx.ancestors(graph, 0), "to"),
@@ -161,7 +167,7 @@ def check_connected(path: Path, graph: "nx.DiGraph[Any]", labels: Sequence[str])
             more = f" and {len(unreachable) - 5} more" if len(unreachable) > 5 else ""
             raise InputError(
                 f"{path}: not connected: no path {direction} {labels[0]} "
-                f"{'to' if direction == 'from' else 'from'} {names}{more}; add a link"
+                f"{'to' if direction == 'from' else 'from'} {names}{more}; {cure}"
             )
 
 

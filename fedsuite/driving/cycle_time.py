@@ -12,6 +12,7 @@ Symbols: delay_ms [N, N], entry (i, j) the delay of edge i -> j, -inf where the 
 """
 
 import heapq
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -55,18 +56,22 @@ class Paths:
 
 
 def shortest_paths(network: Network, delay: DelayModel) -> Paths:
-    """Shortest paths by km; of equally long ones the one with fewer hops.
+    """Shortest paths by km, one for both directions of a pair.
 
-    InputError if the network has no distances or is not connected.
+    Links of no length make many paths equally long. As in the published cycle times, the one that Dijkstra's search from
+    the pair's later silo meets first stands, and it need not have the fewest hops. InputError if the network has no
+    distances or is not connected.
     """
     if not network.has_distances:
         raise InputError(
-            f"{network.name}: has no distances, so delays are unknown; give a network JSON with links [i, j, km]"
+            f"{network.name}: has no distances, so delays are unknown; give a network JSON with links [i, j, km], "
+            "or choose overlay custom for a matrix"
         )
     size = network.num_silos
     km, hops = np.full((size, size), np.inf), np.full((size, size), np.inf)
     for source in range(size):
         _search(network, source, km[source], hops[source])
+    km, hops = _mirrored(km), _mirrored(hops)
     if not np.isfinite(km).all():
         i, j = np.argwhere(~np.isfinite(km))[0]
         raise InputError(
@@ -77,17 +82,26 @@ def shortest_paths(network: Network, delay: DelayModel) -> Paths:
     return Paths(latency_ms, hops)
 
 
+def _mirrored(values: np.ndarray) -> np.ndarray:
+    """The half below the diagonal on both sides of it."""
+    return np.asarray(np.tril(values) + np.tril(values, -1).T)
+
+
 def _search(network: Network, source: int, km: np.ndarray, hops: np.ndarray) -> None:
-    """Dijkstra on (km, hops); fills the two rows of `source`."""
-    heap: list[tuple[float, int, int]] = [(0.0, 0, source)]
+    """Dijkstra; fills the two rows of `source`. Equally near silos are visited in the order they were met."""
+    met = itertools.count()
+    heap: list[tuple[float, int, int, int]] = [(0.0, next(met), source, 0)]
+    nearest = {source: 0.0}
     while heap:
-        length, count, node = heapq.heappop(heap)
+        length, _, node, count = heapq.heappop(heap)
         if np.isfinite(km[node]):
             continue
         km[node], hops[node] = length, count
         for other, link in network.underlay[node].items():
-            if not np.isfinite(km[other]):
-                heapq.heappush(heap, (length + link["distance_km"], count + 1, other))
+            reached = length + link["distance_km"]
+            if reached < nearest.get(other, np.inf):
+                nearest[other] = reached
+                heapq.heappush(heap, (reached, next(met), other, count + 1))
 
 
 def delay_matrix(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.mixing import batch_norm_names
 
 BACKBONE, SUB = "backbone.", "sub."
 STEM = "stem."
@@ -39,12 +40,10 @@ class TensorNames:
 
 def names_of(network: torch.nn.Module, batch_norm: str) -> TensorNames:
     """Parameters, buffers, and those of them that stay at home: BatchNorm's, if `batch_norm` is "local"."""
-    buffers = tuple(n for n, _ in network.named_buffers())
-    norms = {n.rpartition(".")[0] for n in buffers if n.endswith(".running_mean")}
-    everything = [*(n for n, _ in network.named_parameters()), *buffers]
-    local = frozenset(n for n in everything if n.rpartition(".")[0] in norms)
     parameters = tuple(n for n, _ in network.named_parameters())
-    return TensorNames(parameters, buffers, local if batch_norm == "local" else frozenset())
+    buffers = tuple(n for n, _ in network.named_buffers())
+    local = batch_norm_names((*parameters, *buffers)) if batch_norm == "local" else frozenset[str]()
+    return TensorNames(parameters, buffers, local)
 
 
 class Fleet:

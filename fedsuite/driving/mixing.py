@@ -7,13 +7,10 @@ BatchNorm statistics of silos are moments of different data: mean_i = sum_j A_ij
 var_i = sum_j A_ij (var_j + mean_j^2) - mean_i^2. Counters and other integers stay with their silo.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 from scipy.sparse import csr_array
-
-from fedsuite.errors import InputError
 
 MEAN, VARIANCE, COUNT = "running_mean", "running_var", "num_batches_tracked"
 # Columns a block: its float64 copies of N rows stay in the cache, and all blocks have this width (the last one is padded),
@@ -25,26 +22,21 @@ Stack = Mapping[str, np.ndarray]
 Product = Callable[[np.ndarray], np.ndarray]
 
 
-def mix(
-    stacked: Stack, a: np.ndarray, *, bn: Literal["average", "local"] = "average"
-) -> dict[str, np.ndarray]:
+def mix(stacked: Stack, a: np.ndarray) -> dict[str, np.ndarray]:
     """New models [N, ...] of all silos; the input is left as it is, arrays that do not change are passed on as they are.
 
-    a: float64 [N, N], row = receiver. bn "local" leaves BatchNorm layers (statistics, scale, offset) with their silo.
+    a: float64 [N, N], row = receiver. What silos keep to themselves is left out of `stacked` (see `batch_norm_names`).
     If all rows of `a` are equal the result is a read-only view of one model. ValueError for a wrong shape or a missing mean.
     """
-    if bn not in ("average", "local"):
-        raise InputError(f"bn {bn!r}: expected average or local; correct it")
     weights = np.asarray(a, dtype=np.float64)
     silos = _num_silos(stacked)
     if weights.shape != (silos, silos):
         raise ValueError(f"mixing matrix: expected shape ({silos}, {silos}), got {weights.shape}")
-    kept = batch_norm_names(stacked) if bn == "local" else frozenset[str]()
     same_rows = bool((weights == weights[0]).all())
     product = _product(weights[:1] if same_rows else weights)
     mixed: dict[str, np.ndarray] = {}
     for name, values in stacked.items():
-        if name in kept or values.dtype.kind != "f":
+        if values.dtype.kind != "f":
             mixed[name] = values
             continue
         means = _mean_of(stacked, name) if name.endswith(VARIANCE) else None
@@ -53,11 +45,11 @@ def mix(
     return mixed
 
 
-def batch_norm_names(stacked: Stack) -> frozenset[str]:
-    """Names of everything that belongs to a BatchNorm layer: statistics, and scale and offset beside them."""
-    layers = {n.removesuffix(MEAN) for n in stacked if n.endswith(MEAN)}
+def batch_norm_names(names: Collection[str]) -> frozenset[str]:
+    """Those names that belong to a BatchNorm layer: statistics, and scale and offset beside them."""
+    layers = {n.removesuffix(MEAN) for n in names if n.endswith(MEAN)}
     parts = ("weight", "bias", MEAN, VARIANCE, COUNT)
-    return frozenset(n for layer in layers for part in parts if (n := layer + part) in stacked)
+    return frozenset(n for layer in layers for part in parts if (n := layer + part) in names)
 
 
 def is_buffer(name: str) -> bool:

@@ -96,7 +96,7 @@ def undirected(edges: Sequence[Edge]) -> list[Edge]:
         if (j, i) not in given:
             raise InputError(
                 f"mixing weights: silo {i + 1} sends to silo {j + 1} but not back; "
-                "choose an overlay with links both ways, or mixing ring"
+                "choose an overlay with links both ways, or mixing auto"
             )
     return sorted((i, j) for i, j in given if i < j)
 
@@ -185,25 +185,24 @@ def contraction(a: np.ndarray) -> float:
 
 
 def renormalise(a: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """A without the silos that did not reply: rows of the others scaled to sum to 1 again, absent silos keep their model.
+    """A without the silos that did not reply, float64 [N, N]; absent silos keep their model, rows still sum to 1.
 
-    present: bool [N]. A silo that is left without any neighbour keeps its model as well. InputError if a row with negative
-    weights (FDLA) would have to be scaled.
+    present: bool [N]. A row without negative entries is scaled, as before it mixes in the proportions it had. A row with
+    negative entries (FDLA, or W = I - alpha L of MATCHA) has no such proportions, its rest may even sum to 0: there a
+    silo takes for itself what it would have given to those who are absent, which for W = I - alpha L is dropping their
+    links. A silo that is left without any neighbour keeps its model.
     """
     here = np.asarray(present, dtype=bool)
     if here.shape != (len(a),):
         raise ValueError(f"present: expected bool [{len(a)}], got shape {here.shape}")
     out = np.where(here[None, :], a, 0.0)
     for i in np.flatnonzero((a != out).any(axis=1) | ~here):
-        total = out[i].sum()
         if not here[i] or not (np.delete(out[i], i) != 0).any():
             out[i] = np.eye(len(a))[i]
-        elif out[i].min() < 0:
-            raise InputError(
-                f"mixing fdla: silo {i + 1} misses neighbours, and signed weights cannot be scaled; choose metropolis"
-            )
+        elif a[i].min() < 0:
+            out[i, i] += a[i, ~here].sum()
         else:
-            out[i] /= total
+            out[i] /= out[i].sum()
     return out
 
 

@@ -26,19 +26,21 @@ def complete_graph(weight_ms: np.ndarray) -> "nx.Graph[int]":
 
 
 def bounded_tree(weight_ms: np.ndarray, max_degree: int) -> list[Edge]:
-    """Prim's tree from silo 0 that never gives a silo more than `max_degree` links (N - 1: minimum spanning tree)."""
-    size = len(weight_ms)
-    degree = np.zeros(size, dtype=np.int64)
-    outside = np.ones(size, dtype=bool)
-    outside[0] = False
+    """Prim's tree from silo 0 that never gives a silo more than `max_degree` links (N - 1: minimum spanning tree).
+
+    Of equally cheap links it takes the one from the silo that joined first, then the one to the lowest silo.
+    """
+    # Many silos of Exodus and Ebone share a town, so ties are common, and the published tours of the two depend on them.
+    joined, outside = [0], list(range(1, len(weight_ms)))
+    degree = np.zeros(len(weight_ms), dtype=np.int64)
     edges: list[Edge] = []
-    while outside.any():
-        free, rest = np.flatnonzero(~outside & (degree < max_degree)), np.flatnonzero(outside)
-        row, column = divmod(int(weight_ms[np.ix_(free, rest)].argmin()), len(rest))
-        i, j = int(free[row]), int(rest[column])
+    while outside:
+        free = [i for i in joined if degree[i] < max_degree]
+        row, column = divmod(int(weight_ms[np.ix_(free, outside)].argmin()), len(outside))
+        i, j = free[row], outside.pop(column)
         edges.append((min(i, j), max(i, j)))
         degree[[i, j]] += 1
-        outside[j] = False
+        joined.append(j)
     return sorted(edges)
 
 

@@ -98,7 +98,7 @@ def first_silos(network: Network, count: int) -> Network:
         )
     if count == network.num_silos:
         return network
-    if network.weights is not None:
+    if network.weights is not None and count > 1:
         raise InputError(
             f"network-file: {network.name} is a matrix of {network.num_silos} silos, but the data have {count}; "
             "give a matrix of as many rows"

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.mixing_matrix import make_schedule
 from fedsuite.driving.topology import build_overlay, cycle_time_ms, load_network
 from fedsuite.errors import InputError
+from simulations.cdl_system import SYSTEM
 
 NODES = [["Lyon", 45.8, 4.8], ["Turin", 45.1, 7.7], ["Genoa", 44.4, 8.9]]
 LINKS = [[0, 1, 250.0], [1, 2, 120.5]]
@@ -83,15 +85,21 @@ def test_one_way_hearing(tmp_path):
             "a.csv",
             r"row 2 \(silo 2\): entry 2 is -0.5; weights must be >= 0",
         ),
+        ("0,0\n0.5,0.5\n", "a.csv", r"row 1 \(silo 1\): sums to 0; give it weights that sum to 1"),
+        ("0.5;0.5\n0.5;0.5\n", "a.csv", "row 1 has ';' in it; separate the numbers by commas"),
         ("", "a.csv", "is empty"),
         ([[0.5, 0.5], [None, 1]], "a.json", "row 2, entry 1: None is not a number"),
         ([[0.5, 0.5], [0.5, float("nan")]], "a.json", r"row 2 \(silo 2\): entry 2 is nan"),
         (
             [[1, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]],
             "a.json",
-            "no path from silo 1 to silo 2, silo 3",
+            r"no path from row 1 \(silo 1\) to row 2 \(silo 2\), row 3 \(silo 3\)",
         ),
-        ([[1, 0], [0.5, 0.5]], "a.json", "no path to silo 1 from silo 2; add a link"),
+        (
+            [[1, 0], [0.5, 0.5]],
+            "a.json",
+            r"no path to row 1 \(silo 1\) from row 2 \(silo 2\); join them",
+        ),
         (
             {"labels": ["x", "x"], "matrix": [[0, 1], [1, 0]]},
             "a.json",
@@ -120,6 +128,26 @@ def test_faults_in_one_line(tmp_path, content, name, message):
     with pytest.raises(InputError, match=message) as caught:
         load_network(path)
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("third_row", "message"),
+    [
+        ("0,0.4,0.5,0", r"row 3 \(silo 3\): sums to 0.9; divide the row by its sum"),
+        ("0,0.7,0.5,-0.2", r"row 3 \(silo 3\): entry 4 is -0.2; weights must be >= 0"),
+        ("0,0,1,0", r"not connected: no path from row 1 \(silo 1\) to row 3 \(silo 3\), row 4"),
+    ],
+)
+def test_a_run_with_a_faulty_matrix_is_refused(tmp_path, third_row, message):
+    """The ring of four silos, its third row spoilt."""
+    good, faulty = tmp_path / "good.csv", tmp_path / "faulty.csv"
+    rows = ("0.5,0,0,0.5", "0.5,0.5,0,0", "0,0.5,0.5,0", "0,0,0.5,0.5")
+    good.write_text("\n".join(rows))
+    faulty.write_text("\n".join((*rows[:2], third_row, rows[3])))
+    SYSTEM.validate(CDLConfig(scenario="custom", network_file=str(good)))
+    with pytest.raises(InputError, match=f"faulty.csv: {message}") as caught:
+        SYSTEM.validate(CDLConfig(scenario="custom", network_file=str(faulty)))
+    assert "\n" not in str(caught.value)
 
 
 def test_links_in_any_order_of_ends(tmp_path):

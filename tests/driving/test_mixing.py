@@ -13,7 +13,6 @@ from fedsuite.driving.mixing_matrix import (
     uniform,
 )
 from fedsuite.driving.topology import load_network
-from fedsuite.errors import InputError
 
 
 def models(silos, seed=0, width=5000):
@@ -107,16 +106,12 @@ def test_variances_stay_non_negative():
     assert mix(stacked, signed)["running_var"].ravel().tolist() == [0.0, pytest.approx(20.35)]
 
 
-def test_local_batch_norm():
-    stacked = models(3)
+def test_names_of_batch_norm():
     layer = {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked"}
-    assert batch_norm_names(stacked) == layer
-    got = mix(stacked, uniform(3), bn="local")
-    for name in stacked:
-        same = np.array_equal(got[name], stacked[name])
-        assert same == (name in layer), name
-    with pytest.raises(InputError, match="bn 'mean': expected average or local"):
-        mix(stacked, uniform(3), bn="mean")
+    assert batch_norm_names(models(3)) == layer
+    assert batch_norm_names(("gn.weight", "gn.bias")) == frozenset()
+    bare = ("running_mean", "weight", "head.weight", "a.running_mean", "a.bias", "ab.bias")
+    assert batch_norm_names(bare) == {"running_mean", "weight", "a.running_mean", "a.bias"}
 
 
 def test_average_and_counters():

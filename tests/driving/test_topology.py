@@ -11,6 +11,7 @@ from fedsuite.driving.cycle_time import delay_matrix, max_cycle_mean, mean_round
 from fedsuite.driving.overlays import bounded_tree, christofides_tour, cube_path, minimum_tree
 from fedsuite.driving.topology import (
     DelayModel,
+    Network,
     Overlay,
     both_ways,
     build_overlay,
@@ -73,9 +74,7 @@ def test_static_overlays(golden, name, bits):
         for key, kind in (("MST", "mst"), ("DELTA_MBST", "delta_mbst"), ("RING", "ring")):
             expected = data["cycle_time_ms"][key][source]
             got = cycle_time_ms(name, kind, bits, time_ms)
-            # Links of length 0 leave the tour of these two undetermined.
-            tied = kind == "ring" and name in ("exodus", "ebone")
-            assert got == pytest.approx(expected, abs=1e-6, rel=0.035 if tied else 0), (key, source)
+            assert got == pytest.approx(expected, abs=1e-6), (key, source)
         one_way = cycle_time_ms(name, "star", bits, time_ms, one_way=True)
         expected = data["cycle_time_ms"]["STAR_raw_one_way"][source]
         if (name, bits) == ("geant", BITS[0]):
@@ -97,35 +96,67 @@ def test_tours_without_ties(golden, name):
 
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("name", NAMES)
-def test_paths_of_the_tree(golden, name):
+def test_paths_of_the_tree_and_the_ring(golden, name):
     net, data = load_network(name), golden(name, BITS[0])
     paths = shortest_paths(net, DelayModel())
     assert list(net.labels) == [label.replace("+", " ") for label in data["node_order"]]
     assert net.position_deg.shape == (net.num_silos, 2)
-    for i, j, latency_ms, bit_per_ms in data["overlays"]["mst"]["edges"]:
+    for i, j, latency_ms, bit_per_ms in (
+        *data["overlays"]["mst"]["edges"],
+        *data["overlays"]["ring"]["edges"],
+    ):
         assert paths.latency_ms[i, j] == pytest.approx(latency_ms, abs=1e-9)
         assert 1e6 / paths.hops[i, j] == pytest.approx(bit_per_ms)
 
 
 @pytest.mark.needs_shared
-@pytest.mark.parametrize("name", ["gaia", "nws", "exodus"])
+@pytest.mark.parametrize("name", NAMES)
 def test_matcha_rounds_replayed(golden, name):
-    """The reference drew from NumPy's old generator with seed 0; given the same draws, every round takes the same time."""
+    """The reference drew binomials from NumPy's old generator, seed 0; given its draws, every round takes the same time."""
     data = golden(name, BITS[0])["overlays"]["matcha"]
     matchings = [[tuple(e) for e in m] for m in data["matchings"]]
-    draw, p = np.random.RandomState(0), data["activation_probabilities"]
+    draw, p = np.random.RandomState(0), np.array(data["activation_probabilities"])
     rounds = []
     while len(rounds) < data["rounds"]:
-        active = [
-            e for m, on in zip(matchings, draw.rand(len(p)) < p, strict=True) if on for e in m
-        ]
-        if active:
-            rounds.append(active)
+        active = np.flatnonzero(draw.binomial(1, p))
+        if len(active):
+            rounds.append([e for m in active for e in matchings[m]])
     paths = shortest_paths(load_network(name), DelayModel())
     first = [mean_round_ms([r], paths, BITS[0], 1.2, DelayModel()) for r in rounds[:20]]
     assert first == pytest.approx(data["first_20_round_ms_udacity"], abs=1e-6)
     mean = mean_round_ms(rounds, paths, BITS[0], 1.2, DelayModel())
     assert mean == pytest.approx(data["mean_round_ms_udacity"], abs=1e-6)
+
+
+@pytest.mark.needs_shared
+def test_matcha_plus_on_exodus(golden):
+    """The reference's 345.915 ms is its sum over 1000 rounds divided by 999, so 345.569 ms a round.
+
+    All 79 matchings of the complete graph are active half of the time, in any colouring, but which links share a matching
+    differs: 14 renumberings of our colouring have means of 345.2 to 345.9 ms (400 rounds each, standard deviation 0.2 ms),
+    and the mean of 300 rounds has a standard error of 0.25 ms. 1 ms is three times both together.
+    """
+    assert golden("exodus", BITS[0])["network"] == "exodus"
+    overlay = build_overlay("exodus", "matcha_plus", BITS[0], 1.2)
+    assert overlay.matcha.probabilities == pytest.approx([0.5] * 79, abs=1e-4)
+    got = cycle_time_ms("exodus", overlay, BITS[0], 1.2, rounds=300)
+    assert got == pytest.approx(345.91474282427635 * 999 / 1000, abs=1.0)
+
+
+def test_ties_of_paths_and_trees():
+    """Of equally long paths the first that is met stands; of equally cheap links that of the silo that joined first."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(5))
+    for i, j, km in ((1, 4, 0), (1, 2, 0), (0, 2, 100), (3, 4, 100), (0, 3, 0)):
+        graph.add_edge(i, j, distance_km=float(km))
+    paths = shortest_paths(Network("towns", tuple("abcde"), None, graph), DelayModel())
+    assert (paths.hops == paths.hops.T).all() and (paths.latency_ms == paths.latency_ms.T).all()
+    # From 4 the way over 1 and 2 is met before the equally long one over 3; from 0 it would be the other way round.
+    assert paths.hops[4].tolist() == [3, 1, 2, 1, 0]
+    assert paths.latency_ms[0, 4] == pytest.approx(0.0085 * 100 + 4)
+    # 3 joins before 1 and 2, so 2 hangs on 3 although 1 has the lower number.
+    weight = np.array([[0, 5, 9, 1], [5, 0, 2, 2], [9, 2, 0, 2], [1, 2, 2, 0.0]])
+    assert bounded_tree(weight, 3) == [(0, 3), (1, 3), (2, 3)]
 
 
 def brute_force(weight):
