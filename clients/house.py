@@ -14,7 +14,7 @@ import numpy as np
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
-from clients.private_state import PrivateState
+from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.vln.agent import Agent
 from fedsuite.vln.config import FedVLNConfig
@@ -88,7 +88,7 @@ class HouseClient(NumPyClient):
         )
         if self.config.client_optimizer == "kept":
             self.site.private.save(number, optimizer.state_arrays(), {})
-            self.site.private.prune(int(config["checkpoint-round"]))
+            self.site.private.prune(checkpoint_rounds(config))
         arrays = module_arrays(self.agent)
         if self.config.client_optimizer == "shared":
             arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)

@@ -5,7 +5,7 @@ here under its own identity (house, silo, party), never on the wire and never un
 version is one safetensors file that holds arrays, scalars and their SHA-256; it is written to a
 temporary name and renamed.
 
-A client saves under the round it has just trained in, then prunes by the "checkpoint-round" of its
+A client saves under the round it has just trained in, then prunes by the "checkpoint-rounds" of its
 instructions. When it is asked who it is, it rolls back to the "resume-round" found there: 0 in a
 new run.
 """
@@ -13,7 +13,7 @@ new run.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class PrivateState:
     ) -> None:
         """Write the version of `round`, in place of one that is already there."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        plain = {k: np.array(v, order="C") for k, v in arrays.items()}
+        plain = {k: np.asarray(v, order="C") for k, v in arrays.items()}
         text = json.dumps(dict(scalars), allow_nan=False)
         about = {"scalars": text, "names": list(plain), "sha256": _digest(plain, text)}
         # One entry: safetensors writes several in random order, and equal states shall be equal bytes.
@@ -58,10 +58,13 @@ class PrivateState:
         temporary.write_bytes(safetensors.numpy.save(plain, metadata))
         os.replace(temporary, self._path(round))
 
-    def prune(self, checkpoint_round: int) -> None:
-        """Drop what no resume can ask for: all versions before the newest one at or before the checkpoint."""
-        for number in [r for r in self.rounds() if r <= checkpoint_round][:-1]:
-            self._path(number).unlink(missing_ok=True)
+    def prune(self, checkpoints: Sequence[int]) -> None:
+        """Drop what no resume can ask for: all but the newest version, and the newest one at or before each checkpoint."""
+        found = self.rounds()
+        kept = {max((r for r in found if r <= c), default=None) for c in checkpoints}
+        for number in found[:-1]:
+            if number not in kept:
+                self._path(number).unlink(missing_ok=True)
 
     def rollback(self, round: int) -> None:
         """Drop versions of later rounds and leftovers of interrupted writes."""
@@ -87,6 +90,11 @@ class PrivateState:
             raise InputError(
                 f"{path}: damaged private state, {error}; start the run again with --overwrite"
             ) from None
+
+
+def checkpoint_rounds(config: Mapping[str, Any]) -> list[int]:
+    """The checkpoints that a message says a resume may go back to."""
+    return [int(number) for number in str(config["checkpoint-rounds"]).split(",")]
 
 
 def _digest(arrays: Arrays, scalars: str) -> str:

@@ -13,7 +13,7 @@ import torch
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
-from clients.private_state import PrivateState
+from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.arrays import Arrays, non_finite, under_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation import predict
@@ -74,7 +74,7 @@ class VehicleClient(NumPyClient):
         learner = Learner(self.config, self.site.network, fleet, site)
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
         arrays = fleet.backbone_arrays()
-        self._save(fleet, arrays, number, int(config["checkpoint-round"]))
+        self._save(fleet, arrays, number, checkpoint_rounds(config))
         terms["sub-network-distance"] = fleet.distance()
         metrics: dict[str, Any] = {
             silo_metric(silo, name): float(values[i])
@@ -128,7 +128,7 @@ class VehicleClient(NumPyClient):
             site.fleet_round = latest
         return site.fleet
 
-    def _save(self, fleet: Fleet, arrays: Arrays, number: int, checkpoint_round: int) -> None:
+    def _save(self, fleet: Fleet, arrays: Arrays, number: int, checkpoints: list[int]) -> None:
         """Keep what stays here; a diverged silo keeps what it had before, so that it can join again."""
         private = fleet.private_arrays()
         bad = non_finite(arrays) + non_finite(private)
@@ -137,5 +137,5 @@ class VehicleClient(NumPyClient):
                 f"{self.site.name}: training diverged, {bad[0]} holds NaN or infinity; lower learning-rate"
             )
         self.site.private.save(number, private, {})
-        self.site.private.prune(checkpoint_round)
+        self.site.private.prune(checkpoints)
         self.site.fleet, self.site.fleet_round = fleet, number

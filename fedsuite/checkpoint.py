@@ -84,9 +84,9 @@ def latest(folder: Path) -> RunState | None:
     return load(folder / f"{PREFIX}{found[-1]:06d}") if found else None
 
 
-def oldest_needed(folder: Path) -> int:
-    """The oldest round to which a resume may go back short of starting over; private state before it can go."""
-    return min(rounds(folder)[-2:], default=0)
+def needed(folder: Path) -> list[int]:
+    """The rounds that a resume may go back to short of starting over, ascending; private state of others can go."""
+    return rounds(folder)[-2:] or [0]
 
 
 def discard_after(folder: Path, round: int) -> None:

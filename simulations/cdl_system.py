@@ -18,6 +18,7 @@ from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import module_arrays
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.fleet import names_of
+from fedsuite.driving.learner import contrastive_settings
 from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.driving.sources import open_silos, prepare_sources, silos_folder
 from fedsuite.errors import InputError
@@ -43,8 +44,28 @@ def validate(config: CDLConfig) -> None:
         raise InputError(
             "silos-per-client: scenario cll has one silo that holds all data; set it to 1"
         )
-    initial_network(config)
+    if config.influence == "exponential" and config.influence_floor <= 0:
+        raise InputError(
+            "influence-floor: an exponential schedule never gets to 0; set it above 0 or choose influence=linear"
+        )
+    contrastive_settings(config)
+    _check_batch(config, initial_network(config))
     make_plan(config)
+
+
+def _check_batch(config: CDLConfig, network: torch.nn.Module) -> None:
+    """BatchNorm has no variance of a single frame whose last map is a single pixel."""
+    if config.batch_size > 1 or config.batch_norm == "group":
+        return
+    frame = torch.zeros(1, config.channels, config.image_size, config.image_size)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            network.train()(frame)
+    except ValueError:
+        raise InputError(
+            f"batch-size: {config.model} at {config.image_size} pixels cannot normalise a batch of 1; set it to 2 "
+            "or more, or batch-norm=group"
+        ) from None
 
 
 def prepare(config: CDLConfig, progress: Callable[[str], None]) -> None:

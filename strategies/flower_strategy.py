@@ -104,7 +104,7 @@ class FedsuiteStrategy(Strategy):
             raise RuntimeError(_ONE_EXCHANGE)
         self._open = _OpenRound(exchanges, tasks)
         factory = TaskMessages(2 * self.settings.reply_deadline_s)
-        common = {"round": server_round, "checkpoint-round": 0}
+        common = {"round": server_round, "checkpoint-rounds": "0"}
         return [
             factory.message(t, members.node_of[t.partition], {**config, **t.config, **common})  # type: ignore[dict-item]
             for t in tasks

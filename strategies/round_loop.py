@@ -66,7 +66,7 @@ def run_rounds(
         loop.save(0, state)
     else:
         state = resumed.state
-        loop.checkpoint_round = checkpoint.oldest_needed(folder.checkpoints)
+        loop.checkpoint_rounds = checkpoint.needed(folder.checkpoints)
     for number in range(at + 1, settings.num_rounds + 1):
         state = loop.play(number, strategy.round(number, state, members.clients)).state
         if number % settings.checkpoint_every == 0 or number == settings.num_rounds:
@@ -91,7 +91,7 @@ class RoundLoop:
         self.history = HistoryWriter(folder.path / HISTORY)
         self.timings = HistoryWriter(folder.path / TIMINGS)
         self.digest = config_digest(settings)
-        self.checkpoint_round = 0
+        self.checkpoint_rounds = [0]
 
     def play(self, number: int, exchanges: Exchanges, prefix: str = "") -> RoundResult:
         """One round: every exchange that the strategy asks for, then its result, checked and written down."""
@@ -114,7 +114,7 @@ class RoundLoop:
     def save(self, number: int, state: ServerState) -> None:
         """Make this round durable."""
         checkpoint.save(self.folder.checkpoints, RunState(number, state, self.digest))
-        self.checkpoint_round = checkpoint.oldest_needed(self.folder.checkpoints)
+        self.checkpoint_rounds = checkpoint.needed(self.folder.checkpoints)
 
     def tell(self, event: Event) -> None:
         """Write an event to timings.jsonl and hand it on."""
@@ -194,7 +194,8 @@ class RoundLoop:
         return raws
 
     def _config(self, number: int, task: Task) -> dict[str, Scalar]:
-        return {**task.config, "round": number, "checkpoint-round": self.checkpoint_round}
+        needed = ",".join(map(str, self.checkpoint_rounds))
+        return {**task.config, "round": number, "checkpoint-rounds": needed}
 
     def _log_error(self, number: int, name: str, detail: str) -> None:
         with self.folder.errors.open("a", encoding="utf-8") as file:

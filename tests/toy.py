@@ -20,7 +20,7 @@ from flwr.app import Context
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
-from clients.private_state import PrivateState
+from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.config import RunSettings, setting
 from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
@@ -84,7 +84,7 @@ class ToyClient(NumPyClient):
         momentum = 0.5 * momentum + self.x.T @ error / len(self.x)
         w = arrays["w"] - np.float32(self.c.step_size) * momentum + np.float32(1e-3 * noise)
         self.private.save(number, {"momentum": momentum}, {"rounds": number})
-        self.private.prune(int(config["checkpoint-round"]))
+        self.private.prune(checkpoint_rounds(config))
         return named_reply(
             self._spoilt(number, {"w": w}), len(self.x), self._metrics(number, error)
         )

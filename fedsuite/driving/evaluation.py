@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.driving.frames import Frames
+from fedsuite.driving.layers import channels_last
 from fedsuite.driving.networks import Output
 
 
@@ -19,8 +20,7 @@ def predict(
     with torch.no_grad():
         for begin in range(0, len(frames), batch_size):
             rows = np.array(frames.images[begin : begin + batch_size])
-            images = torch.from_numpy(rows).to(device).float()
-            images = images.contiguous(memory_format=torch.channels_last)
+            images = channels_last(torch.from_numpy(rows).to(device).float())
             output: Output = torch.func.functional_call(network, dict(tensors), (images,))
             angles.append(output.predictions.cpu().numpy())
     return np.concatenate(angles)

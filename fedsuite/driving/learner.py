@@ -30,12 +30,14 @@ from fedsuite.driving.contrastive import (
 )
 from fedsuite.driving.fleet import BACKBONE, SUB, Fleet, Tensors
 from fedsuite.driving.frames import Frames
+from fedsuite.driving.layers import channels_last
 from fedsuite.driving.mixing import mix
 from fedsuite.driving.networks import Output
 from fedsuite.randomness import rng_for, torch_generator_for
 
 TERMS = ("regression-loss", "cd-plus", "cd-minus", "loss")
 Matrix = Callable[[int], np.ndarray]
+Call = Callable[[Tensors, Tensor], Output]  # a network's tensors and images -> its output
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,33 @@ class _Batch:
     number: int
 
 
+class Shell:
+    """A network called with other tensors in place of its own, as by torch.func.functional_call, at a tenth of its cost."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        self.network = network
+        self.slots: dict[str, dict[str, Tensor | None]] = {}
+        for path, module in network.named_modules():
+            dot = "." if path else ""
+            for kind in (module._parameters, module._buffers):
+                self.slots |= {f"{path}{dot}{n}": kind for n, v in kind.items() if v is not None}
+
+    def __call__(self, tensors: Tensors, images: Tensor) -> Output:
+        own = self._swap(tensors)
+        try:
+            output: Output = self.network(images)
+        finally:
+            self._swap(own)
+        return output
+
+    def _swap(self, tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
+        before: dict[str, Tensor | None] = {}
+        for name, tensor in tensors.items():
+            slot, key = self.slots[name], name.rpartition(".")[2]
+            before[name], slot[key] = slot[key], tensor
+        return before
+
+
 class Learner:
     """Trains a fleet. `network`: a shell whose tensors are replaced by the silos' own in every call."""
 
@@ -69,6 +98,8 @@ class Learner:
         on_gpu = fleet.device != "cpu"
         self.is_stacked = config.stacked == "yes" or (config.stacked == "auto" and on_gpu)
         self._noise_shape: tuple[int, ...] | None = None
+        self._shell = Shell(network)
+        self._rows: dict[tuple[str, int], Tensors] = {}
 
     def train(self, first: int, count: int, matrix: Matrix) -> dict[str, np.ndarray]:
         """Mixing steps first .. first + count - 1, without the mixing of the last one, which is the caller's.
@@ -97,8 +128,6 @@ class Learner:
         """One optimizer step of every silo; values of the loss terms [S]."""
         contrasts = self.config.contrastive and t > 0
         batch = self._batch(t, number, contrasts)
-        for optimizer in self.fleet.optimizers.values():
-            optimizer.zero_grad(set_to_none=True)
         gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
         terms = gradients(batch, contrasts)
         self.fleet.optimizers[BACKBONE].step()
@@ -147,18 +176,17 @@ class Learner:
     # --- gradients -------------------------------------------------------------------------------
 
     def _loss(
-        self, backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
-        noise: Tensor | None, weight: float,
+        self, call: Call, backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor,
+        angles: Tensor, noise: Tensor | None, weight: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
-        call = torch.func.functional_call
-        output: Output = call(self.network, backbone, (images,))
+        output = call(backbone, images)
         regression = regression_loss(self.config.regression, output.predictions, angles)
         plus = minus = torch.zeros_like(regression)
         loss = regression
         if sub:
             shared = {k: v for k, v in backbone.items() if k not in sub}
-            other: Output = call(self.network, {**shared, **sub}, (images,))
+            other = call({**shared, **sub}, images)
             terms = contrastive_terms(self.settings, output, other, noise)
             plus, minus = terms.plus, terms.minus
             loss = total_loss(self.settings, regression, terms, weight)
@@ -167,29 +195,29 @@ class Learner:
             loss = loss + 0.5 * self.config.proximal_mu * torch.stack(gaps).sum()
         return loss, torch.stack([regression, plus, minus, loss]).detach()
 
+    def _functional(self, tensors: Tensors, images: Tensor) -> Output:
+        output: Output = torch.func.functional_call(self.network, tensors, (images,))
+        return output
+
     def _gradients_one_by_one(self, batch: _Batch, contrasts: bool) -> Tensor:
         """Fill .grad of the stacked tensors; terms [S, 4]."""
-        fleet, names = self.fleet, self.fleet.names.parameters
-        leaves = [fleet.backbone[n] for n in names]
-        leaves += [fleet.sub[n] for n in names if n in fleet.sub] if contrasts else []
+        trained = {BACKBONE: self.fleet.backbone} | ({SUB: self.fleet.sub} if contrasts else {})
+        leaves = [t[n] for t in trained.values() for n in self.fleet.names.parameters if n in t]
         for leaf in leaves:
-            leaf.grad = torch.empty_like(leaf)
+            if leaf.grad is None:  # memory of the step before is written over
+                leaf.grad = torch.empty_like(leaf)
         terms = []
         for i, silo in enumerate(self.site.silos):
-            own = [leaf.detach()[i].requires_grad_() for leaf in leaves]
-            backbone = {**_rows(fleet.backbone, i), **dict(zip(names, own, strict=False))}
-            sub: Tensors = {}
-            if contrasts:
-                trained = [n for n in names if n in fleet.sub]
-                sub = {**_rows(fleet.sub, i), **dict(zip(trained, own[len(names) :], strict=True))}
+            backbone = self._silo_rows(BACKBONE, i)
+            sub = self._silo_rows(SUB, i) if contrasts else {}
+            own = [v for rows in (backbone, sub) for v in rows.values() if v.requires_grad]
             noise = None if batch.noise is None else batch.noise[i]
             start = {k: v[i] for k, v in self.start.items()}
-            with _dropout_seed(self.config.seed, batch.number, silo, fleet.device):
-                # Convolutions on a CPU take half the time in this order of memory.
-                images = batch.images[i].contiguous(memory_format=torch.channels_last)
+            with _dropout_seed(self.config.seed, batch.number, silo, self.fleet.device):
+                images = channels_last(batch.images[i])
                 loss, values = self._loss(
-                    backbone, sub, start, images, batch.angles[i], noise, batch.influence
-                )
+                    self._shell, backbone, sub, start, images, batch.angles[i], noise, batch.influence
+                )  # fmt: skip
                 gradients = torch.autograd.grad(loss, own, allow_unused=True)
             for leaf, gradient in zip(leaves, gradients, strict=True):
                 if gradient is None or leaf.grad is None:
@@ -201,16 +229,33 @@ class Learner:
             terms.append(values)
         return torch.stack(terms)
 
+    def _silo_rows(self, prefix: str, i: int) -> Tensors:
+        """Silo i's slices of a stacked network, parameters first; they share its memory, so they are made once."""
+        if (prefix, i) not in self._rows:
+            tensors = self.fleet.backbone if prefix == BACKBONE else self.fleet.sub
+            names = self.fleet.names
+            rows = {n: tensors[n].detach()[i] for n in names.parameters if n in tensors}
+            for row in rows.values():
+                row.requires_grad_()
+            self._rows[prefix, i] = rows | {
+                n: tensors[n].detach()[i] for n in names.buffers if n in tensors
+            }
+        return self._rows[prefix, i]
+
     def _stacked_gradients(self, batch: _Batch, contrasts: bool) -> Tensor:
         """The same in one pass: a silo's loss depends on its own slice only, so the sum's gradient is all of theirs."""
         fleet = self.fleet
         sub = fleet.sub if contrasts else {}
+        for optimizer in fleet.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
 
         def one(
             backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
             noise: Tensor | None,
         ) -> tuple[Tensor, Tensor]:  # fmt: skip
-            return self._loss(backbone, sub, start, images, angles, noise, batch.influence)
+            return self._loss(
+                self._functional, backbone, sub, start, images, angles, noise, batch.influence
+            )
 
         noise_axis = None if batch.noise is None else 0
         over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
@@ -240,15 +285,14 @@ def contrastive_settings(config: CDLConfig) -> ContrastiveSettings:
     )
 
 
-def _rows(tensors: Mapping[str, Tensor], i: int) -> Tensors:
-    """Silo i's slice of every tensor; buffers are changed in place through it."""
-    return {k: v.detach()[i] for k, v in tensors.items()}
-
-
 @contextmanager
 def _dropout_seed(seed: int, number: int, silo: int, device: str) -> Iterator[None]:
     """Seeds torch's global generator inside the block, as dropout knows no other, and puts it back."""
     devices: Sequence[int] = [torch.cuda.current_device()] if device != "cpu" else []
+    drawn = int(rng_for(seed, "dropout", number, silo).integers(2**62))
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(rng_for(seed, "dropout", number, silo).integers(2**62)))
+        # torch.manual_seed would also keep a note for every GPU that is not in use yet, and those pile up.
+        torch.default_generator.manual_seed(drawn)
+        if device != "cpu":
+            torch.cuda.manual_seed(drawn)
         yield

@@ -22,7 +22,7 @@ def with_rounds(folder: Path, *rounds: int) -> PrivateState:
 def test_nothing_before_anything_was_saved(tmp_path: Path) -> None:
     private = PrivateState(tmp_path / "site")
     assert private.load(5) is None
-    private.prune(3)
+    private.prune([3])
     private.rollback(0)
     assert not (tmp_path / "site").exists()
 
@@ -46,20 +46,21 @@ def test_saving_a_round_twice_keeps_the_second(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "left"),
-    [(0, [1, 3, 5, 6]), (1, [1, 3, 5, 6]), (4, [3, 5, 6]), (5, [5, 6]), (9, [6])],
+    ("checkpoints", "left"),
+    [([0], [6]), ([0, 2], [1, 6]), ([2, 4], [1, 3, 6]), ([4, 5], [3, 5, 6]), ([5, 9], [5, 6])],
 )
 def test_prune_keeps_what_a_resume_may_need(
-    tmp_path: Path, checkpoint: int, left: list[int]
+    tmp_path: Path, checkpoints: list[int], left: list[int]
 ) -> None:
     private = with_rounds(tmp_path, 1, 3, 5, 6)
-    before = private.load(checkpoint + 1)
-    private.prune(checkpoint)
+    before = [private.load(c + 1) for c in checkpoints]
+    private.prune(checkpoints)
     assert private.rounds() == left
-    after = private.load(checkpoint + 1)
-    assert (before is None) == (after is None)
-    if before is not None and after is not None:
-        assert fingerprint(before[0]) == fingerprint(after[0])
+    for one, checkpoint in zip(before, checkpoints, strict=True):
+        after = private.load(checkpoint + 1)
+        assert (one is None) == (after is None)
+        if one is not None and after is not None:
+            assert fingerprint(one[0]) == fingerprint(after[0])
 
 
 def test_rollback_drops_later_rounds_and_leftovers(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_only_the_named_arrays_and_settings_cross(tmp_path: Path) -> None:
         else:
             assert set(message.content) == {"arrays", "config"}
             assert list(message.content["arrays"]) == ["w"]
-            assert set(message.content["config"]) <= {"round", "checkpoint-round", "extra"}
+            assert set(message.content["config"]) <= {"round", "checkpoint-rounds", "extra"}
     for message in recorder.received:
         kind = message.metadata.message_type
         if kind == "query":
@@ -93,7 +93,7 @@ def test_tasks_carry_the_round_and_the_oldest_round_to_come_back_to(tmp_path: Pa
     folder = run_toy(tmp_path, record, num_rounds=7, checkpoint_every=2, num_clients=1)
     sent = [m.content["config"] for m in recorders[0].sent if m.metadata.message_type == "train"]
     assert [c["round"] for c in sent] == [1, 2, 3, 4, 5, 6, 7]
-    assert [c["checkpoint-round"] for c in sent] == [0, 0, 0, 0, 2, 2, 4]
+    assert [c["checkpoint-rounds"] for c in sent] == ["0", "0", "0,2", "0,2", "2,4", "2,4", "4,6"]
     assert rounds(folder.checkpoints) == [0, 6, 7]
 
 

@@ -1,0 +1,65 @@
+"""The configuration of the paper's size; and the benchmark's bare loop computes what the app computes."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.cdl_round import BareLoop, settings
+from fedsuite.arrays import module_arrays
+from fedsuite.config import read_config, to_flat
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.fleet import Fleet, names_of
+from fedsuite.driving.learner import Learner, Site
+from fedsuite.driving.plan import initial_network, make_plan
+from fedsuite.driving.sources import open_silos, prepare_sources
+from simulations.cdl_comparison import trained_parameters
+from simulations.cdl_system import validate
+from simulations.variants import runs_of
+
+FULL = Path(__file__).parents[2] / "simulations" / "cdl" / "full.toml"
+PARAMETERS = {"cdl": 629_314, "dronet": 314_657, "fadnet": 341_980}
+
+
+@pytest.mark.parametrize("variant", sorted(PARAMETERS))
+def test_full_size(variant: str) -> None:
+    runs = {r.label: r.table for r in runs_of(tomllib.loads(FULL.read_text()), str(FULL))}
+    config = read_config(CDLConfig, runs[variant])
+    validate(config)
+    plan = make_plan(config)
+    assert (config.num_mixings, config.local_updates, config.batch_size) == (3600, 1, 32)
+    assert plan.holders == (tuple(range(11)),)
+    assert trained_parameters(config) == PARAMETERS[variant]
+    if variant != "fadnet":  # sending the backbone alone
+        expected = 59.0352 if variant == "cdl" else 58.4952
+        assert plan.message_bits == 10_091_936
+        assert plan.cycle_time_ms == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize("loss", ["kl", "none"])
+def test_bare_loop_makes_the_same_steps(tmp_path: Path, loss: str) -> None:
+    base = settings(tmp_path, 3, 10, 32, 4, loss)
+    config = read_config(CDLConfig, {**to_flat(base), "dropout": 0.0, "train-frames": 8})
+    silos = open_silos(prepare_sources(config, 3), False)
+    plan, network = make_plan(config), initial_network(config)
+    names = names_of(network, config.batch_norm)
+    fleet = Fleet(config, names, module_arrays(network), 3, "cpu")
+    start = fleet.backbone_arrays()
+    site = Site((0, 1, 2), tuple(s.train for s in silos))
+    # The mixing of the last step is the server's: the bare loop's third one mixes nothing.
+    Learner(config, network, fleet, site).train(0, 3, plan.mixing.matrix)
+    bare = BareLoop(config, silos, plan.mixing.matrix(0))
+    bare.mixing_step()
+    bare.mixing_step()
+    bare.a = np.eye(3)
+    bare.mixing_step()
+    mine = fleet.backbone_arrays()
+    for name in names.mixed:
+        states = [s.backbone.state_dict()[name] for s in bare.silos]
+        # Adam makes a step of full length out of gradients that are rounding alone (biases before a normalisation).
+        close = np.isclose(mine[name], torch.stack(states).numpy(), rtol=1e-2, atol=2e-4)
+        assert close.mean() > (0.97 if name.endswith("weight") else 0.0), name
+    weights = [n for n in names.mixed if n.endswith("conv1.weight")]
+    assert all((mine[n] != start[n]).mean() > 0.9 for n in weights)
