@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fedsuite.report.overlays import plot_overlay
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.frames import Silo
@@ -26,6 +25,7 @@ from fedsuite.driving.plan import make_plan
 from fedsuite.driving.sources import open_silos, silos_folder
 from fedsuite.history import load_runs
 from fedsuite.report.driving import plot_frames, plot_steering
+from fedsuite.report.overlays import plot_overlay
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
 from fedsuite.run_folder import RunFolder

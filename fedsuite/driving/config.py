@@ -47,9 +47,13 @@ class CDLConfig(RunSettings):
     dirichlet: float = setting(
         0.0, "strengthen the label skew of drives by a Dirichlet draw with this parameter; 0 = off", ge=0
     )  # fmt: skip
-    angle_scale: float = setting(1.0, "factor on the angles of drives, to bring them into angle-limit", gt=0)
+    angle_scale: float = setting(
+        1.0, "factor on the angles of drives, to bring them into angle-limit", gt=0
+    )
     angle_positive: str = setting(
-        "left", "sign of the angles in csv and npz files; other formats have their own", choices=("left", "right")
+        "left",
+        "sign of the angles in csv and npz files; other formats have their own",
+        choices=("left", "right"),
     )
     angle_limit: float = setting(
         1.0, "largest steering angle; also the ends of cd_k's interval", gt=0

@@ -10,9 +10,9 @@ The gradients of S silos are taken one silo after another, or in one pass over a
 keeps a GPU busy. Both draw the same batches and chains; dropout masks differ between the two.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +33,8 @@ from fedsuite.driving.frames import Frames
 from fedsuite.driving.layers import channels_last
 from fedsuite.driving.mixing import mix
 from fedsuite.driving.networks import Output
-from fedsuite.randomness import rng_for, torch_generator_for
+from fedsuite.driving.shell import Shell, dropout_seed
+from fedsuite.randomness import torch_generator_for
 
 TERMS = ("regression-loss", "cd-plus", "cd-minus", "loss")
 Matrix = Callable[[int], np.ndarray]
@@ -59,33 +60,6 @@ class _Batch:
     number: int
 
 
-class Shell:
-    """A network called with other tensors in place of its own, as by torch.func.functional_call, at a tenth of its cost."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        self.network = network
-        self.slots: dict[str, dict[str, Tensor | None]] = {}
-        for path, module in network.named_modules():
-            dot = "." if path else ""
-            for kind in (module._parameters, module._buffers):
-                self.slots |= {f"{path}{dot}{n}": kind for n, v in kind.items() if v is not None}
-
-    def __call__(self, tensors: Tensors, images: Tensor) -> Output:
-        own = self._swap(tensors)
-        try:
-            output: Output = self.network(images)
-        finally:
-            self._swap(own)
-        return output
-
-    def _swap(self, tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
-        before: dict[str, Tensor | None] = {}
-        for name, tensor in tensors.items():
-            slot, key = self.slots[name], name.rpartition(".")[2]
-            before[name], slot[key] = slot[key], tensor
-        return before
-
-
 class Learner:
     """Trains a fleet. `network`: a shell whose tensors are replaced by the silos' own in every call."""
 
@@ -93,6 +67,7 @@ class Learner:
         self, config: CDLConfig, network: torch.nn.Module, fleet: Fleet, site: Site
     ) -> None:
         self.config, self.network, self.fleet, self.site = config, network, fleet, site
+        self._choices: Any = config
         self.settings = contrastive_settings(config)
         self.start: Tensors = {}
         on_gpu = fleet.device != "cpu"
@@ -141,7 +116,11 @@ class Learner:
             site.frames, site.silos, number, c.batch_size, c.seed, c.flip
         )
         device = self.fleet.device
-        weight = influence(c.influence, t, c.num_mixings, c.influence_floor) if contrasts else 0.0
+        weight = (
+            influence(self._choices.influence, t, c.num_mixings, c.influence_floor)
+            if contrasts
+            else 0.0
+        )
         return _Batch(
             torch.from_numpy(images).to(device).float(),
             torch.from_numpy(angles).to(device),
@@ -156,8 +135,8 @@ class Learner:
             self._noise_shape = noise_shape(
                 self.settings, self.config.batch_size, self._num_features()
             )
-        shape = self._noise_shape
-        c = self.config
+        shape, c = self._noise_shape, self.config
+        assert shape is not None  # the loss is cd_k
         draws = [
             torch.randn(shape, generator=torch_generator_for(c.seed, "chains", number, silo))
             for silo in self.site.silos
@@ -181,7 +160,7 @@ class Learner:
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
         output = call(backbone, images)
-        regression = regression_loss(self.config.regression, output.predictions, angles)
+        regression = regression_loss(self._choices.regression, output.predictions, angles)
         plus = minus = torch.zeros_like(regression)
         loss = regression
         if sub:
@@ -213,7 +192,7 @@ class Learner:
             own = [v for rows in (backbone, sub) for v in rows.values() if v.requires_grad]
             noise = None if batch.noise is None else batch.noise[i]
             start = {k: v[i] for k, v in self.start.items()}
-            with _dropout_seed(self.config.seed, batch.number, silo, self.fleet.device):
+            with dropout_seed(self.config.seed, batch.number, silo, self.fleet.device):
                 images = channels_last(batch.images[i])
                 loss, values = self._loss(
                     self._shell, backbone, sub, start, images, batch.angles[i], noise, batch.influence
@@ -259,7 +238,7 @@ class Learner:
 
         noise_axis = None if batch.noise is None else 0
         over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
-        with _dropout_seed(self.config.seed, batch.number, self.site.silos[0], fleet.device):
+        with dropout_seed(self.config.seed, batch.number, self.site.silos[0], fleet.device):
             losses, terms = over_silos(
                 fleet.backbone, sub, self.start, batch.images, batch.angles, batch.noise
             )
@@ -269,12 +248,13 @@ class Learner:
 
 def contrastive_settings(config: CDLConfig) -> ContrastiveSettings:
     """The loss of a run."""
+    choices: Any = config  # its texts are checked to be among ContrastiveSettings' choices
     return ContrastiveSettings(
-        kind=config.loss,
-        space=config.loss_space,
+        kind=choices.loss,
+        space=choices.loss_space,
         beta=config.beta,
         temperature=config.temperature,
-        direction=config.kl_direction,
+        direction=choices.kl_direction,
         apply_beta=config.apply_beta,
         chain_steps=config.chain_steps,
         chain_rate=config.chain_rate,
@@ -283,16 +263,3 @@ def contrastive_settings(config: CDLConfig) -> ContrastiveSettings:
         angle_limit=config.angle_limit,
         metropolis=config.metropolis,
     )
-
-
-@contextmanager
-def _dropout_seed(seed: int, number: int, silo: int, device: str) -> Iterator[None]:
-    """Seeds torch's global generator inside the block, as dropout knows no other, and puts it back."""
-    devices: Sequence[int] = [torch.cuda.current_device()] if device != "cpu" else []
-    drawn = int(rng_for(seed, "dropout", number, silo).integers(2**62))
-    with torch.random.fork_rng(devices=devices):
-        # torch.manual_seed would also keep a note for every GPU that is not in use yet, and those pile up.
-        torch.default_generator.manual_seed(drawn)
-        if device != "cpu":
-            torch.cuda.manual_seed(drawn)
-        yield

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,9 @@ def num_silos(config: CDLConfig, num_nodes: int) -> int:
     """N: as configured, or one per drive, or one per node of the network."""
     if config.num_silos:
         return config.num_silos
-    return len(find_drives(Path(config.data_dir), config.data_kind)) if config.data_dir else num_nodes
+    return (
+        len(find_drives(Path(config.data_dir), config.data_kind)) if config.data_dir else num_nodes
+    )
 
 
 def prepare_sources(config: CDLConfig, count: int, progress: Progress = lambda _: None) -> Path:
@@ -54,7 +57,7 @@ def prepare_sources(config: CDLConfig, count: int, progress: Progress = lambda _
             read=ReadOptions(
                 angle_scale=config.angle_scale,
                 angle_limit=config.angle_limit,
-                positive=config.angle_positive,  # type: ignore[arg-type]
+                positive=config.angle_positive,
             ),
         )
     else:
@@ -64,12 +67,13 @@ def prepare_sources(config: CDLConfig, count: int, progress: Progress = lambda _
 
 def road_settings(config: CDLConfig, count: int) -> RoadSettings:
     """The generator's part of the configuration."""
+    choices: Any = config  # its texts are checked to be among RoadSettings' choices
     return RoadSettings(
-        character=config.road_character,
+        character=choices.road_character,
         num_silos=count,
         train_frames=config.train_frames,
         test_frames=config.test_frames,
-        sizes=config.silo_sizes,
+        sizes=choices.silo_sizes,
         size_px=config.image_size,
         channels=config.channels,
         label_skew=config.label_skew,

@@ -7,6 +7,7 @@ from fedsuite.config import read_config, to_flat
 from fedsuite.errors import InputError
 from simulations import app_config
 from simulations.systems import BUILT_IN, OWN_DEFAULT, load_system, settings_of
+from simulations.variants import runs_of
 
 PYPROJECT = tomllib.loads(app_config.PYPROJECT.read_text())
 
@@ -55,4 +56,6 @@ def test_an_old_block_is_replaced_and_the_rest_is_kept() -> None:
 )
 def test_every_experiment_file_is_valid(path: Path) -> None:
     table = tomllib.loads(path.read_text())
-    read_config(load_system(table.get("system", "fedvln")).config_class, table, path.name)
+    for run in runs_of(table, path.name):
+        cls = load_system(run.table.get("system", "fedvln")).config_class
+        read_config(cls, run.table, path.name)

@@ -19,6 +19,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 import simulations.cdl_closing
+from clients.private_state import PrivateState
 from clients.vehicle import VehicleClient
 from fedsuite.checkpoint import rounds
 from fedsuite.config import to_flat
@@ -497,6 +498,9 @@ def planted_run(
     needles = plant(silos_folder(settings_from(config), 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulations.cdl_closing, "write_closing", lambda config, run_dir: None)
+        patch.setattr(
+            PrivateState, "prune", lambda self, checkpoints: None
+        )  # all rounds stay to search
         recorder = recorded(config)
     yield recorder, folder / "run", needles
     shutil.rmtree(folder)
