@@ -16,7 +16,9 @@ from fedsuite.driving.fleet import Fleet, names_of
 from fedsuite.driving.frames import Silo
 from fedsuite.driving.learner import Learner, Site, contrastive_settings
 from fedsuite.driving.networks import build_network
+from fedsuite.driving.plan import initial_network
 from fedsuite.randomness import torch_generator_for
+from tests.bar_frames import bar_frames
 
 RING = np.array([[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]])
 BASE = CDLConfig(image_size=40, batch_size=4, dropout=0.0, num_rounds=3, seed=5)
@@ -242,3 +244,30 @@ def test_sizes_of_the_pair() -> None:
         trained = [v for k, v in both.items() if k.removeprefix("sub.") in fleet.names.parameters]
         sizes[share] = sum(v[0].numel() for v in trained)
     assert sizes == {False: 629_314, True: 628_482}
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        ("fadnet", 40),
+        ("fadnet_plus", 40),
+        ("mobilenet_v2", 40),
+        ("vgg16", 40),
+        ("inception_v3", 80),
+    ],
+)
+def test_any_network_can_be_a_pair(model: str, size: int) -> None:
+    """Two mixing steps: both networks move, the backbone by its own and the sub-network by the contrastive term."""
+    config = dataclasses.replace(BASE, model=model, image_size=size, batch_size=2)
+    network = initial_network(config)
+    fleet = fleet_of(config, network, 1)
+    site = Site((0,), (bar_frames(0, 8, size),))
+    learner = Learner(config, network, fleet, site)
+    learner.train(0, 1, lambda t: np.eye(1))
+    assert fleet.distance()[0] == 0
+    before = {k: v.detach().clone() for k, v in fleet.sub.items()}
+    terms = learner.train(1, 1, lambda t: np.eye(1))
+    assert all(np.isfinite(v).all() for v in terms.values())
+    assert fleet.distance()[0] > 0
+    trained = fleet.names.parameters
+    assert any(not torch.equal(fleet.sub[n], before[n]) for n in trained)

@@ -1,4 +1,4 @@
-"""The configuration of the paper's size; and the benchmark's bare loop computes what the app computes."""
+"""Published sizes and cycle times; and the benchmark's bare loop computes what the app computes."""
 
 import tomllib
 from pathlib import Path
@@ -19,7 +19,7 @@ from simulations.cdl_comparison import trained_parameters
 from simulations.cdl_system import validate
 from simulations.variants import runs_of
 
-FULL = Path(__file__).parents[2] / "simulations" / "cdl" / "full.toml"
+FULL = Path(__file__).parents[3] / "simulations" / "cdl" / "full.toml"
 PARAMETERS = {"cdl": 629_314, "dronet": 314_657, "fadnet": 341_980}
 
 
@@ -36,6 +36,16 @@ def test_full_size(variant: str) -> None:
         expected = 59.0352 if variant == "cdl" else 58.4952
         assert plan.message_bits == 10_091_936
         assert plan.cycle_time_ms == pytest.approx(expected, abs=0.001)
+
+
+def test_sizes_and_cycle_time_are_the_published_ones() -> None:
+    """629,314 trained parameters at 200 pixels; the ring over Gaia with the mean of three published computation times."""
+    config = CDLConfig(image_size=200, scenario="ring", computation_time_ms=(1.2 + 5.5 + 7.7) / 3)
+    plan = make_plan(config)
+    assert trained_parameters(config) == 629_314
+    assert plan.message_bits == 10_091_936
+    assert plan.cycle_time_ms == pytest.approx(62.64, abs=0.005)
+    assert len(plan.holders) == 11 and plan.links_per_mixing == 11
 
 
 @pytest.mark.parametrize("loss", ["kl", "none"])

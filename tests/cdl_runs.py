@@ -1,0 +1,80 @@
+"""A tiny CDL run: its settings, what it writes and sends, and drives to read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, Message
+from PIL import Image
+
+from fedsuite.config import to_flat
+from fedsuite.driving.config import CDLConfig
+from fedsuite.files import sha256_of
+from fedsuite.history import read_rows
+from simulations.cdl_system import SYSTEM, num_partitions
+from simulations.client_app import app as client_app
+from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.server_app import serve
+from simulations.systems import settings_of
+from tests.harness import Recorder
+
+TINY: dict[str, Any] = {
+    "system": "cdl", "network": "gaia", "num-silos": 4, "image-size": 40, "train-frames": 12,
+    "test-frames": 6, "batch-size": 4, "num-rounds": 3, "checkpoint-every": 3,
+}  # fmt: skip
+Digests = tuple[str, str]
+
+
+def config_of(cache: Path, results: Path, name: str, **changes: Any) -> dict[str, Any]:
+    paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
+    values = {k.replace("_", "-"): v for k, v in changes.items()}
+    return to_flat(settings_of({**TINY, **paths, **values})[1])
+
+
+def settings_from(config: Mapping[str, Any]) -> CDLConfig:
+    settings = settings_of(config)[1]
+    assert isinstance(settings, CDLConfig)
+    return settings
+
+
+def model_of(results: Path, name: str) -> bytes:
+    return (results / name / "model.safetensors").read_bytes()
+
+
+def digests(results: Path, name: str) -> Digests:
+    """What must be equal between equal runs: the model and the history."""
+    history = (results / name / "history.jsonl").read_bytes()
+    return sha256_of(model_of(results, name)), sha256_of(history)
+
+
+def round_rows(run: Path) -> dict[int, dict[str, float]]:
+    rows = read_rows(run / "history.jsonl")
+    return {r["round"]: r["metrics"] for r in rows if r["kind"] == "round"}
+
+
+def recorded(config: dict[str, Any]) -> Recorder:
+    """The messages of a whole run."""
+    settings = settings_from(config)
+    SYSTEM.validate(settings)
+    SYSTEM.prepare(settings, lambda _: None)
+    recorder = Recorder(InProcessGrid(client_app, num_partitions(settings), config))
+    with server_identity():
+        serve(recorder, config)
+    return recorder
+
+
+def arrays_in(message: Message) -> ArrayRecord:
+    record = message.content["arrays"]
+    assert isinstance(record, ArrayRecord)
+    return record
+
+
+def write_drives(folder: Path, names: tuple[str, ...] = ("ada", "bob"), frames: int = 60) -> None:
+    """Drives of a simulator: darker to the left."""
+    for name in names:
+        (folder / name / "IMG").mkdir(parents=True)
+        lines = []
+        for i in range(frames):
+            Image.new("L", (40, 30), 4 * i).save(folder / name / "IMG" / f"{i}.png")
+            lines.append(f"{i}.png,{i / 100 - 0.3:.2f},0,0,0\n")
+        (folder / name / "driving_log.csv").write_text("".join(lines))

@@ -1,0 +1,59 @@
+"""Fixtures of all CDL tests: one cache of silos, runs without drawings, and calls of the command line."""
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simulations.cdl_closing
+from simulations import cli as command
+from tests.cdl_runs import TINY
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cdl-cache")
+
+
+@pytest.fixture(autouse=True)
+def tidy(tmp_path: Path) -> Iterator[None]:
+    """Run folders go at once: together they would fill over a gigabyte."""
+    yield
+    shutil.rmtree(tmp_path)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end without their drawings, which take longer than such a run."""
+    monkeypatch.setattr(simulations.cdl_closing, "write_closing", lambda config, run_dir: None)
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """`call(changes, end)` runs a TOML of the tiny run in `tmp_path`: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(changes: Mapping[str, Any], end: str = "") -> tuple[int, str, str]:
+        table = {**TINY, "cache-dir": str(cache), **changes}
+        lines = [f"{k} = {json.dumps(v)}" for k, v in table.items()]
+        (tmp_path / "x.toml").write_text("\n".join(lines) + end)
+        monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "x.toml", "--engine", "inprocess"])
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            command.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

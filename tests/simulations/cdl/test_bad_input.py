@@ -1,0 +1,109 @@
+"""Settings, matrices and drives that cannot work are refused in one line; good drives become silos."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsuite.history import read_rows
+from tests.cdl_runs import write_drives
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mixings-per-round": 2}, "mixings-per-round: 2"),
+        ({"num-silos": 12}, "num-silos: 12 silos, but network gaia has 11 nodes"),
+        ({"scenario": "cll", "silos-per-client": 2}, "silos-per-client"),
+        ({"data-dir": "nowhere"}, "nowhere"),
+        ({"model": "inception_v3", "image-size": 64}, "inception_v3 needs at least 75 pixels"),
+        ({"model": "fadnet", "share-stem": True}, "share-stem"),
+        ({"influence": "exponential"}, "influence-floor"),
+        ({"loss": "kl_release", "loss-space": "feature"}, "kl_release compares predictions"),
+        ({"loss": "cd_k", "loss-space": "gaussian"}, "cd_k is Gaussian already"),
+        ({"batch-size": 1, "image-size": 32}, "batch-size"),
+        ({"data-weighted": True}, "data-weighted"),
+        ({"batch-norm": "local", "cross-evaluation": True}, "cross-evaluation"),
+        ({"learning-rate": -1.0}, "learning-rate"),
+        ({"loss": "klx"}, "loss"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_work_are_refused(
+    call: Any, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    check_refusal(call(changes), words)
+    assert [p.name for p in tmp_path.iterdir()] == ["x.toml"]
+
+
+def check_refusal(answer: tuple[int, str, str], words: str) -> None:
+    code, out, err = answer
+    assert code == 2, (out, err)
+    assert err.startswith("error: ") and err.count("\n") == 1 and err.endswith("\n")
+    assert words in err and "Traceback" not in out + err
+
+
+MATRICES = {
+    "a row that sums to 0.9": ("0.5,0.4,0,0\n0,0.6,0.4,0\n0,0,0.7,0.3\n0.2,0,0,0.8\n", "row 1"),
+    "a negative weight": ("1.5,-0.5,0,0\n0,0.6,0.4,0\n0,0,0.7,0.3\n0.2,0,0,0.8\n", "row 1"),
+    "two islands": (".5,.5,0,0\n.5,.5,0,0\n0,0,.5,.5\n0,0,.5,.5\n", "not connected"),
+    "five silos": ("\n".join(",".join(["0.2"] * 5) for _ in range(5)) + "\n", "5 silos"),
+    "a word": ("0.5,half,0,0\n0,0.6,0.4,0\n0,0,0.7,0.3\n0.2,0,0,0.8\n", "'half'"),
+}
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_bad_matrices_are_refused(call: Any, tmp_path: Path, matrix: str) -> None:
+    text, words = MATRICES[matrix]
+    (tmp_path / "own.csv").write_text(text)
+    check_refusal(call({"scenario": "custom", "network-file": "own.csv"}), words)
+    assert {p.name for p in tmp_path.iterdir()} == {"x.toml", "own.csv"}
+
+
+def lose_image(drives: Path) -> None:
+    (drives / "bob" / "IMG" / "7.png").unlink()
+
+
+def cut_image(drives: Path) -> None:
+    path = drives / "bob" / "IMG" / "7.png"
+    path.write_bytes(path.read_bytes()[:40])
+
+
+def wild_label(drives: Path) -> None:
+    path = drives / "bob" / "driving_log.csv"
+    path.write_text(path.read_text().replace("\n7.png,-0.23", "\n7.png,-23"))
+
+
+def empty_label(drives: Path) -> None:
+    path = drives / "bob" / "driving_log.csv"
+    path.write_text(path.read_text().replace("\n7.png,-0.23", "\n7.png,"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lose_image, "bob/IMG/7.png"),
+        (cut_image, "7.png: cannot be decoded"),
+        (wild_label, "driving_log.csv"),
+        (empty_label, "driving_log.csv"),
+    ],
+)
+def test_damaged_drives_are_refused(
+    call: Any, tmp_path: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    write_drives(tmp_path / "drives")
+    damage(tmp_path / "drives")
+    changes = {"data-dir": "drives", "num-silos": 0, "cache-dir": str(tmp_path / "cache")}
+    check_refusal(call(changes), words)
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left - {"cache"} == {"x.toml", "drives"}
+    assert not list(tmp_path.glob("cache/*"))
+
+
+def test_drives_of_people_become_silos(call: Any, tmp_path: Path, undrawn: None) -> None:
+    write_drives(tmp_path / "drives")
+    changes = {"data-dir": "drives", "num-silos": 0, "cache-dir": str(tmp_path / "cache")}
+    code, _, err = call(changes)
+    assert (code, err) == (0, "")
+    rows = read_rows(tmp_path / "runs" / "x" / "history.jsonl")
+    assert {r["name"] for r in rows if r["kind"] == "client"} == {"ada", "bob"}

@@ -1,0 +1,61 @@
+"""What an experiment leaves in its folder; and the configurations that ship are valid."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedsuite.errors import InputError
+from fedsuite.history import load_runs
+from simulations.cdl_system import SYSTEM
+from simulations.experiment import Request, find_experiment
+from tests.cdl_runs import config_of, settings_from, write_drives
+
+TOMLS = Path(__file__).parents[3] / "simulations" / "cdl"
+TWO = """
+[variants.plain]
+loss = "none"
+[variants.cdl]
+loss = "kl"
+cross-evaluation = true
+"""
+DRAWINGS = ("learning.png", "wall-clock.png", "steering.png", "frames.png", "overlay.png")
+
+
+def test_an_experiment_compares_its_runs(call: Any, tmp_path: Path) -> None:
+    code, _, err = call({"silos-per-client": 4}, TWO)
+    assert (code, err) == (0, "")
+    folder = tmp_path / "runs" / "x"
+    lines = (folder / "results.md").read_text().splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["plain", "cdl"]
+    rows = (folder / "results.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["variant", "plain", "cdl"]
+    for place in (folder, folder / "cdl"):
+        for name in DRAWINGS:
+            with Image.open(place / name) as picture:
+                assert np.asarray(picture.convert("L")).std() > 5, name  # something is drawn
+    cdl = load_runs(folder / "cdl")
+    rmse = cdl.rounds["rmse"].dropna().iloc[-1]
+    assert f"{rmse:.3f}" in lines[3]
+    assert "everywhere-rmse.mean" in cdl.closing
+    table = (folder / "cdl" / "results.md").read_text()
+    assert "constant" in table and f"{rmse:.4f}" in table and "own models everywhere" in table
+
+
+@pytest.mark.parametrize("toml", sorted(p.name for p in TOMLS.glob("*.toml")))
+def test_shipped_configurations_are_valid(toml: str, tmp_path: Path) -> None:
+    changes = [f"results-dir={tmp_path}"]
+    if toml == "drivers.toml":
+        write_drives(tmp_path / "drives", tuple("abcdef"), 2)
+        changes.append(f"data-dir={tmp_path / 'drives'}")
+    experiment = find_experiment(Request(TOMLS / toml, changes))
+    assert experiment is not None and len(experiment.chosen) > 1
+    assert all(plan.settings.system == "cdl" for plan in experiment.plans.values())
+
+
+def test_a_missing_folder_of_drives_is_told_by_its_key(tmp_path: Path) -> None:
+    config = settings_from(config_of(tmp_path, tmp_path, "x", data_dir=str(tmp_path / "none")))
+    with pytest.raises(InputError, match=r"data-dir: .*none is not a folder"):
+        SYSTEM.prepare(config, lambda _: None)

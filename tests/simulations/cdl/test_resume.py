@@ -1,0 +1,95 @@
+"""Interrupted runs and those on Ray write the bytes of whole runs in this process, private states included."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simulations.cdl_closing
+from clients.vehicle import VehicleClient
+from fedsuite.checkpoint import rounds
+from fedsuite.errors import RunFailed
+from fedsuite.files import sha256_of
+from fedsuite.run_folder import RunFolder, folder_of
+from simulations.cdl_system import num_partitions
+from simulations.engines.inprocess import run_inprocess
+from simulations.engines.ray import Resources, run_ray
+from tests.cdl_runs import (
+    config_of,
+    digests,
+    settings_from,
+)
+from tests.harness import cli, start_cli, wait_for_checkpoint
+
+
+@pytest.mark.parametrize("changes", [{}, {"batch_norm": "local", "silos_per_client": 2}])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch, changes: Any
+) -> None:
+    """The third round fails after the second was saved; private states of the third are dropped again."""
+    changes = {**changes, "num_rounds": 4, "checkpoint_every": 2}
+    run_inprocess(config_of(cache, tmp_path, "whole", **changes))
+    stop_round(monkeypatch, 4)
+    with pytest.raises(RunFailed, match=r"round 4, train: .* out of luck"):
+        run_inprocess(config_of(cache, tmp_path, "parts", **changes))
+    monkeypatch.undo()
+    monkeypatch.setattr(simulations.cdl_closing, "write_closing", lambda config, run_dir: None)
+    parts = RunFolder(tmp_path / "parts")
+    assert rounds(parts.checkpoints)[-1] == 2
+    states = sorted(p.name for p in parts.clients.rglob("*.safetensors"))
+    assert "round-000003.safetensors" in states
+    run_inprocess(config_of(cache, tmp_path, "parts", **changes, resume=str(parts.path)))
+    assert digests(tmp_path, "whole") == digests(tmp_path, "parts")
+    assert private_states(tmp_path / "whole") == private_states(tmp_path / "parts")
+
+
+def stop_round(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    original = VehicleClient.fit
+
+    def fit(self: VehicleClient, parameters: Any, config: dict[str, Any]) -> Any:
+        if config["round"] == number and self.site.partition == 1:
+            raise RuntimeError("out of luck")
+        return original(self, parameters, config)
+
+    monkeypatch.setattr(VehicleClient, "fit", fit)
+
+
+def private_states(run: Path) -> dict[str, str]:
+    """SHA-256 of sub-networks, moments and local tensors of all silos."""
+    files = sorted((run / "clients").rglob("*.safetensors"))
+    assert files
+    return {str(p.relative_to(run)): sha256_of(p.read_bytes()) for p in files}
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> None:
+    """kill -9 in the middle; sub-networks and both optimizers' moments included."""
+    changes = {"num_rounds": 8, "checkpoint_every": 2, "local_updates": 6}
+    run_inprocess(config_of(cache, tmp_path, "whole", **changes))
+    config = config_of(cache, tmp_path, "killed", **changes)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value != ""]
+    (tmp_path / "killed.toml").write_text("\n".join(lines))
+    process = start_cli(tmp_path, "run", "killed.toml", "--engine", "inprocess")
+    wait_for_checkpoint(process, RunFolder(tmp_path / "killed"), 4)
+    process.kill()
+    process.communicate()
+    assert RunFolder(tmp_path / "killed").status()["status"] == "running"  # it was in the middle
+    done = cli(tmp_path, "run", "--resume", str(tmp_path / "killed"), "--engine", "inprocess")
+    assert done.returncode == 0, done.stderr
+    assert digests(tmp_path, "whole") == digests(tmp_path, "killed")
+    assert private_states(tmp_path / "whole") == private_states(tmp_path / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ray_workers_write_the_bytes_of_the_in_process_engine(
+    cache: Path, tmp_path: Path, workers: int
+) -> None:
+    changes = {"silos_per_client": 2, "checkpoint_every": 1}
+    run_inprocess(config_of(cache, tmp_path, "here", **changes))
+    there = config_of(cache, tmp_path, "there", **changes)
+    settings = settings_from(there)
+    run_ray(there, folder_of(settings), num_partitions(settings), Resources(workers))
+    assert digests(tmp_path, "here") == digests(tmp_path, "there")
+    assert private_states(tmp_path / "here") == private_states(tmp_path / "there")
