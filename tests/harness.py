@@ -131,3 +131,15 @@ def wait_for_checkpoint(process: subprocess.Popen[str], folder: RunFolder, round
             process.kill()
             raise AssertionError(f"no checkpoint of round {round}: {process.communicate()}")
         time.sleep(0.02)
+
+
+def exit_code_of(main: Callable[[], None]) -> int:
+    """Run a command line's entry point in this process; its handler of SIGTERM does not outlive it."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0

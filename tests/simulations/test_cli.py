@@ -10,7 +10,16 @@ import pytest
 from fedsuite.checkpoint import rounds
 from fedsuite.run_folder import RunFolder
 from simulations import cli as command
-from tests.harness import ROOT, cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
+from tests.harness import (
+    ROOT,
+    cli,
+    exit_code_of,
+    results_of,
+    run_toy,
+    start_cli,
+    wait_for_checkpoint,
+    write_toml,
+)
 
 INPROCESS = ("--engine", "inprocess")
 
@@ -22,14 +31,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            command.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        code = exit_code_of(command.main)
         out, err = capsys.readouterr()
         return code, out, err
 

@@ -15,7 +15,7 @@ from simulations import cli as command
 from simulations.experiment import labels_of
 from simulations.variants import variant_of
 from tests import toy
-from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint
+from tests.harness import cli, exit_code_of, results_of, run_toy, start_cli, wait_for_checkpoint
 
 INPROCESS = ("--engine", "inprocess")
 TWO = """
@@ -35,14 +35,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     def call(*arguments: str) -> tuple[int, str, str]:
         engine = INPROCESS if arguments[0] == "run" else ()
         monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, *engine])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            command.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        code = exit_code_of(command.main)
         out, err = capsys.readouterr()
         return code, out, err
 

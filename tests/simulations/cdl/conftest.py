@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import simulations.cdl_closing
 from simulations import cli as command
 from tests.cdl_runs import TINY
+from tests.harness import exit_code_of
 
 
 @pytest.fixture(scope="session")
@@ -45,14 +45,7 @@ def call(
         lines = [f"{k} = {json.dumps(v)}" for k, v in table.items()]
         (tmp_path / "x.toml").write_text("\n".join(lines) + end)
         monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "x.toml", "--engine", "inprocess"])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            command.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        code = exit_code_of(command.main)
         out, err = capsys.readouterr()
         return code, out, err
 
