@@ -35,13 +35,17 @@ class ClientInfo:
 
 @dataclass(frozen=True)
 class Task:
-    """One message to one client. `returns`: names and shapes the reply must carry; None = those of `arrays`."""
+    """One message to one client. `returns`: names and shapes the reply must carry; None = those of `arrays`.
+
+    summed: one of very many small messages of its round; the history has one line for all that a client got.
+    """
 
     partition: int
     kind: Kind
     arrays: Arrays
     config: Mapping[str, Scalar] = field(default_factory=dict)
     returns: Mapping[str, tuple[int, ...]] | None = None
+    summed: bool = False
 
 
 @dataclass(frozen=True)

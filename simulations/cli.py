@@ -27,7 +27,7 @@ from simulations.launch import Launch, Plan, make_plan, make_ready
 from simulations.systems import Progress
 
 EXIT_FAILED, EXIT_INPUT, EXIT_STOPPED = 1, 2, 130
-Engine = Literal["ray", "inprocess"]
+Engine = Literal["auto", "ray", "inprocess"]
 
 app = typer.Typer(
     help="Federated embodied learning on Flower.",
@@ -64,8 +64,11 @@ def run(
         typer.Option(metavar="VARIANT", help="Play this variant only; may be repeated."),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="Where clients run: worker processes, or this process.")
-    ] = "ray",
+        Engine,
+        typer.Option(
+            help="Where clients run: worker processes, or this process; auto: as suits the system."
+        ),
+    ] = "auto",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes (ray); default: one a core.")
     ] = None,
@@ -188,6 +191,8 @@ def _launch(
 ) -> None:
     from simulations.progress import RunDisplay
 
+    if engine == "auto":
+        engine = plan.system.engine
     console.print(
         f"{plan.folder.path}  ({clients} clients, {engine})", highlight=False, soft_wrap=True
     )

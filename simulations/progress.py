@@ -44,6 +44,8 @@ class RunDisplay:
             self.doing = str(event["task"])
         elif kind == "client":
             self.answered += 1
+        elif kind == "messages":
+            self.clients, self.doing = 0, f"{event['done']} messages"
         else:
             self._show_round(event, closing=kind == "closing")
         if self.console.is_terminal:

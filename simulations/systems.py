@@ -7,10 +7,12 @@ before it is asked for.
 
 import difflib
 import importlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.config import RunSettings, limits_of, read_config
 from fedsuite.errors import InputError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 BUILT_IN: Mapping[str, str] = {
     "fedvln": "simulations.fedvln_system:SYSTEM",
     "cdl": "simulations.cdl_system:SYSTEM",
+    "fedrl": "simulations.fedrl_system:SYSTEM",
 }
 OWN_DEFAULT = "default"  # a run-config value that leaves the choice to the system
 Progress = Callable[[str], None]
@@ -44,6 +47,7 @@ class System(Generic[C]):
     compare: tables and plots over the completed runs of an experiment of several; gets its folder and
     the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
     It writes <folder>/results.md. None: a table of the last metrics.
+    engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
     """
 
     config_class: type[C]
@@ -54,6 +58,7 @@ class System(Generic[C]):
     make_client: Callable[["Context"], "NumPyClient"]
     closing: Callable[[C, Path], None]
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
+    engine: Literal["ray", "inprocess"] = "ray"
 
 
 def load_system(name: str) -> System[Any]:
@@ -80,6 +85,12 @@ def load_system(name: str) -> System[Any]:
 
 def settings_of(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings]:
     """System and settings of a Flower run-config; other systems' keys and the value "default" are left out."""
+    return _settings_of(json.dumps(dict(run_config), sort_keys=True))
+
+
+@lru_cache(maxsize=16)  # asked for with every message
+def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
+    run_config = json.loads(text)
     system = load_system(str(run_config.get("system", RunSettings().system)))
     known = limits_of(system.config_class)
     own = {k: v for k, v in run_config.items() if k in known and v != OWN_DEFAULT}

@@ -15,7 +15,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedsuite import checkpoint
-from fedsuite.arrays import non_finite, num_bytes
+from fedsuite.arrays import non_finite
 from fedsuite.checkpoint import RunState
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
@@ -34,6 +34,7 @@ from strategies.exchange import exchange
 from strategies.membership import Members, gather
 from strategies.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.reply_checks import judge, usable_or_reason
+from strategies.round_rows import RoundRows
 
 Event = Mapping[str, Any]
 OnEvent = Callable[[Event], None]
@@ -96,12 +97,13 @@ class RoundLoop:
     def play(self, number: int, exchanges: Exchanges, prefix: str = "") -> RoundResult:
         """One round: every exchange that the strategy asks for, then its result, checked and written down."""
         begin = time.monotonic()
-        rows: list[Event] = []
+        rows = RoundRows(number, prefix, self.names)
         try:
-            result = self._play_exchanges(number, exchanges, prefix, rows)
+            result = self._play_exchanges(exchanges, rows)
             metrics = self._checked(number, result)
         finally:
-            self.history.append(rows)
+            self.history.append(rows.history)
+            self.tell(*rows.sums())
         kind = "closing" if prefix else "round"
         if metrics or not prefix:
             self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
@@ -116,18 +118,17 @@ class RoundLoop:
         checkpoint.save(self.folder.checkpoints, RunState(number, state, self.digest))
         self.checkpoint_rounds = checkpoint.needed(self.folder.checkpoints)
 
-    def tell(self, event: Event) -> None:
-        """Write an event to timings.jsonl and hand it on."""
-        self.timings.append([event])
-        self.on_event(event)
+    def tell(self, *events: Event) -> None:
+        """Write events to timings.jsonl and hand them on."""
+        self.timings.append(events)
+        for event in events:
+            self.on_event(event)
 
-    def _play_exchanges(
-        self, number: int, exchanges: Exchanges, prefix: str, rows: list[Event]
-    ) -> RoundResult:
+    def _play_exchanges(self, exchanges: Exchanges, rows: RoundRows) -> RoundResult:
         try:
             tasks = next(exchanges)
             while True:
-                tasks = exchanges.send(self._exchange(number, tasks, prefix, rows))
+                tasks = exchanges.send(self._exchange(tasks, rows))
         except StopIteration as stop:
             if not isinstance(stop.value, RoundResult):
                 raise TypeError(
@@ -135,29 +136,24 @@ class RoundLoop:
                 ) from None
             return stop.value
 
-    def _exchange(
-        self, number: int, tasks: Sequence[Task], prefix: str, rows: list[Event]
-    ) -> list[Reply]:
+    def _exchange(self, tasks: Sequence[Task], rows: RoundRows) -> list[Reply]:
         """Send tasks, judge what comes back; replies by partition, or RunFailed."""
         if not tasks:
             return []
         ordered = sorted(tasks, key=lambda task: task.partition)
-        kind = ordered[0].kind
-        self.tell(
-            {"round": number, "kind": f"{prefix}exchange", "task": kind} | {"clients": len(ordered)}
-        )
-        raws = self._send(number, ordered, prefix)
+        number, kind = rows.number, ordered[0].kind
+        if ordered[0].summed:
+            rows.tell_progress(self.on_event)
+        else:
+            self.tell(
+                {"round": number, "kind": f"{rows.prefix}exchange", "task": kind}
+                | {"clients": len(ordered)}
+            )
+        raws = self._send(ordered, rows)
         deadline_s = self.settings.reply_deadline_s
         verdicts = [judge(t, raw, deadline_s) for t, raw in zip(ordered, raws, strict=True)]
         for task, verdict in zip(ordered, verdicts, strict=True):
-            rows.append({
-                "round": number, "kind": f"{prefix}client", "partition": task.partition,
-                "name": self.names[task.partition], "task": task.kind, "status": verdict.status,
-                "reason": verdict.reason,
-                "num-examples": verdict.reply.num_examples if verdict.reply else 0,
-                "bytes-down": num_bytes(task.arrays.values()), "bytes-up": verdict.bytes_up,
-                "metrics": dict(verdict.reply.metrics) if verdict.reply else {},
-            })  # fmt: skip
+            rows.judged(task, verdict)
         where = f"round {number}, {kind}"
         if any(raw is not None and raw.worker_died for raw in raws):
             raise RunFailed(
@@ -169,8 +165,8 @@ class RoundLoop:
             raise RunFailed(f"{where}: {reason}")
         return [verdict.reply for verdict in verdicts if verdict.reply is not None]
 
-    def _send(self, number: int, tasks: Sequence[Task], prefix: str) -> list[RawReply | None]:
-        deadline_s = self.settings.reply_deadline_s
+    def _send(self, tasks: Sequence[Task], rows: RoundRows) -> list[RawReply | None]:
+        number, deadline_s = rows.number, self.settings.reply_deadline_s
         factory = TaskMessages(ttl_s=2 * deadline_s)
         raws: list[RawReply | None] = [None] * len(tasks)
 
@@ -179,12 +175,9 @@ class RoundLoop:
             task = tasks[position]
             if raw.error:
                 self._log_error(number, self.names[task.partition], raw.detail or raw.error)
-            self.tell({
-                "round": number, "kind": f"{prefix}client", "partition": task.partition,
-                "name": self.names[task.partition], "task": task.kind,
-                "status": "error" if raw.error else "ok",
-                "seconds": seconds, "compute-seconds": raw.compute_s,
-            })  # fmt: skip
+            event = rows.timed(task, raw, seconds)
+            if event:
+                self.tell(event)
 
         messages = (
             factory.message(task, self.node_of[task.partition], self._config(number, task))

@@ -41,6 +41,7 @@ class InProcessGrid(Grid):
             node_config: dict[str, Any] = {
                 "partition-id": partition,
                 "num-partitions": num_nodes,
+                "resident": True,
             }
             self.contexts[node_id] = Context(
                 RUN_ID, node_id, node_config, RecordDict(), dict(run_config)

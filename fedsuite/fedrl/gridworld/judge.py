@@ -1,0 +1,131 @@
+"""Rewards and ends of Grid-World episodes (Zhuo et al. 2019).
+
+    r = r_alpha + r_beta + N / (d + 1) + meeting * [d <= 1]
+
+r_i: step_reward for a move, obstacle_reward for running into an obstacle; d: distance after the move, |drow| + |dcol|
+("manhattan") or, as the published code computes it, |drow + dcol| ("anti-diagonal"). An episode ends when
+d <= 1 or after T_m steps; at least one step is always taken. Symbols: E lanes; m = path_len div 2, the
+least number of steps in which both can meet on the path.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedsuite.arrays import Arrays
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.gridworld.maps import Episodes
+from fedsuite.fedrl.gridworld.walkers import Ground, check_actions, walk
+from fedsuite.fedrl.worlds import IDLE, Step
+
+WITHIN = (1, 3, 5, 10)
+TALLY = ("places", "episode", "steps", "reward", "met", "open")
+
+
+def reward_table(config: FedRLConfig) -> np.ndarray:
+    """r by how many of the two moved (0, 1, 2) and by d (0..2N): float32 [3, 2N + 1]."""
+    distance = np.arange(2 * config.grid_size + 1)
+    moved = np.arange(3)[:, None]
+    local = moved * config.step_reward + (2 - moved) * config.obstacle_reward
+    shared = config.grid_size / (distance + 1) + config.meeting_reward * (distance <= 1)
+    return (local + shared).astype(np.float32)
+
+
+class MeetingJudge:
+    """The rewarded party's judge. It knows both agents' places, hence is stepped with all joint actions."""
+
+    def __init__(
+        self, ground: Ground, played: Episodes, config: FedRLConfig, lanes: int, step_limit: int
+    ) -> None:
+        self.ground, self.step_limit = ground, step_limit
+        self.manhattan = config.rules.distance == "manhattan"
+        self.timeouts_are_terminal = config.rules.timeouts == "terminal"
+        self.rewards = reward_table(config)
+        cells = (played.alpha, played.beta)
+        self.starts = np.stack([ground.places(played.map_index, c) for c in cells])
+        self.optimum = played.path_len // 2
+        self.hops = (ground.hops(0), ground.hops(1))
+        self._places = np.full((2, lanes), ground.nowhere, np.int32)
+        self._episode = np.full(lanes, -1, np.int64)  # -1: none yet
+        self._steps = np.zeros(lanes, np.int32)
+        self._reward = np.zeros(lanes, np.float64)
+        self._met = np.zeros(lanes, bool)
+        self._open = np.zeros(lanes, bool)
+
+    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in lanes [n]; their tally starts anew."""
+        self._places[:, lanes] = self.starts[:, episodes]
+        self._episode[lanes] = episodes
+        self._steps[lanes] = 0
+        self._reward[lanes] = 0.0
+        self._met[lanes] = False
+        self._open[lanes] = True
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Carry out joint actions [E] (IDLE: nothing happens in that lane)."""
+        check_actions(actions, len(self._open))
+        acts = actions != IDLE
+        if (acts & ~self._open).any():
+            (lanes,) = np.nonzero(acts & ~self._open)
+            raise ValueError(f"lanes {lanes[:5].tolist()}: the episode is over; begin another one")
+        alpha, alpha_moved = walk(self.ground, self._places[0], self.hops[0], actions)
+        beta, beta_moved = walk(self.ground, self._places[1], self.hops[1], actions)
+        self._places = np.stack([alpha, beta])
+        distance = self.distance()
+        rewards = np.where(acts, self.rewards[alpha_moved + beta_moved, distance], np.float32(0))
+        self._steps += acts
+        self._reward += rewards
+        met = acts & (distance <= 1)
+        late = acts & (self._steps >= self.step_limit)
+        ended = met | late
+        self._met |= met
+        self._open &= ~ended
+        return Step(rewards, ended, ended if self.timeouts_are_terminal else met)
+
+    def distance(self) -> np.ndarray:
+        """d of all lanes now, int [E]."""
+        rows, columns = self.ground.apart(self._places[0], self._places[1])
+        if self.manhattan:
+            return np.abs(rows) + np.abs(columns)
+        return np.abs(rows + columns)
+
+    @property
+    def met(self) -> np.ndarray:
+        """Whether the agents of each lane have met in its latest episode, bool [E]."""
+        return self._met.copy()
+
+    def scores(self) -> dict[str, float]:
+        """Metrics over the lanes' latest episodes, all of which have ended.
+
+        success-rate: met. average-reward: sum of an episode's rewards. within-kx: met with
+        steps - m <= k * m. mean-steps, step-diff = (sum of steps - sum of m) / sum of m: over those that
+        met, 0 if there are none.
+        """
+        begun = self._episode >= 0
+        if not begun.any() or (begun & self._open).any():
+            raise ValueError(
+                f"scores are of episodes that are over; {int(begun.sum())} were begun,"
+                f" {int((begun & self._open).sum())} go on"
+            )
+        steps, met = self._steps[begun].astype(np.int64), self._met[begun]
+        best = self.optimum[self._episode[begun]]
+        walked, least = int(steps[met].sum()), int(best[met].sum())
+        return {
+            "success-rate": float(met.mean()),
+            "average-reward": float(self._reward[begun].mean()),
+            **{f"within-{k}x": float((met & (steps - best <= k * best)).mean()) for k in WITHIN},
+            "mean-steps": walked / int(met.sum()) if met.any() else 0.0,
+            "step-diff": (walked - least) / least if least else 0.0,
+        }
+
+    def state(self) -> Arrays:
+        """Places and tallies."""
+        return {name: getattr(self, f"_{name}").copy() for name in TALLY}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+        for name in TALLY:
+            own = getattr(self, f"_{name}")
+            if state[name].shape != own.shape:
+                raise ValueError(f"{name}: expected shape {own.shape}, got {state[name].shape}")
+            setattr(self, f"_{name}", state[name].astype(own.dtype))

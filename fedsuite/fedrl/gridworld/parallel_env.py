@@ -1,0 +1,100 @@
+"""Grid-World for PettingZoo: alpha and beta as two agents that move at once (Zhuo et al. 2019).
+
+Observation  Box(0, 1, (H, w, w), float32) each: the agent's own last H windows, as in fedsuite.fedrl.gridworld.env.
+Action       Discrete(4) each; moves as (row, col): 0 (0,-1), 1 (0,+1), 2 (-1,0), 3 (+1,0).
+Reward       alpha gets the whole reward of the step. Beta gets 0.0 always: in the paper beta never sees rewards.
+End          terminated for both when they met, truncated for both after T_m steps.
+
+Needs the optional package pettingzoo.
+"""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.gridworld.env import AGENTS, observation_space
+from fedsuite.fedrl.gridworld.walkers import NUM_MOVES
+from fedsuite.fedrl.gridworld.world import open_gridworld
+from fedsuite.fedrl.worlds import Split
+
+try:
+    from pettingzoo import ParallelEnv
+except ImportError as error:
+    raise ImportError(
+        "fedsuite.fedrl.gridworld.parallel_env needs pettingzoo; install it: pip install pettingzoo"
+    ) from error
+
+Windows = dict[str, np.ndarray]
+
+
+class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
+    """One episode at a time; see the top of this file."""
+
+    metadata = {"name": "fedsuite_gridworld_v0", "render_modes": []}  # noqa: RUF012
+
+    def __init__(self, config: FedRLConfig, split: Split = "train") -> None:
+        self.world, self.split = open_gridworld(config), split
+        self.possible_agents = list(AGENTS)
+        self.agents: list[str] = []
+        self.observation_spaces = {
+            "alpha": observation_space(self.world, "alpha"),
+            "beta": observation_space(self.world, "beta"),
+        }
+        self.action_spaces = {agent: spaces.Discrete(NUM_MOVES) for agent in AGENTS}
+        self.render_mode = None
+        self._view = self.world.view("full", split, 1)
+        self._judge = self.world.judge(split, 1)
+        self._rng, _ = seeding.np_random(None)
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """The agent's own windows."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """Four moves."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Windows, dict[str, dict[str, Any]]]:
+        """A new random episode; options={"row": k} chooses it."""
+        if seed is not None:
+            self._rng, _ = seeding.np_random(seed)
+        count = self.world.num_episodes(self.split)
+        row = (options or {}).get("row")
+        row = int(self._rng.integers(count) if row is None else row)
+        if not 0 <= row < count:
+            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
+        for part in (self._view, self._judge):
+            part.begin(np.zeros(1, np.int64), np.array([row]))
+        self.agents = list(AGENTS)
+        return self._observe(), {agent: {"row": row} for agent in AGENTS}
+
+    def step(
+        self, actions: dict[str, np.int64]
+    ) -> tuple[
+        Windows, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
+    ]:
+        """Both agents move."""
+        if not self.agents:
+            raise ValueError("the episode is over; call reset")
+        joint = np.array([NUM_MOVES * int(actions["alpha"]) + int(actions["beta"])])
+        self._view.move(joint)
+        step = self._judge.step(joint)
+        ended, met = bool(step.ended[0]), bool(self._judge.met[0])
+        if ended:
+            self.agents = []
+        return (
+            self._observe(),
+            {"alpha": float(step.rewards[0]), "beta": 0.0},
+            dict.fromkeys(AGENTS, met),
+            dict.fromkeys(AGENTS, ended and not met),
+            {agent: {} for agent in AGENTS},
+        )
+
+    def _observe(self) -> Windows:
+        windows = self._view.inputs(self._view.records())
+        return {agent: seen[0].numpy() for agent, seen in zip(AGENTS, windows, strict=True)}

@@ -1,0 +1,205 @@
+"""Grid-World as a world: maps from files or generated ones, views, judge, networks and the expert (Zhuo et al. 2019).
+
+The expert walks the stored shortest path from both ends, alpha forward and beta backward; it labels the
+demonstrations of the supervised baselines.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedsuite.errors import InputError
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
+from fedsuite.fedrl.gridworld.judge import MeetingJudge
+from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes, step_limit
+from fedsuite.fedrl.gridworld.reader import load_maps, read_maps
+from fedsuite.fedrl.gridworld.views import (
+    ALPHA,
+    BETA,
+    FullView,
+    PositionView,
+    WindowLookup,
+    WindowView,
+)
+from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make_ground
+from fedsuite.fedrl.networks import position_network, window_network
+from fedsuite.fedrl.worlds import IDLE, Role, Split
+
+Progress = Callable[[str], None]
+AGENTS = {"alpha": ALPHA, "beta": BETA}
+
+
+class GridWorld:
+    """A set of maps with the rules of a run; `maps` must have the size that `config` names."""
+
+    num_actions = NUM_ACTIONS
+    score = "success-rate"
+
+    def __init__(self, config: FedRLConfig, maps: MapSet) -> None:
+        self.config, self.rules, self.maps = config, config.rules, maps
+        self.episodes = {split: episodes(maps, split, self.rules.starts) for split in SPLITS}
+        self.longest = config.step_limit or step_limit(maps)
+        self.ground = make_ground(maps.maps, max(self.rules.window_sides))
+        self._lookups = [WindowLookup(self.ground, side) for side in self.rules.window_sides]
+        self._demonstrations: dict[Role, tuple[np.ndarray, np.ndarray]] = {}
+
+    @property
+    def facts(self) -> Mapping[str, int | float | str]:
+        """What every party's world must have in common."""
+        return {
+            "world": "gridworld",
+            "grid-size": self.maps.size,
+            "history": self.config.history,
+            "step-limit": self.longest,
+            **{f"{split}-episodes": len(self.episodes[split]) for split in SPLITS},
+            "distance": self.rules.distance,
+            "starts": self.rules.starts,
+            "first-frame": self.rules.first_frame,
+            "maps": digest(self.maps, self.episodes),
+        }
+
+    def num_episodes(self, split: Split) -> int:
+        """Maps of a split that have a usable path."""
+        return len(self.episodes[split])
+
+    def view(self, role: Role, split: Split, lanes: int) -> WindowView | FullView | PositionView:
+        """A party's view of `lanes` parallel episodes."""
+        played, missing = self.episodes[split], self.rules.first_frame == "missing"
+        if role == "gamma":
+            return PositionView(self.ground, played, lanes, missing)
+        if role == "full":
+            return FullView(*(self._window(agent, split, lanes) for agent in (ALPHA, BETA)))
+        return self._window(AGENTS[role], split, lanes)
+
+    def _window(self, agent: int, split: Split, lanes: int) -> WindowView:
+        return WindowView(
+            self.ground,
+            self._lookups[agent],
+            self.episodes[split],
+            agent,
+            lanes,
+            self.config.history,
+            self.rules.first_frame == "missing",
+        )
+
+    def judge(self, split: Split, lanes: int) -> MeetingJudge:
+        """The judge of `lanes` parallel episodes."""
+        return MeetingJudge(self.ground, self.episodes[split], self.config, lanes, self.longest)
+
+    def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
+        """The role's Q-network: convolutions over windows, or two full layers over positions."""
+        if role == "gamma":
+            return position_network(2 * (2 * self.maps.size - 1), NUM_ACTIONS, generator)
+        sides = self.rules.window_sides
+        chosen = list(sides) if role == "full" else [sides[AGENTS[role]]]
+        return window_network(
+            chosen,
+            self.config.history,
+            self.config.filters,
+            self.config.kernels,
+            NUM_ACTIONS,
+            generator,
+        )
+
+    # --- the expert ------------------------------------------------------------------------------
+
+    def expert(self, split: Split, episodes: np.ndarray, tick: int) -> np.ndarray:
+        """Joint actions [n] in step `tick` (from 0) along the paths of episodes [n]; 0 once a path is walked.
+
+        Both agents walk the whole path; they meet in the middle of it, on the way.
+        """
+        check_expert(self.config)
+        played = self.episodes[split]
+        length, first = played.path_len[episodes], played.first_cell[episodes]
+        walking = tick < length - 1
+        at = np.where(walking, tick, 0)
+        back = length - 1 - at  # beta comes from the other end
+        alpha = self._move(first + at, first + at + 1, walking)
+        beta = self._move(first + back, first + back - 1, walking)
+        return np.where(walking, NUM_MOVES * alpha + beta, 0)
+
+    def _move(self, here: np.ndarray, there: np.ndarray, walking: np.ndarray) -> np.ndarray:
+        """The move between neighbouring cells of paths, given by where they are in MapSet.cells."""
+        here, there = (self.maps.cells[np.where(walking, at, 0)] for at in (here, there))
+        hops = np.array([row * self.maps.size + col for row, col in MOVES])
+        return (hops == (there - here)[:, None]).argmax(axis=1)
+
+    def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
+        """Records [n, R] and joint actions [n] of the expert until the agents are neighbours, episode by episode."""
+        if role not in self._demonstrations:
+            self._demonstrations[role] = self._demonstrate(role)
+        return self._demonstrations[role]
+
+    def _demonstrate(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
+        everyone = np.arange(self.num_episodes("train"))
+        view, ways = (
+            self.view(role, "train", len(everyone)),
+            self.view("gamma", "train", len(everyone)),
+        )
+        for part in (view, ways):
+            part.begin(everyone, everyone)
+        records, actions, owners = [view.records()[:0]], [everyone[:0]], [everyone[:0]]
+        for tick in range(self.longest):
+            apart = np.abs(ways.records() - (self.maps.size - 1)).sum(axis=1) > 1
+            if not apart.any():
+                break
+            chosen = np.where(apart, self.expert("train", everyone, tick), IDLE)
+            records.append(view.records()[apart])
+            actions.append(chosen[apart])
+            owners.append(everyone[apart])
+            view.move(chosen)
+            ways.move(chosen)
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        return np.concatenate(records)[order], np.concatenate(actions)[order]
+
+
+def check_expert(config: FedRLConfig) -> None:
+    """InputError where stored paths do not join the start cells."""
+    if config.rules.starts != "exact":
+        raise InputError(
+            f'starts: method "{config.method}" follows the stored paths, which join exact starts, got'
+            f' "{config.rules.starts}"; set starts = "exact"'
+        )
+
+
+# --- where maps come from --------------------------------------------------------------------------
+
+
+def generated_file(config: FedRLConfig) -> Path:
+    """The cached file of generated maps, named by all that it depends on."""
+    n, count, seed = config.grid_size, config.maps, config.generated_seed
+    name = f"grid-{n}x{n}-maps{count}-seed{seed}-v{GENERATOR_VERSION}.npz"
+    return Path(config.cache_dir) / name
+
+
+def prepare(config: FedRLConfig, progress: Progress = lambda _: None) -> None:
+    """Generate maps if they are not there yet, and check all that a run reads."""
+    if config.method == "oracle" or config.method.startswith("fcn-"):
+        check_expert(config)
+    if not config.data_dir and not generated_file(config).is_file():
+        progress(f"generating {config.maps} maps of {config.grid_size} x {config.grid_size} cells")
+        write_generated(
+            generated_file(config), config.maps, config.grid_size, config.generated_seed
+        )
+    world = open_gridworld(config)
+    used = ", ".join(f"{world.num_episodes(split)} {split}" for split in SPLITS)
+    progress(f"maps with a usable path: {used} of {len(world.maps.maps)}")
+
+
+@lru_cache(maxsize=4)
+def open_gridworld(config: FedRLConfig) -> GridWorld:
+    """The world of a run; once per process and configuration. Generated maps must have been prepared."""
+    return GridWorld(config, _maps(config.data_dir, str(generated_file(config)), config.grid_size))
+
+
+@lru_cache(maxsize=2)
+def _maps(data_dir: str, generated: str, size: int) -> MapSet:
+    if data_dir:
+        return load_maps(Path(data_dir), size)
+    if not Path(generated).is_file():
+        raise InputError(f"{generated}: no such file; prepare the run, which generates it")
+    return read_maps(Path(generated), size, "delete it, and it is generated anew")

@@ -1,0 +1,180 @@
+"""Texts as plain arrays, and what one party sees of them while they are read word by word.
+
+Text2Action (Zhuo et al. 2019, section 5.2; the task is EASDRL's, Feng et al. 2018): at every word the joint action is 0
+(neglect) or 1 (select). The state is the text's rows, each with a tag: 0 not yet decided, 1 neglected, 2 selected;
+the first tag 0 is the only sign of where the reader stands. Both parties see the tags. alpha knows the words' parts of
+speech, beta their word vectors (and, for arguments, how far each word is from the action), full knows all.
+
+Letters: S samples, L words of the longest sample that is read, N_w rows of the network's input, E lanes,
+B records, V word types, D components of a word vector, R whole numbers of a record.
+
+A record is [sample row, words decided, bits of the selected words]: 2 + ceil(L / 32) int32, bit i of the
+little-endian bit string being word i.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedsuite.arrays import Arrays
+from fedsuite.fedrl.worlds import IDLE, Role
+
+NEGLECT, SELECT = 0, 1
+HEADER = 2  # sample row, words decided
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """All samples as arrays. Words beyond a sample's length are 0 everywhere.
+
+    pos_ids: int64 [S, L], 0 = PAD; word_ids: int64 [S, L], rows of `word_vectors`, 0 = padding or unknown; lengths:
+    int64 [S] words read; action_index: int64 [S], the action's word (arguments only; it may lie beyond what is
+    read); max_words: N_w; word_vectors: float32 [V, D], row 0 zeros; num_tags: parts of speech, PAD included.
+    """
+
+    pos_ids: np.ndarray
+    word_ids: np.ndarray
+    lengths: np.ndarray
+    action_index: np.ndarray | None
+    max_words: int
+    word_vectors: np.ndarray
+    num_tags: int
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not fit together; a wrong id would only show as a strange score."""
+        shape = self.word_ids.shape
+        if len(shape) != 2 or self.pos_ids.shape != shape or self.lengths.shape != shape[:1]:
+            raise ValueError(
+                f"expected pos_ids and word_ids [S, L] and lengths [S], got {self.pos_ids.shape}, "
+                f"{shape}, {self.lengths.shape}"
+            )
+        if self.action_index is not None and self.action_index.shape != shape[:1]:
+            raise ValueError(f"expected action_index [{shape[0]}], got {self.action_index.shape}")
+        if not 1 <= shape[1] <= self.max_words:
+            raise ValueError(f"samples of up to {shape[1]} words, but max_words {self.max_words}")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        """Ids within their tables, nothing beyond a sample's last word."""
+        if self.lengths.min() < 1 or self.lengths.max() > self.longest:
+            raise ValueError(
+                f"expected lengths in 1..{self.longest}, got {self.lengths.min()}..{self.lengths.max()}"
+            )
+        for name, ids, count in (
+            ("pos_ids", self.pos_ids, self.num_tags),
+            ("word_ids", self.word_ids, len(self.word_vectors)),
+        ):
+            if ids.min() < 0 or ids.max() >= count:
+                raise ValueError(f"expected {name} in 0..{count - 1}, got {ids.min()}..{ids.max()}")
+            if ids[np.arange(self.longest) >= self.lengths[:, None]].any():
+                raise ValueError(f"expected {name} to be 0 beyond a sample's length")
+        if self.word_vectors[0].any():
+            raise ValueError(
+                "expected row 0 of word_vectors to be zeros (padding and unknown words)"
+            )
+
+    @property
+    def longest(self) -> int:
+        """L."""
+        return int(self.word_ids.shape[1])
+
+    @property
+    def record_size(self) -> int:
+        """R."""
+        return HEADER + -(-self.longest // 32)
+
+
+def selected_bits(records: np.ndarray) -> np.ndarray:
+    """The bytes [n, 4 (R - 2)] of records [n, R] that hold the selected words; a view, not a copy."""
+    return records.view(np.uint8)[:, 4 * HEADER :]
+
+
+def records_at(
+    table: TextTable, rows: np.ndarray, positions: np.ndarray, selected: np.ndarray
+) -> np.ndarray:
+    """Records [n, R] of samples `rows` [n] with `positions` [n] words decided, of which `selected` [n, L] bool.
+
+    What `selected` says of words that are not decided yet is left out.
+    """
+    if np.any(positions < 0) or np.any(positions > table.lengths[rows]):
+        raise ValueError("expected positions between 0 and the sample's length")
+    decided = np.arange(table.longest) < positions[:, None]
+    records = np.zeros((len(rows), table.record_size), np.int32)
+    records[:, 0], records[:, 1] = rows, positions
+    packed = np.packbits(selected.astype(bool) & decided, axis=1, bitorder="little")
+    selected_bits(records)[:, : packed.shape[1]] = packed
+    return records
+
+
+class TextView:
+    """One party's side of E texts that are read in parallel; implements fedsuite.fedrl.worlds.View.
+
+    All parties hold the same records: the inputs differ only in what the network's tables say of a word.
+    `samples` [n] are the rows of the table that make up the split, in the order of its episodes.
+    """
+
+    def __init__(self, table: TextTable, role: Role, samples: np.ndarray, lanes: int) -> None:
+        """Lanes start on the split's first text until `begin` says otherwise."""
+        if role == "gamma":
+            raise ValueError("Text2Action has the roles alpha, beta and full, got gamma")
+        self.table = table
+        self.role = role
+        self._samples = np.asarray(samples, np.int64)
+        self._lanes = np.arange(lanes)
+        self._now = np.zeros((lanes, table.record_size), np.int32)
+        self.begin(self._lanes, np.zeros(lanes, np.int64))
+
+    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
+        """Put the texts of episodes [n] into lanes [n], nothing decided."""
+        self._now[lanes] = 0
+        self._now[lanes, 0] = self._samples[episodes]
+
+    def records(self) -> np.ndarray:
+        """What is observed now [E, R]."""
+        return self._now.copy()
+
+    def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Neglect (0) or select (1) the current words, actions [E]; records of before and after.
+
+        A lane past its last word stays as it is.
+        """
+        if not np.isin(actions, (IDLE, NEGLECT, SELECT)).all():
+            raise ValueError(f"expected actions 0, 1 or {IDLE} (idle), got {np.unique(actions)}")
+        before = self._now.copy()
+        position = before[:, 1]
+        reading = (actions != IDLE) & (position < self.table.lengths[before[:, 0]])
+        chosen = np.flatnonzero(reading & (actions == SELECT))
+        bits = selected_bits(self._now)
+        bits[chosen, position[chosen] // 8] |= np.left_shift(1, position[chosen] % 8).astype(
+            np.uint8
+        )
+        self._now[reading, 1] += 1
+        return before, self._now.copy()
+
+    def inputs(self, records: np.ndarray) -> tuple[torch.Tensor, ...]:
+        """Sample rows int64 [B] and tags uint8 [B, L] of records [B, R]."""
+        records = np.ascontiguousarray(records, np.int32)
+        longest = self.table.longest
+        bits = np.unpackbits(selected_bits(records), axis=1, count=longest, bitorder="little")
+        tags = (bits + np.uint8(1)) * (np.arange(longest, dtype=np.int32) < records[:, 1:2])
+        return torch.from_numpy(records[:, 0].astype(np.int64)), torch.from_numpy(tags)
+
+    def records_at(
+        self, rows: np.ndarray, positions: np.ndarray, selected: np.ndarray
+    ) -> np.ndarray:
+        """Records [n, R] of given states; see the function of the same name. `rows` are rows of the table."""
+        return records_at(self.table, rows, positions, selected)
+
+    def state(self) -> Arrays:
+        """The records of all lanes, which are all there is."""
+        return {"records": self._now.copy()}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+        if state["records"].shape != self._now.shape:
+            raise ValueError(
+                f"records: expected shape {self._now.shape}, got {state['records'].shape}"
+            )
+        self._now = np.array(state["records"], np.int32)

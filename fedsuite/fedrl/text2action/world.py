@@ -1,0 +1,165 @@
+"""Text2Action as a world: which texts, which fold, what each party sees of them.
+
+alpha sees part-of-speech tags and has the labels, so rewards; beta sees the words (as vectors) and, for arguments, how far
+a word is from the action; "full" sees all. Everybody sees which words have been selected.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedsuite.errors import InputError
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
+from fedsuite.fedrl.text2action.judge import RewardRule, TextJudge
+from fedsuite.fedrl.text2action.labels import expert_selection, label_table
+from fedsuite.fedrl.text2action.reader import read_corpus
+from fedsuite.fedrl.text2action.text_cnn import TextCNN
+from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
+from fedsuite.fedrl.text2action.views import TextTable, TextView
+from fedsuite.fedrl.worlds import Role, Split
+
+VECTOR_SEED = (
+    0  # vectors belong to the corpus, not to a run: every seed of an experiment has the same
+)
+
+
+class TextWorld:
+    """A World (worlds.py) of one task on one corpus with one fold held out."""
+
+    num_actions = 2
+    score = "f1"
+
+    def __init__(self, config: FedRLConfig, corpus: Corpus) -> None:
+        self._config, self._corpus = config, corpus
+        self._max_words = config.max_words or MAX_WORDS[config.task]
+        self._selection = config.rules.selection
+        self.samples = corpus.samples(config.task, self._max_words)
+        self.splits = corpus.splits(config.task, config.fold, self._selection)
+        self._labels = label_table(self.samples)
+        self.longest = self._labels.longest
+        self.table = text_table(
+            self.samples, len(corpus.tag_ids()), word_vectors(config, corpus), self._max_words
+        )
+
+    @property
+    def facts(self) -> Mapping[str, int | float | str]:
+        """What all parties must agree in."""
+        return {
+            "corpus": self._corpus.digest,
+            "task": self._config.task,
+            "fold": self._config.fold,
+            "selection": self._selection,
+            "max-words": self._max_words,
+            **{f"{split}-episodes": len(rows) for split, rows in self.splits.items()},
+        }
+
+    def num_episodes(self, split: Split) -> int:
+        """Samples in a split."""
+        return len(self.splits[split])
+
+    def view(self, role: Role, split: Split, lanes: int) -> TextView:
+        """What `role` sees of `lanes` parallel samples."""
+        return TextView(self.table, self._known(role), self.splits[split], lanes)
+
+    def judge(self, split: Split, lanes: int) -> TextJudge:
+        """The judge of `lanes` parallel samples."""
+        config = self._config
+        rule = RewardRule(
+            config.text_reward,
+            config.last_word_bonus,
+            self._max_words,
+            config.task == "names" or config.rules.exclusive_rewards == "full",
+        )
+        return TextJudge(self._labels, self.splits[split], lanes, rule)
+
+    def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
+        """A Q-network for the inputs of `role`."""
+        return TextCNN(
+            self.table,
+            self._known(role),
+            filters=self._config.filters,
+            tag_size=self._config.tag_size,
+            generator=generator,
+        )
+
+    def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
+        """Records and actions of an expert that selects what the labels ask for; see `expert_selection`."""
+        view = TextView(self.table, self._known(role), self.splits["train"], 1)
+        records, actions = [], []
+        for row in self.splits["train"]:
+            selected = expert_selection(self.samples[row])
+            places = np.arange(len(selected))
+            wide = np.zeros((len(selected), self.longest), bool)
+            wide[:, : len(selected)] = np.tril(np.tile(selected, (len(selected), 1)), -1)
+            records.append(view.records_at(np.full(len(selected), row), places, wide))
+            actions.append(selected.astype(np.int64))
+        return np.concatenate(records), np.concatenate(actions)
+
+    def expert(self, split: Split, episodes: np.ndarray, tick: int) -> np.ndarray:
+        """Decisions [n] of the expert at word `tick` of episodes [n]; neglect beyond the last word."""
+        decisions = np.zeros(len(episodes), np.int64)
+        for k, row in enumerate(self.splits[split][episodes]):
+            selected = expert_selection(self.samples[row])
+            decisions[k] = tick < len(selected) and selected[tick]
+        return decisions
+
+    def _known(self, role: Role) -> Role:
+        """The role itself."""
+        if role not in ("alpha", "beta", "full"):
+            raise InputError(
+                f"parties: {role!r} has no view of Text2Action, which has alpha and beta; set parties to 2"
+            )
+        return role
+
+
+def text_table(
+    samples: tuple[Sample, ...], num_tags: int, vectors: WordVectors, max_words: int
+) -> TextTable:
+    """Tags and words of all samples as arrays."""
+    lengths = np.array([len(sample.words) for sample in samples], np.int64)
+    pos_ids = np.zeros((len(samples), int(lengths.max())), np.int64)
+    word_ids = np.zeros_like(pos_ids)
+    for k, sample in enumerate(samples):
+        pos_ids[k, : lengths[k]] = sample.pos_ids
+        word_ids[k, : lengths[k]] = [vectors.row(word) for word in sample.words]
+    places = np.array([sample.action for sample in samples], np.int64)
+    return TextTable(
+        pos_ids=pos_ids,
+        word_ids=word_ids,
+        lengths=lengths,
+        action_index=places if (places >= 0).all() else None,
+        max_words=max_words,
+        word_vectors=vectors.vectors,
+        num_tags=num_tags,
+    )
+
+
+def word_vectors(config: FedRLConfig, corpus: Corpus) -> WordVectors:
+    """From the file that `config` names, else trained on the whole corpus (no labels) and kept in cache_dir."""
+    texts = [text.whole.words for text in corpus.texts]
+    if not config.word_vectors:
+        return trained_or_cached(
+            texts, config.word_vector_size, VECTOR_SEED, corpus.digest, Path(config.cache_dir)
+        )
+    passages = [p.words for text in corpus.texts for p in text.sentences if p is not None]
+    words = dict.fromkeys(word for text in (*texts, *passages) for word in text)
+    return read_vectors(Path(config.word_vectors), words)
+
+
+@lru_cache(maxsize=2)
+def open_text_world(config: FedRLConfig) -> TextWorld:
+    """The world that `config` describes; opened once in a process. Raises InputError."""
+    return TextWorld(config, read_corpus(config))
+
+
+def prepare(config: FedRLConfig, progress: Callable[[str], None] = lambda _: None) -> None:
+    """Check the corpus and train its word vectors, so that parties only read. Raises InputError."""
+    corpus = read_corpus(config)
+    words = sum(len(text.whole.words) for text in corpus.texts)
+    progress(f"{corpus.name}: {len(corpus.texts)} texts, {words:,} words")
+    vectors = word_vectors(config, corpus)
+    progress(f"word vectors: {vectors.vectors.shape[0] - 1} words x {vectors.vectors.shape[1]}")

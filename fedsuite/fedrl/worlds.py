@@ -1,0 +1,111 @@
+"""What a party asks of a world: its own view, and, for the party that has rewards, a judge.
+
+A world runs E lanes, that is E parallel episodes. Views and judge of one world are stepped with the same
+joint actions and stay in step without speaking to each other: a view knows what its party
+can see and nothing of rewards, the judge knows rewards and when an episode ends.
+
+Letters: E lanes, B records in a minibatch, R numbers in a record, A joint actions. A *record* is what a
+party keeps of one observation, as few whole numbers as can bring the observation back; the network's
+inputs are made of records. An *episode* is named by its row in a split ("train", "valid", "test").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+
+from fedsuite.arrays import Arrays
+
+Role = Literal["alpha", "beta", "gamma", "full"]
+Split = Literal["train", "valid", "test"]
+IDLE = -1  # the action of a lane that takes no part
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the judge says of one step, each [E]: reward float32 (0 in idle lanes); ended: the episode is over;
+    terminal: the target of this transition is the reward alone (ended, but for time-outs if they are bootstrapped)."""
+
+    rewards: np.ndarray
+    ended: np.ndarray
+    terminal: np.ndarray
+
+
+class View(Protocol):
+    """One party's own side of E lanes."""
+
+    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in lanes [n]."""
+
+    def records(self) -> np.ndarray:
+        """What is observed now in every lane [E, R]; the dtype is the view's own."""
+
+    def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Carry out joint actions [E] (IDLE: none). Records to be stored, of before and after: [E, R] each.
+
+        What is stored may differ from `records()` where the published code stores something else.
+        """
+
+    def inputs(self, records: np.ndarray) -> tuple[torch.Tensor, ...]:
+        """The network's inputs of records [B, R]; first axis B. Touches no state."""
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on in the middle of episodes."""
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+
+
+class Judge(Protocol):
+    """The rewarded party's side of E lanes; keeps the tally of each lane's episode."""
+
+    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in lanes [n]; their tally starts anew."""
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Carry out joint actions [E] (IDLE: nothing happens in that lane)."""
+
+    def scores(self) -> dict[str, float]:
+        """Metrics over the lanes' latest episodes, all of which have ended."""
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on in the middle of episodes."""
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+
+
+class World(Protocol):
+    """A world opened on one node.
+
+    num_actions: A; longest: most steps of any episode; score: name of the metric that chooses the best
+    round. `facts`: numbers and texts in which all parties must agree before they train together.
+    """
+
+    num_actions: int
+    longest: int
+    score: str
+
+    @property
+    def facts(self) -> Mapping[str, int | float | str]:
+        """What every party's world must have in common (sizes, history length, number of episodes, digest)."""
+
+    def num_episodes(self, split: Split) -> int:
+        """Episodes in a split."""
+
+    def view(self, role: Role, split: Split, lanes: int) -> View:
+        """A party's view of `lanes` parallel episodes."""
+
+    def judge(self, split: Split, lanes: int) -> Judge:
+        """The judge of `lanes` parallel episodes."""
+
+    def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
+        """A Q-network [B, ...] -> [B, A] for the inputs of this role's view, initialised from `generator` alone."""
+
+    def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
+        """Records [n, R] and joint actions [n] of an expert on the training split, in a fixed order."""
+
+    def expert(self, split: Split, episodes: np.ndarray, tick: int) -> np.ndarray:
+        """The expert's joint actions [n] in step `tick` (from 0) of episodes [n]: rows of the split, each on its course."""

@@ -1,0 +1,1 @@
+"""Noise on what leaves a party, and what guarantee it amounts to."""

@@ -1,0 +1,139 @@
+"""A tiny FedRL run: its settings, what it writes and sends, and what each party keeps to itself."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from safetensors.numpy import load_file
+
+from fedsuite.arrays import Arrays
+from fedsuite.config import to_flat
+from fedsuite.fedrl.config import FedRLConfig
+from simulations import fedrl_system
+from simulations.client_app import app as client_app
+from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.server_app import serve
+from simulations.systems import settings_of
+from tests.harness import Recorder
+
+# Tables and plots are another matter, and drawing them takes longer than these runs.
+SYSTEM = dataclasses.replace(fedrl_system.SYSTEM, closing=lambda config, folder: None)
+TINY: dict[str, Any] = {
+    "system": "tests.fedrl_runs:SYSTEM", "maps": 200, "step-limit": 6, "evaluation-episodes": 5,
+    "round-length": 32, "batch-size": 8, "memory": 100, "filters": 4, "epsilon-steps": 40, "num-rounds": 2,
+}  # fmt: skip
+ROLES = ("alpha", "beta", "gamma")
+
+
+def config_of(cache: Path, results: Path, name: str = "run", **changes: Any) -> dict[str, Any]:
+    """The run-config of a tiny run; keys in snake case."""
+    paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
+    values = {k.replace("_", "-"): v for k, v in changes.items()}
+    return to_flat(settings_of({**TINY, **paths, **values})[1])
+
+
+def settings_from(config: dict[str, Any]) -> FedRLConfig:
+    settings = settings_of(config)[1]
+    assert isinstance(settings, FedRLConfig)
+    return settings
+
+
+def play(
+    config: dict[str, Any],
+    wrap: Callable[[Grid], Grid] = lambda grid: grid,
+    resident: bool = True,
+) -> None:
+    """A whole run in this process; `wrap` may put something around the grid."""
+    settings = settings_from(config)
+    SYSTEM.validate(settings)
+    SYSTEM.prepare(settings, lambda _: None)
+    grid = InProcessGrid(client_app, SYSTEM.num_partitions(settings), config)
+    for context in grid.contexts.values():
+        context.node_config["resident"] = resident
+    with server_identity():
+        serve(wrap(grid), config)
+
+
+def recorded(config: dict[str, Any]) -> list["Letter"]:
+    """The messages of a whole run, questions and answers, in the order of their sending."""
+    recorders: list[Recorder] = []
+
+    def wrap(grid: Grid) -> Grid:
+        recorders.append(Recorder(grid))
+        return recorders[0]
+
+    play(config, wrap)
+    return list(_letters(recorders[0], len(settings_from(config).roles)))
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message to a party, and what came back: arrays, configuration and metrics, all that there is."""
+
+    partition: int
+    phase: str
+    config: dict[str, Any]
+    down: Arrays
+    up: Arrays
+    metrics: dict[str, Any]
+    names: tuple[tuple[str, ...], tuple[str, ...]]  # of all records, down and up
+
+
+def _letters(recorder: Recorder, num_parties: int) -> Iterator[Letter]:
+    nodes = {10_007 * (num_parties - p): p for p in range(num_parties)}
+    # A relay waits for the answers to one batch before it goes on, and they come in the order of sending.
+    for question, answer in zip(recorder.sent, recorder.received, strict=True):
+        assert answer.metadata.src_node_id == question.metadata.dst_node_id
+        assert not answer.has_error(), answer.error
+        config = record_of(question, "config", ConfigRecord)
+        yield Letter(
+            partition=nodes[question.metadata.dst_node_id],
+            phase=str(config.get("phase", "identity")),
+            config=config,
+            down=arrays_in(question),
+            up=arrays_in(answer),
+            metrics=record_of(answer, "metrics", MetricRecord),
+            names=(tuple(question.content), tuple(answer.content)),
+        )
+
+
+def arrays_in(message: Message) -> Arrays:
+    """The arrays of a message, {} if it has none."""
+    record = message.content.get("arrays")
+    if record is None:
+        return {}
+    assert isinstance(record, ArrayRecord)
+    return {str(k): v.numpy() for k, v in record.items()}
+
+
+def record_of(message: Message, name: str, kind: type) -> dict[str, Any]:
+    """A record of scalars, {} if it is not there."""
+    record = message.content.get(name, {})
+    assert isinstance(record, kind) or record == {}
+    return dict(record)
+
+
+def kept_by(results: Path, role: str, number: int, name: str = "run") -> Arrays:
+    """What a party wrote to its own disk when round `number` closed."""
+    return load_file(results / name / "clients" / role / f"round-{number:06d}.safetensors")
+
+
+def artefacts(results: Path, name: str) -> dict[str, bytes]:
+    """All that must be equal between equal runs: history, model, checkpoints and every party's own state."""
+    folder = results / name
+    paths = [folder / "history.jsonl", folder / "model.safetensors"]
+    paths += [p for p in sorted((folder / "checkpoints").rglob("*")) if p.is_file()]
+    paths += sorted((folder / "clients").rglob("*.safetensors"))
+    return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
+
+
+def assert_same(found: Arrays, expected: Arrays, tolerance: float) -> None:
+    """Same names, and numbers that are no further apart than `tolerance`."""
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance, err_msg=name)
