@@ -33,7 +33,10 @@ Answer = tuple[Arrays, dict[str, float]]
 
 @dataclass
 class PartySite:
-    """What one node owns. party, at: the party in memory, and the (round closed last, message) that it waits for."""
+    """What one node owns. noise_seed: of its own noise, the run's if None.
+
+    party, at: the party in memory, and the (round closed last, message) that it waits for.
+    """
 
     partition: int
     role: Role
@@ -42,6 +45,7 @@ class PartySite:
     folder: Path
     resident: bool
     device: str
+    noise_seed: int | None = None
     party: Party | None = field(default=None, repr=False)
     at: Place | None = None
 
@@ -107,7 +111,9 @@ class PartyClient(NumPyClient):
         if site.party is not None and site.at == place:
             return site.party
         kind = RewardedParty if site.partition == 0 else Party
-        site.party = kind(site.config, site.world, site.role, site.partition, site.device)
+        site.party = kind(
+            site.config, site.world, site.role, site.partition, site.device, site.noise_seed
+        )
         after, message = place
         kept = site.working.load(message + 1) if message else site.private.load(after + 1)
         if message and (kept is None or kept[1]["waits-for"] != [after, message]):
@@ -188,7 +194,7 @@ class _Parts:
 
     def imitate(self) -> Answer:
         self.alpha.imitate(int(self.config["round"]), int(self.config["count"]))
-        return {}, {"exchanges": float(self.config["count"])}
+        return {}, {}
 
     def close(self) -> Answer:
         if self.config["best"]:

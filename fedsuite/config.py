@@ -78,7 +78,9 @@ def setting(
 class RunSettings:
     """What every system's run has, whatever it learns."""
 
-    system: str = setting("fedvln", "system to run: fedvln, or module:attribute of your own System")
+    system: str = setting(
+        "fedvln", "system to run: fedvln, cdl, fedrl, or module:attribute of your own System"
+    )
     name: str = setting(
         "", "run folder inside results-dir; empty = after the TOML", may_change=True
     )

@@ -57,8 +57,8 @@ MEASURES: Mapping[str, tuple[Measure, ...]] = {  # the first is the score
     ),
 }
 NOTES = {
-    "gridworld": "AvgRwd: sum of an episode's rewards, mean over episodes. Within 2x optimum: met in at most twice the steps "
-    "that two agents need on their shortest path. Mean steps: over episodes in which they met.",
+    "gridworld": "AvgRwd: sum of an episode's rewards, mean over episodes. Within 2x optimum: met in at most twice the "
+    "steps that two agents need on their shortest path. Mean steps: over episodes in which they met.",
     "text2action": "AvgRwd: mean reward of a word. F1, precision and recall: over all words of the held-out fold.",
 }
 

@@ -2,7 +2,7 @@
 
 <experiment>/results.md, results.csv   scores in the test, with and without noise; mean and spread over seeds and folds
 <experiment>/learning.png              score and reward in the validations, over gradient steps
-<experiment>/sweep.png                 score and reward in the test over the values of the one number in which variants differ
+<experiment>/sweep.png                 score and reward in the test over the one number in which variants differ
 
 Runs that differ in nothing but seed and fold are one row; variants of different folds are named
 NAME-fold0, NAME-fold1 and so on. A variant that is called after its method has the paper's name alone.
@@ -10,7 +10,7 @@ NAME-fold0, NAME-fold1 and so on. A variant that is called after its method has 
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,9 +121,9 @@ def table(groups: Sequence[Group]) -> list[dict[str, str]]:
     return rows
 
 
-def _mean(values: "Sequence[int] | object") -> str:
+def _mean(values: Iterable[int]) -> str:
     """A mean of counts as whole number; "-" where nothing was trained."""
-    found = [float(v) for v in values]  # type: ignore[attr-defined]
+    found = [float(v) for v in values]
     return f"{sum(found) / len(found):,.0f}" if any(found) else "-"
 
 

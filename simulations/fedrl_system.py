@@ -1,7 +1,8 @@
 """FedRL wired to the app: which partition is which party, the world that its node opens, and what is done around a run.
 
 Partition 0 is the party with rewards (alpha, or the only learner of a baseline); partition 1 is beta, partition 2 gamma.
-A real node may keep its data elsewhere than the others: node-config "data-dir" goes before the run's.
+A real node may have, in its node-config, "party" (alpha, beta), "data-dir" (where its data lies, in place of the run's) and
+"noise-seed" (of its own noise, so that no other party can take the noise off again).
 """
 
 import dataclasses
@@ -79,7 +80,9 @@ def device_of(config: FedRLConfig) -> str:
 
 
 @lru_cache(maxsize=8)
-def _open_site(config: FedRLConfig, partition: int, run_dir: Path, resident: bool) -> PartySite:
+def _open_site(
+    config: FedRLConfig, partition: int, run_dir: Path, resident: bool, noise_seed: int | None
+) -> PartySite:
     role = cast(Role, config.roles[partition])
     return PartySite(
         partition=partition,
@@ -89,6 +92,7 @@ def _open_site(config: FedRLConfig, partition: int, run_dir: Path, resident: boo
         folder=run_dir / "clients" / role,
         resident=resident,
         device=device_of(config),
+        noise_seed=noise_seed,
     )
 
 
@@ -112,7 +116,9 @@ def make_client(context: Context) -> NumPyClient:
     data_dir = str(context.node_config.get("data-dir", config.data_dir))
     own = dataclasses.replace(config, data_dir=data_dir)
     resident = bool(context.node_config.get("resident", False))
-    return PartyClient(_open_site(own, partition, run_dir, resident))
+    noise_seed = context.node_config.get("noise-seed")
+    own_seed = None if noise_seed is None else int(noise_seed)
+    return PartyClient(_open_site(own, partition, run_dir, resident, own_seed))
 
 
 def closing(config: FedRLConfig, run_dir: Path) -> None:

@@ -92,6 +92,8 @@ class TwoParty:
         """Test the best round's weights, without noise and with it."""
         self._begin_round(self.config.num_rounds)
         scalars = dict(state.scalars)
+        if int(scalars["exchange"]) > 0:  # proposals for an exchange that did not come any more
+            self._add_released(self.partners, self.schedule.lanes, scalars)
         best = int(scalars["best-round"]) > 0
         mlp = under_prefix(state.arrays, BEST if best else MLP)
         metrics: dict[str, float] = {"best-round": float(scalars["best-round"])}
@@ -120,10 +122,12 @@ class TwoParty:
             # A round that counts episodes ends after some number of exchanges; this many would be too many.
             most = config.round_length * int(clients[ALPHA].details["longest"])
             count = most if by_episodes else per_round
-            phase = "imitate" if config.method.startswith("fcn-") else "train-alone"
-            own: dict[str, Scalar] = {"first": first, "count": count, "most-episodes": limit}
+            phase, own = "train-alone", {"first": first, "count": count, "most-episodes": limit}
+            if config.method.startswith("fcn-"):
+                phase, own = "imitate", {"count": config.round_length}
             replies = yield from self._ask({ALPHA: {}}, phase, {}, own)
-            scalars["exchange"] = first + int(replies[ALPHA].metrics["exchanges"])
+            done = replies[ALPHA].metrics.get("exchanges", per_round)
+            scalars["exchange"] = first + int(done)
             return mlp
         num_actions = int(clients[ALPHA].details["actions"])
         proposals: dict[int, np.ndarray] = {}
@@ -223,11 +227,10 @@ class TwoParty:
                     {ALPHA: q | with_prefix(mlp, MLP)}, "choose", {"actions": (lanes,)},
                     {"tick": tick, **plan},
                 )  # fmt: skip
+                # A partner learns from the next actions only that a lane's episode is over.
+                lanes_looked = int((actions["actions"] >= 0).sum()) if actions else lanes
+                self._add_released(self.partners, lanes_looked, scalars)
                 actions = dict(chosen[ALPHA].arrays)
-                for p in self.partners:
-                    scalars[f"released.{p}"] = int(scalars[f"released.{p}"]) + int(
-                        (actions["actions"] >= 0).sum()
-                    )
                 if not chosen[ALPHA].metrics["active"]:
                     break
         scored = yield from self._ask({ALPHA: {}}, "scores", {}, plan)
@@ -263,8 +266,11 @@ class TwoParty:
     def _count_released(self, exchange: int, scalars: dict[str, Scalar]) -> None:
         """Q-vectors that left each party in training: alpha's one a record; a partner's two, and its proposals."""
         records = self.schedule.updates(exchange) * self.config.batch_size
-        for p in range(self.num_parties):
-            count = records if p == ALPHA else 2 * records + self.schedule.lanes
+        self._add_released([ALPHA], records, scalars)
+        self._add_released(self.partners, 2 * records + self.schedule.lanes, scalars)
+
+    def _add_released(self, parties: Sequence[int], count: int, scalars: dict[str, Scalar]) -> None:
+        for p in parties:
             scalars[f"released.{p}"] = int(scalars[f"released.{p}"]) + count
 
     def _remember(self, number: int, scalars: dict[str, Scalar], score: float) -> bool:

@@ -71,7 +71,7 @@ def recorded(config: dict[str, Any]) -> list["Letter"]:
     return list(_letters(recorders[0], len(settings_from(config).roles)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Letter:
     """A message to a party, and what came back: arrays, configuration and metrics, all that there is."""
 
@@ -128,7 +128,7 @@ def artefacts(results: Path, name: str) -> dict[str, bytes]:
     folder = results / name
     paths = [folder / "history.jsonl", folder / "model.safetensors"]
     paths += [p for p in sorted((folder / "checkpoints").rglob("*")) if p.is_file()]
-    paths += sorted((folder / "clients").rglob("*.safetensors"))
+    paths += sorted((folder / "clients").glob("*/*.safetensors"))
     return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
 
 

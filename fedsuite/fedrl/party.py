@@ -40,10 +40,17 @@ class Party:
     """One party's whole state: networks, optimizer, replay, and its view of the episodes in progress."""
 
     def __init__(
-        self, config: FedRLConfig, world: World, role: Role, partition: int, device: str
+        self,
+        config: FedRLConfig,
+        world: World,
+        role: Role,
+        partition: int,
+        device: str,
+        noise_seed: int | None = None,
     ) -> None:
         self.config, self.world, self.role, self.partition = config, world, role, partition
         self.device, self.rules, self.schedule = device, config.rules, Schedule(config)
+        self.noise_seed = config.seed if noise_seed is None else noise_seed
         self.num_parties = len(config.roles)
         self.network = self._new_network("network")
         frozen = self._published_targets and self.num_parties > 1
@@ -159,7 +166,7 @@ class Party:
         test = self._running_test()
         q = self._q(self.tested, test.view.records()[test.active])
         if test.plan.noisy:
-            stream = self._stream(f"test-noise-{test.plan.number}", test.tick)
+            stream = self._noise_stream(f"test-noise-{test.plan.number}", test.tick)
             q = q + gaussian_noise(stream, q.shape, self.config.noise_sigma)
         return test.spread(q)
 
@@ -246,6 +253,10 @@ class Party:
         if self.num_parties == 1:
             return np.zeros(shape, np.float32)
         return gaussian_noise(self._stream(f"noise-{of}", exchange), shape, self.config.noise_sigma)
+
+    def _noise_stream(self, purpose: str, exchange: int) -> np.random.Generator:
+        """From a seed of this party's own, if it has one: who knows the seed can take the noise off again."""
+        return rng_for(self.noise_seed, purpose, exchange, self.partition)
 
     def _stream(self, purpose: str, exchange: int) -> np.random.Generator:
         return rng_for(self.config.seed, purpose, exchange, self.partition)

@@ -32,10 +32,16 @@ class RewardedParty(Party):
     """Alpha, or a learner on its own. `tally`: sums since the last report, in the order of TALLY."""
 
     def __init__(
-        self, config: FedRLConfig, world: World, role: Role, partition: int, device: str
+        self,
+        config: FedRLConfig,
+        world: World,
+        role: Role,
+        partition: int,
+        device: str,
+        noise_seed: int | None = None,
     ) -> None:
         self.judge = world.judge("train", config.exchange_every)
-        super().__init__(config, world, role, partition, device)
+        super().__init__(config, world, role, partition, device, noise_seed)
         self.rewards = RewardMemory(config.memory)
         self.next_episode = config.exchange_every
         self.target_mlp = None

@@ -29,7 +29,7 @@ def epsilon_of_gaussian(noise_multiplier: float, releases: int, delta: float) ->
     if releases == 0:
         return 0.0
     # Takes 0.7 s to load, and most runs never ask.
-    import dp_accounting as dp  # type: ignore[import-untyped]
+    import dp_accounting as dp
 
     # Many releases are best bounded by orders close to 1, which the accountant's own list does not have.
     accountant = dp.rdp.RdpAccountant(

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, max_pool2d
 
-from fedsuite.fedrl.text2action.text_cnn import TextCNN, xavier_bound
+from fedsuite.fedrl.text2action.text_cnn import TextCNN
+from fedsuite.fedrl.text2action.text_weights import xavier_bound
 from fedsuite.fedrl.text2action.views import TextTable, TextView
 from fedsuite.fedrl.text2action.window_search import first_best, groups, tag_patterns
 

@@ -21,7 +21,6 @@ Letters: B records, L words of the longest sample, N distinct rows (row_types), 
 of a row, A actions, K = F times the sum of heights: columns ordered by height, tap within the window, filter.
 """
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -30,6 +29,13 @@ from torch.nn.functional import linear
 
 from fedsuite.errors import InputError
 from fedsuite.fedrl.text2action.row_types import row_types
+from fedsuite.fedrl.text2action.text_weights import (
+    BIAS,
+    RowLayout,
+    embedding_table,
+    folded_filters,
+    full_layer,
+)
 from fedsuite.fedrl.text2action.views import TextTable
 from fedsuite.fedrl.text2action.window_search import (
     first_best,
@@ -42,14 +48,7 @@ from fedsuite.fedrl.text2action.window_search import (
 from fedsuite.fedrl.worlds import Role
 
 HIDDEN = 128
-BIAS = 0.1
-SPREAD = 0.1  # standard deviation of fully connected weights, cut at two of them
 FEW_TYPES = 64  # below this, looking for the types of a batch costs more than computing all
-
-
-def xavier_bound(fan_in: int, fan_out: int) -> float:
-    """Glorot and Bengio's bound of uniform weights."""
-    return math.sqrt(6 / (fan_in + fan_out))
 
 
 class TextCNN(nn.Module):
@@ -87,8 +86,12 @@ class TextCNN(nn.Module):
             )
         self.role, self.heights, self.filters, self.tag_size = role, heights, filters, tag_size
         self.max_words, self.num_tags = table.max_words, table.num_tags
-        self._word_size = table.word_vectors.shape[1] if role != "alpha" else 0
-        self._has_distance = role != "alpha" and table.action_index is not None
+        self.layout = RowLayout(
+            word=table.word_vectors.shape[1] if role != "alpha" else 0,
+            distance=tag_size if role != "alpha" and table.action_index is not None else 0,
+            embedding=tag_size if role != "beta" else 0,
+            tag=tag_size,
+        )
         self._set_tables(table)
         self._set_columns()
         self._set_parameters(num_actions, generator)
@@ -96,8 +99,8 @@ class TextCNN(nn.Module):
     def _set_tables(self, table: TextTable) -> None:
         """Buffers that say what the texts are; `fixed` [N, C'] is the part of a type's row that is not trained."""
         rows = row_types(table, self.role, margin=max(self.heights))
-        fixed = torch.from_numpy(table.word_vectors).float()[rows.words][:, : self._word_size]
-        if self._has_distance:
+        fixed = torch.from_numpy(table.word_vectors).float()[rows.words][:, : self.layout.word]
+        if self.layout.distance:
             distance = torch.from_numpy(rows.distances).float() * self.tag_size
             fixed = torch.cat([fixed, distance.unsqueeze(1)], 1)
         for name, values in (
@@ -125,62 +128,24 @@ class TextCNN(nn.Module):
 
     def _set_parameters(self, num_actions: int, generator: torch.Generator) -> None:
         """Draw as the unfolded network would, height by height, and fold."""
-        taps, tag_taps = zip(*(self._draw_filters(h, generator) for h in self.heights), strict=True)
-        self.taps = nn.Parameter(torch.cat(taps))
-        self.tag_taps = nn.Parameter(torch.cat(tag_taps))
+        drawn = [folded_filters(self.layout, h, self.filters, generator) for h in self.heights]
+        self.taps = nn.Parameter(torch.cat([taps for taps, _ in drawn]))
+        self.tag_taps = nn.Parameter(torch.cat([tag_taps for _, tag_taps in drawn]))
         total = self.filters * len(self.heights)
         self.bias = nn.Parameter(torch.full((total,), BIAS))
         self.pos_embedding: nn.Parameter | None = None
-        if self.role != "beta":
-            bound = xavier_bound(self.num_tags, self.tag_size)
-            embedding = torch.empty(self.num_tags, self.tag_size)
-            self.pos_embedding = nn.Parameter(
-                embedding.uniform_(-bound, bound, generator=generator)
-            )
-        self.hidden = self._draw_linear(total, HIDDEN, generator)
-        self.output = self._draw_linear(HIDDEN, num_actions, generator)
-
-    @property
-    def width(self) -> int:
-        """Components of an unfolded row."""
-        repeated = 1 + self._has_distance + (self.role != "beta")
-        return self._word_size + repeated * self.tag_size
-
-    def _draw_filters(
-        self, height: int, generator: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Folded filters of one height: taps [h F, C] and tag taps [h F]."""
-        window = height * self.width
-        bound = xavier_bound(window, window * self.filters)
-        drawn = torch.empty(height * self.filters, self.width)
-        drawn.uniform_(-bound, bound, generator=generator)
-        word, distance, embedding, tag = drawn.split(
-            [
-                self._word_size,
-                self.tag_size if self._has_distance else 0,
-                self.tag_size if self.role != "beta" else 0,
-                self.tag_size,
-            ],
-            dim=1,
-        )
-        if self._has_distance:
-            distance = distance.mean(1, keepdim=True)
-        return torch.cat([word, distance, embedding], 1), tag.mean(1)
-
-    @staticmethod
-    def _draw_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-        """A fully connected layer, truncated normal; nothing is drawn from torch's own generator."""
-        layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
-        nn.init.trunc_normal_(
-            layer.weight, 0.0, SPREAD, -2 * SPREAD, 2 * SPREAD, generator=generator
-        )
-        nn.init.constant_(layer.bias, BIAS)
-        return layer
+        if self.layout.embedding:
+            table = embedding_table(self.num_tags, self.layout.embedding, generator)
+            self.pos_embedding = nn.Parameter(table)
+        self.hidden = full_layer(total, HIDDEN, generator)
+        self.output = full_layer(HIDDEN, num_actions, generator)
 
     def unfolded_parameters(self) -> int:
         """Parameters of the published network, all K_2 equal components counted."""
         folded = self.taps.numel() + self.tag_taps.numel()
-        return sum(p.numel() for p in self.parameters()) - folded + len(self.taps) * self.width
+        return (
+            sum(p.numel() for p in self.parameters()) - folded + len(self.taps) * self.layout.width
+        )
 
     def forward(self, rows: torch.Tensor, tags: torch.Tensor) -> torch.Tensor:
         """Q-values [B, A]. Without gradients the windows' maxima are used as they are found."""

@@ -1,0 +1,227 @@
+"""Whole FedRL runs: equal runs write equal bytes, also when they are cut off anywhere, and nobody goes on alone."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.app.error import Error
+from flwr.serverapp import Grid
+
+from clients.party import PartyClient
+from fedsuite.errors import RunFailed
+from fedsuite.history import read_rows
+from fedsuite.run_folder import RunFolder
+from tests.fedrl_runs import artefacts, config_of, kept_by, play, settings_from
+from tests.harness import Recorder, cli, start_cli, wait_for_checkpoint
+
+RUN: dict[str, Any] = {"exchange_every": 4, "num_rounds": 4, "checkpoint_every": 2}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "corrected": {},
+    "published-code": {"setting": "published-code"},
+    "three-parties": {"parties": 3, "mlp_updates": "joint"},
+    "episodes": {"round_unit": "episodes", "round_length": 6, "test_noise": "noisy"},
+    "patience": {"patience": 1, "num_rounds": 6, "q_clip": 5.0},
+    "dqn-full": {"method": "dqn-full"},
+    "dqn-beta": {"method": "dqn-beta", "round_unit": "episodes", "round_length": 6},
+    "fcn-alpha": {"method": "fcn-alpha"},
+    "random": {"method": "random"},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_equal_runs_write_equal_bytes_whether_parties_stay_in_memory_or_not(
+    cache: Path, tmp_path: Path, variant: str
+) -> None:
+    changes = {**RUN, **VARIANTS[variant]}
+    for name, resident in (("one", True), ("two", True), ("from-disk", False)):
+        play(config_of(cache, tmp_path, name, **changes), resident=resident)
+    one = artefacts(tmp_path, "one")
+    assert artefacts(tmp_path, "two") == one
+    assert artefacts(tmp_path, "from-disk") == one
+    kept = {name.split("/")[1] for name in one if name.startswith("clients/")}
+    roles = settings_from(config_of(cache, tmp_path, "one", **changes)).roles
+    assert kept == set(roles) and len(one) > 4
+
+
+def test_another_seed_writes_other_bytes(cache: Path, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        play(config_of(cache, tmp_path, f"seed-{seed}", num_rounds=1, seed=seed))
+    zero, one = (artefacts(tmp_path, f"seed-{seed}") for seed in (0, 1))
+    assert all(zero[name] != one[name] for name in zero)
+
+
+class Cut(Recorder):
+    """Raises when a message comes to its turn, before or after the party has answered it."""
+
+    def __init__(self, inner: Grid, where: Mapping[str, Any], count: int, after: bool) -> None:
+        super().__init__(inner)
+        self.where, self.left, self.after = dict(where), count, after
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        ids = list(message_ids)
+        config = dict(self.sent[len(self.received)].content["config"])
+        if all(config.get(k) == v for k, v in self.where.items()):
+            self.left -= 1
+            if self.left == 0:
+                if self.after:
+                    super().pull_messages(ids)
+                raise KeyboardInterrupt
+        return super().pull_messages(ids)
+
+
+CUTS: dict[str, tuple[dict[str, Any], int, bool]] = {
+    "the first message of a round": ({"round": 3, "phase": "propose"}, 1, False),
+    "alpha has acted": ({"round": 3, "phase": "act"}, 3, True),
+    "beta has followed": ({"round": 4, "phase": "answer"}, 2, True),
+    "alpha has learnt": ({"round": 3, "phase": "learn-first"}, 2, True),
+    "beta has learnt": ({"round": 4, "phase": "learn"}, 5, True),
+    "in a validation": ({"round": 3, "phase": "choose", "split": "valid"}, 2, True),
+    "alpha has closed, beta has not": ({"round": 4, "phase": "close"}, 1, True),
+    "all have closed": ({"round": 4, "phase": "close"}, 2, True),
+    "in the first test": ({"split": "test", "phase": "look", "noisy": False}, 3, True),
+    "in the noisy test": ({"split": "test", "phase": "choose", "noisy": True}, 2, False),
+    "before the first round": ({"round": 1, "phase": "propose"}, 1, False),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    results = tmp_path_factory.mktemp("whole")
+    play(config_of(cache, results, "run", **RUN))
+    return artefacts(results, "run")
+
+
+@pytest.mark.parametrize("resident", [True, False], ids=["memory", "disk"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_run_cut_off_anywhere_goes_on_to_the_same_bytes(
+    cache: Path, tmp_path: Path, whole: dict[str, bytes], cut: str, resident: bool
+) -> None:
+    where, count, after = CUTS[cut]
+    config = config_of(cache, tmp_path, "run", **RUN)
+    with pytest.raises(KeyboardInterrupt):
+        play(config, lambda grid: Cut(grid, where, count, after), resident)
+    assert artefacts_that_are_there(tmp_path) != whole
+    play({**config, "resume": str(tmp_path / "run")}, resident=resident)
+    assert artefacts(tmp_path, "run") == whole
+
+
+def artefacts_that_are_there(results: Path) -> dict[str, bytes]:
+    model = results / "run" / "model.safetensors"
+    assert not model.exists()
+    model.write_bytes(b"")
+    found = artefacts(results, "run")
+    model.unlink()
+    return found
+
+
+def test_more_rounds_go_on_where_the_run_ended(
+    cache: Path, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    play(config_of(cache, tmp_path, "run", **{**RUN, "num_rounds": 2, "evaluate_every": 1}))
+    resumed = {"resume": str(tmp_path / "run")}
+    play({**config_of(cache, tmp_path, "run", **RUN), **resumed})
+    assert artefacts(tmp_path, "run")["model.safetensors"] == whole["model.safetensors"]
+
+
+# --- the partner is lost ---------------------------------------------------------------------------
+
+
+class Faulty(Recorder):
+    """Spoils the answer to one message of one party; `silent`: there is none."""
+
+    def __init__(self, inner: Grid, where: Mapping[str, Any], spoil: Any) -> None:
+        super().__init__(inner)
+        self.where, self.spoil = dict(where), spoil
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        question = self.sent[len(self.received)]
+        config = dict(question.content["config"])
+        hit = all(config.get(k) == v for k, v in self.where.items())
+        if hit and self.spoil == "silent":
+            return []
+        if hit and self.spoil == "raise":
+            return [Message(Error(2, "Traceback\nOSError: beta is gone"), reply_to=question)]
+        replies = list(super().pull_messages(message_ids))
+        if hit:
+            for reply in replies:
+                self.spoil(reply)
+        return replies
+
+
+LOST = {"round": 3, "phase": "answer", "exchange": 18}
+
+
+@pytest.mark.parametrize("how", ["raise", "silent"])
+def test_without_its_partner_alpha_does_not_train_on_and_the_run_can_be_resumed(
+    cache: Path, tmp_path: Path, whole: dict[str, bytes], how: str
+) -> None:
+    config = config_of(cache, tmp_path, "run", **RUN) | {"reply-deadline-s": 0.2}
+    told = "error: OSError: beta is gone" if how == "raise" else "missing: no reply within 0.2 s"
+    with pytest.raises(RunFailed) as failure:
+        play(config, lambda grid: Faulty(grid, LOST, how))
+    line = f"round 3, train: 0 of 1 replies usable, min-reply-fraction = 1; beta: {told}"
+    assert str(failure.value) == line
+    status = RunFolder(tmp_path / "run").status()
+    assert (status["status"], status["error"]) == ("failed", line)
+    sent = [r for r in read_rows(tmp_path / "run" / "history.jsonl") if r.get("kind") == "client"]
+    assert (sent[-1]["name"], sent[-1]["status"]) == ("beta", "error" if how == "raise" else "missing")
+    # Nothing newer than the last round that all have closed lies on alpha's disk.
+    versions = sorted(p.name for p in (tmp_path / "run" / "clients" / "alpha").glob("*"))
+    assert versions[-1] == "round-000002.safetensors"
+    play({**config, "resume": str(tmp_path / "run")})
+    assert artefacts(tmp_path, "run") == whole
+
+
+def test_after_an_error_alpha_has_learnt_nothing(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partner that fails with exchange 4's answer leaves alpha's weights as exchange 3 left them."""
+    weights: list[np.ndarray] = []
+    fit = PartyClient.fit
+
+    def watched(self: PartyClient, *arguments: Any) -> Any:
+        answer = fit(self, *arguments)
+        if self.site.role == "alpha":
+            assert self.site.party is not None
+            weights.append(self.site.party.network.state_dict()["output.bias"].numpy().copy())
+        return answer
+
+    monkeypatch.setattr(PartyClient, "fit", watched)
+    config = config_of(cache, tmp_path, "run", **RUN)
+    with pytest.raises(RunFailed):
+        play(config, lambda grid: Faulty(grid, {"phase": "answer", "exchange": 4}, "raise"))
+    # The last two of alpha's messages: learn-first of exchange 3, and act of exchange 4.
+    assert np.array_equal(weights[-1], weights[-2]) and not np.array_equal(weights[-2], weights[-3])
+
+
+# --- processes -------------------------------------------------------------------------------------
+
+
+def write_toml(folder: Path, stem: str, config: Mapping[str, Any]) -> Path:
+    lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value != ""]
+    path = folder / f"{stem}.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.slow
+def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> None:
+    """kill -9 somewhere in round 5 or later; the bytes are those of a run in this process."""
+    changes = {**RUN, "num_rounds": 40, "evaluation_episodes": 20}
+    play(config_of(cache, tmp_path, "whole", **changes))
+    write_toml(tmp_path, "killed", config_of(cache, tmp_path, "killed", **changes))
+    process = start_cli(tmp_path, "run", "killed.toml")
+    folder = RunFolder(tmp_path / "killed")
+    wait_for_checkpoint(process, folder, 4)
+    process.kill()
+    process.communicate()
+    assert not folder.model.exists()
+    done = cli(tmp_path, "run", "--resume", str(folder.path))
+    assert done.returncode == 0, done.stderr
+    assert artefacts(tmp_path, "killed") == artefacts(tmp_path, "whole")
