@@ -68,7 +68,14 @@ def compare(experiment: Experiment) -> None:
 
 
 def _prepare(experiment: Experiment, say: Progress) -> dict[str, int]:
-    """Number of clients of every run that is to be played; data of equal settings is prepared once."""
+    """Number of clients of every run that is to be played; what is prepared for several runs is told once."""
+    told: set[str] = set()
+
+    def say_once(line: str) -> None:
+        if line not in told:
+            told.add(line)
+            say(line)
+
     clients: dict[str, int] = {}
     known: dict[RunSettings, int] = {}
     for label in experiment.chosen:
@@ -78,7 +85,7 @@ def _prepare(experiment: Experiment, say: Progress) -> dict[str, int]:
         alike = dataclasses.replace(plan.settings, name="", results_dir="")
         if alike not in known:
             try:
-                plan.system.prepare(plan.settings, say)
+                plan.system.prepare(plan.settings, say_once)
                 known[alike] = plan.system.num_partitions(plan.settings)
             except InputError as error:
                 raise InputError(f"{label}: {error}") from None

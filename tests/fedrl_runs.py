@@ -1,18 +1,21 @@
 """A tiny FedRL run: its settings, what it writes and sends, and what each party keeps to itself."""
 
 import dataclasses
+import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.serverapp import Grid
 from safetensors.numpy import load_file
 
+from clients.party import PartyClient
 from fedsuite.arrays import Arrays
-from fedsuite.config import to_flat
+from fedsuite.config import limits_of, to_flat
 from fedsuite.fedrl.config import FedRLConfig
 from simulations import fedrl_system
 from simulations.client_app import app as client_app
@@ -21,8 +24,33 @@ from simulations.server_app import serve
 from simulations.systems import settings_of
 from tests.harness import Recorder
 
+
+
+class Dying(PartyClient):
+    """Its process is killed when beta gets its first "learn" of round 2, if and as long as a file says so."""
+
+    def fit(
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+        own = self.site.config
+        marker = Path(own.cache_dir) / f"{own.name}.dies"
+        if (self.site.role, config["phase"], config["round"]) == ("beta", "learn", 2):
+            if marker.exists():
+                marker.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(parameters, config)
+
+
+def _make_client(context: Context) -> PartyClient:
+    client = fedrl_system.make_client(context)
+    assert isinstance(client, PartyClient)
+    return Dying(client.site)
+
+
 # Tables and plots are another matter, and drawing them takes longer than these runs.
-SYSTEM = dataclasses.replace(fedrl_system.SYSTEM, closing=lambda config, folder: None)
+SYSTEM = dataclasses.replace(
+    fedrl_system.SYSTEM, closing=lambda config, folder: None, make_client=_make_client
+)
 TINY: dict[str, Any] = {
     "system": "tests.fedrl_runs:SYSTEM", "maps": 200, "step-limit": 6, "evaluation-episodes": 5,
     "round-length": 32, "batch-size": 8, "memory": 100, "filters": 4, "epsilon-steps": 40, "num-rounds": 2,
@@ -34,6 +62,7 @@ def config_of(cache: Path, results: Path, name: str = "run", **changes: Any) -> 
     """The run-config of a tiny run; keys in snake case."""
     paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
     values = {k.replace("_", "-"): v for k, v in changes.items()}
+    assert values.keys() <= limits_of(FedRLConfig).keys()  # unknown keys would be left out in silence
     return to_flat(settings_of({**TINY, **paths, **values})[1])
 
 

@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 from fedsuite.errors import InputError
 from fedsuite.report import fedrl
 from fedsuite.report.fedrl import plot_scores
+from fedsuite.report.plots import save_figure
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """Every figure that is written."""
     made: list[Figure] = []
-    original = fedrl.save_figure
 
     def recording(figure: Figure, path: Path) -> None:
         made.append(figure)
-        original(figure, path)
+        save_figure(figure, path)
 
     monkeypatch.setattr(fedrl, "save_figure", recording)
     return made

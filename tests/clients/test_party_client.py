@@ -1,0 +1,127 @@
+"""The party as a client: it lives where its last message was answered, or on disk, and says what is wrong in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clients.party import PartyClient, PartySite
+from fedsuite.arrays import Arrays
+from fedsuite.fedrl.opening import open_world
+from tests.fedrl_runs import ROLES, SYSTEM, Letter, config_of, recorded, settings_from
+
+RUN: dict[str, Any] = {"exchange_every": 4, "num_rounds": 2, "round_length": 16, "step_limit": 4}
+
+
+def site_of(config: dict[str, Any], folder: Path, party: int, resident: bool) -> PartySite:
+    settings = settings_from(config)
+    SYSTEM.prepare(settings, lambda _: None)
+    role: Any = ROLES[party]
+    world = open_world(settings)
+    return PartySite(party, role, settings, world, folder / role, resident, "cpu")
+
+
+def ask(site: PartySite, letter: Letter, **changes: Any) -> tuple[Arrays, dict[str, Any]]:
+    config = {**letter.config, **changes, "array-names": "\n".join(letter.down)}
+    arrays, _, metrics = PartyClient(site).fit(list(letter.down.values()), config)
+    names = [name for name in metrics.pop("array-names").split("\n") if name]
+    return dict(zip(names, arrays, strict=True)), metrics
+
+
+def asserted(site: PartySite, letter: Letter) -> None:
+    """The answer is the one that was recorded."""
+    arrays, metrics = ask(site, letter)
+    assert arrays.keys() == letter.up.keys()
+    assert all(np.array_equal(arrays[k], letter.up[k]) for k in arrays), letter.phase
+    assert {**metrics, "num-examples": 0} == {**letter.metrics, "num-examples": 0}
+
+
+def to(party: int, letters: list[Letter]) -> list[Letter]:
+    return [x for x in letters if x.partition == party and x.phase != "identity"]
+
+
+@pytest.mark.parametrize("party", [0, 1])
+def test_workers_that_take_turns_answer_like_one_party(tmp_path: Path, party: int) -> None:
+    """Two processes share nothing but the folder; whoever is asked goes on where the other one stopped."""
+    config = config_of(tmp_path, tmp_path, **RUN)
+    letters = to(party, recorded(config))
+    workers = [site_of(config, tmp_path / "turns", party, False) for _ in range(2)]
+    order = np.random.default_rng(0).integers(2, size=len(letters))
+    assert 0 < order.sum() < len(order)
+    for letter, worker in zip(letters, order, strict=True):
+        asserted(workers[worker], letter)
+
+
+def test_a_message_to_a_party_that_is_not_there_any_more_is_refused(tmp_path: Path) -> None:
+    """A resident party keeps nothing on disk within a round, and never pretends to be where it is not."""
+    config = config_of(tmp_path, tmp_path, **RUN)
+    letters = to(1, recorded(config))
+    told = r"beta: message 1 of round 1 came, but the state before it is gone; resume the run"
+    with pytest.raises(ValueError, match=told):
+        ask(site_of(config, tmp_path / "new", 1, True), letters[1])
+    site = site_of(config, tmp_path / "old", 1, True)
+    ask(site, letters[0])
+    ask(site, letters[1])
+    with pytest.raises(ValueError, match=told):  # once more: it has been followed already
+        ask(site, letters[1])
+
+
+def test_a_message_that_fails_leaves_no_half_changed_party(tmp_path: Path) -> None:
+    config = config_of(tmp_path, tmp_path, **RUN)
+    letters = to(1, recorded(config))
+    learn = next(i for i, x in enumerate(letters) if x.phase == "learn")
+    for resident in (True, False):
+        site = site_of(config, tmp_path / str(resident), 1, resident)
+        for letter in letters[:learn]:
+            ask(site, letter)
+        bad = dict(letters[learn].down)
+        bad["targets"] = bad["targets"][:, :-1]
+        with pytest.raises(RuntimeError):
+            arrays = {**letters[learn].__dict__, "down": bad}
+            ask(site, Letter(**arrays))
+        if resident:
+            with pytest.raises(ValueError, match="the state before it is gone"):
+                ask(site, letters[learn])
+        else:  # the state on disk is that before the message, so it can be answered after all
+            asserted(site, letters[learn])
+
+
+def test_a_partner_refuses_what_only_alpha_can_do(tmp_path: Path) -> None:
+    config = config_of(tmp_path, tmp_path, **RUN)
+    letters = to(0, recorded(config))
+    for phase in ("act", "choose", "scores"):
+        letter = next(x for x in letters if x.phase == phase)
+        site = site_of(config, tmp_path / "beta", 1, True)
+        with pytest.raises(ValueError, match="beta: has no rewards, but got a message for alpha"):
+            ask(site, letter, message=0, **{"after-round": 0})
+
+
+def test_versions_follow_the_checkpoints_and_a_new_run_forgets_them(tmp_path: Path) -> None:
+    config = config_of(tmp_path, tmp_path, **{**RUN, "num_rounds": 5, "checkpoint_every": 2})
+    recorded(config)
+    folder = tmp_path / "run" / "clients" / "beta"
+
+    def versions() -> list[str]:
+        return sorted(p.name for p in folder.glob("round-*"))
+
+    assert versions()[-1] == "round-000005.safetensors" and 1 < len(versions()) < 5
+    site = site_of(config, tmp_path / "run" / "clients", 1, False)
+    PartyClient(site).get_properties({"resume-round": 4})
+    assert versions()[-1] == "round-000004.safetensors"
+    PartyClient(site).get_properties({})
+    assert versions()[-1] == "round-000004.safetensors"
+    PartyClient(site).get_properties({"resume-round": 0})
+    assert versions() == []
+
+
+def test_no_working_state_is_left_when_a_round_has_closed(tmp_path: Path) -> None:
+    config = config_of(tmp_path, tmp_path, **RUN)
+    letters = to(1, recorded(config))
+    site = site_of(config, tmp_path / "disk", 1, False)
+    close = next(i for i, x in enumerate(letters) if x.phase == "close")
+    for letter in letters[:close]:
+        ask(site, letter)
+        assert len(site.working.rounds()) == 1
+    ask(site, letters[close])
+    assert site.working.rounds() == [] and site.private.rounds() == [1]
