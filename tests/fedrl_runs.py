@@ -25,7 +25,6 @@ from simulations.systems import settings_of
 from tests.harness import Recorder
 
 
-
 class Dying(PartyClient):
     """Its process is killed when beta gets its first "learn" of round 2, if and as long as a file says so."""
 
@@ -34,10 +33,10 @@ class Dying(PartyClient):
     ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
         own = self.site.config
         marker = Path(own.cache_dir) / f"{own.name}.dies"
-        if (self.site.role, config["phase"], config["round"]) == ("beta", "learn", 2):
-            if marker.exists():
-                marker.unlink()
-                os.kill(os.getpid(), signal.SIGKILL)
+        due = (self.site.role, config["phase"], config["round"]) == ("beta", "learn", 2)
+        if due and marker.exists():
+            marker.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().fit(parameters, config)
 
 
@@ -62,7 +61,9 @@ def config_of(cache: Path, results: Path, name: str = "run", **changes: Any) -> 
     """The run-config of a tiny run; keys in snake case."""
     paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
     values = {k.replace("_", "-"): v for k, v in changes.items()}
-    assert values.keys() <= limits_of(FedRLConfig).keys()  # unknown keys would be left out in silence
+    assert (
+        values.keys() <= limits_of(FedRLConfig).keys()
+    )  # unknown keys would be left out in silence
     return to_flat(settings_of({**TINY, **paths, **values})[1])
 
 
@@ -77,11 +78,21 @@ def play(
     wrap: Callable[[Grid], Grid] = lambda grid: grid,
     resident: bool = True,
 ) -> None:
-    """A whole run in this process; `wrap` may put something around the grid."""
+    """A whole run in this process; `wrap` may put something around the grid.
+
+    Parties that are not resident are forgotten after every message, so that each is answered from disk.
+    """
+
+    def forgetful(message: Message, context: Context) -> Message:
+        fedrl_system._open_site.cache_clear()
+        return client_app(message, context)
+
     settings = settings_from(config)
     SYSTEM.validate(settings)
     SYSTEM.prepare(settings, lambda _: None)
-    grid = InProcessGrid(client_app, SYSTEM.num_partitions(settings), config)
+    grid = InProcessGrid(
+        client_app if resident else forgetful, SYSTEM.num_partitions(settings), config
+    )
     for context in grid.contexts.values():
         context.node_config["resident"] = resident
     with server_identity():

@@ -111,8 +111,12 @@ def test_versions_follow_the_checkpoints_and_a_new_run_forgets_them(tmp_path: Pa
     assert versions()[-1] == "round-000004.safetensors"
     PartyClient(site).get_properties({})
     assert versions()[-1] == "round-000004.safetensors"
+    letter = Letter(1, "propose", {"exchange": 0, "phase": "propose", "after-round": 4, "message": 0},
+                    {}, {}, {}, ((), ()))  # fmt: skip
+    ask(site, letter)
+    assert site.party is not None and site.at == (4, 1)
     PartyClient(site).get_properties({"resume-round": 0})
-    assert versions() == []
+    assert versions() == [] and site.party is None and site.at is None
 
 
 def test_no_working_state_is_left_when_a_round_has_closed(tmp_path: Path) -> None:

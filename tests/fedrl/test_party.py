@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fedsuite.arrays import Arrays, module_arrays, under_prefix
+from fedsuite.fedrl import testing
 from fedsuite.fedrl.opening import open_world
 from fedsuite.fedrl.party import Party
 from fedsuite.fedrl.rewarded_party import RewardedParty
-from fedsuite.fedrl import testing
 from tests.fedrl_runs import SYSTEM, config_of, settings_from
 
 
@@ -144,7 +144,9 @@ def test_a_partner_changes_the_shared_mlp_only_where_parties_take_turns(
 def test_ids_that_a_party_does_not_hold_are_told(tmp_path: Path) -> None:
     alpha, [beta] = parties(tmp_path, exchange_every=12)
     actions, episodes, ids = alpha.act(0, [beta.propose(0)], alpha.shared_mlp())
-    with pytest.raises(ValueError, match=r"record 12 is not held: this memory holds ids 0 to 11; do all"):
+    with pytest.raises(
+        ValueError, match=r"record 12 is not held: this memory holds ids 0 to 11; do all"
+    ):
         beta.answer(0, actions, episodes, np.full_like(ids, 12))
 
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from fedsuite.arrays import module_arrays, under_prefix
+from fedsuite.fedrl import testing
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.opening import open_world
 from fedsuite.fedrl.rewarded_party import RewardedParty
-from fedsuite.fedrl import testing
 from fedsuite.history import read_rows
 from fedsuite.randomness import rng_for
 from tests.fedrl.test_party import parties
@@ -22,7 +22,9 @@ from tests.fedrl_runs import assert_same, config_of, kept_by, play, settings_fro
 
 def test_targets_by_hand(tmp_path: Path) -> None:
     """Y = r where the record is terminal, else r + gamma max MLP'([Q'_alpha | Q'_beta])."""
-    alpha, [beta] = parties(tmp_path, exchange_every=12, noise_sigma=0.0, timeouts="terminal", step_limit=1)
+    alpha, [beta] = parties(
+        tmp_path, exchange_every=12, noise_sigma=0.0, timeouts="terminal", step_limit=1
+    )
     actions, episodes, ids = alpha.act(0, [beta.propose(0)], alpha.shared_mlp())
     assert (episodes >= 0).all()  # every episode lasts one step
     q, q_next = beta.answer(0, actions, episodes, ids)
@@ -54,7 +56,9 @@ def test_with_partners_nobody_trains_or_tests_alone(tmp_path: Path) -> None:
         lambda: alpha.imitate(1, 5),
         lambda: alpha.play_alone(plan),
     ):
-        with pytest.raises(ValueError, match="alpha: asked to train alone, but this run has 2 parties"):
+        with pytest.raises(
+            ValueError, match="alpha: asked to train alone, but this run has 2 parties"
+        ):
             attempt()
     assert_same(module_arrays(alpha.network), before, 0)
 

@@ -40,7 +40,9 @@ def test_learning_and_refreshing_follow_the_steps_whatever_the_lanes(
 def test_exploration_falls_from_one_to_the_last_value_and_stays() -> None:
     plan = schedule(exchange_every=4, epsilon_steps=100, epsilon_last=0.2)
     values = [plan.epsilon(n) for n in range(40)]
-    assert values[0] == 1.0 and values[25] == pytest.approx(0.2) and values[39] == pytest.approx(0.2)
+    assert (
+        values[0] == 1.0 and values[25] == pytest.approx(0.2) and values[39] == pytest.approx(0.2)
+    )
     np.testing.assert_allclose(np.diff(values[:26]), -0.8 * 4 / 100, atol=1e-12)
     assert schedule(epsilon_steps=100).epsilon(50) == pytest.approx(
         schedule(epsilon_steps=100, exchange_every=5).epsilon(10)
@@ -51,8 +53,9 @@ def test_the_public_coin_falls_as_often_as_asked_and_alike_for_all() -> None:
     plan = schedule(exchange_every=100, setting="published-code")
     coins = np.concatenate([plan.noisy(n) for n in range(1, 60)])
     assert len(coins) == 5900 and abs(coins.mean() - 0.5) < 0.03
-    assert plan.noisy(7).tolist() == schedule(
-        exchange_every=100, noise_probability=0.5
-    ).noisy(7).tolist()
+    assert (
+        plan.noisy(7).tolist()
+        == schedule(exchange_every=100, noise_probability=0.5).noisy(7).tolist()
+    )
     assert schedule(exchange_every=100).noisy(3).all()
     assert not schedule(exchange_every=100, noise_probability=0.0).noisy(3).any()

@@ -143,9 +143,7 @@ class Stage:
 def mlp_arrays(mlp: nn.Module) -> Arrays:
     """By the names that the shared MLP has on the wire."""
     names = {"0": "hidden", "2": "output"}
-    return {
-        f"{names[k.split('.')[0]]}.{k.split('.')[1]}": v for k, v in module_arrays(mlp).items()
-    }
+    return {f"{names[k.split('.')[0]]}.{k.split('.')[1]}": v for k, v in module_arrays(mlp).items()}
 
 
 # --- DQN -------------------------------------------------------------------------------------------
@@ -193,9 +191,7 @@ class Whole(nn.Module):
         self.mlp = stage.new_mlp(mlp)
 
     def forward(self, inputs: Sequence[tuple[Tensor, ...]], noise: Sequence[Tensor]) -> Tensor:
-        parts = [
-            net(*x) + extra for net, x, extra in zip(self.locals, inputs, noise, strict=True)
-        ]
+        parts = [net(*x) + extra for net, x, extra in zip(self.locals, inputs, noise, strict=True)]
         q: Tensor = self.mlp(torch.cat(parts, 1))
         return q
 
@@ -264,9 +260,7 @@ class Side:
         self.adam.step()
 
 
-def two_algorithms(
-    config: FedRLConfig, exchanges: int
-) -> tuple[Stage, list[Side], nn.Sequential]:
+def two_algorithms(config: FedRLConfig, exchanges: int) -> tuple[Stage, list[Side], nn.Sequential]:
     """Algorithms 1 and 2 with K lanes and minibatches in an exchange; the stage, all sides, the MLP's target."""
     stage = Stage(config)
     parties, num_actions = range(len(config.roles)), stage.world.num_actions

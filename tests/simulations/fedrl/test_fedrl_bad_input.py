@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,13 @@ def test_files_that_are_damaged_are_named(cache: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("history", 4), ("train-episodes", 3), ("maps", "0123abcd"), ("step-limit", 9), ("longest", 7)],
+    [
+        ("history", 4),
+        ("train-episodes", 3),
+        ("maps", "0123abcd"),
+        ("step-limit", 9),
+        ("longest", 7),
+    ],
 )
 def test_worlds_that_differ_are_told_before_anything_is_learnt(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object
@@ -131,13 +138,11 @@ def test_maps_of_another_seed_are_another_world(
 
 
 def test_a_node_that_is_no_party_is_told(cache: Path, tmp_path: Path) -> None:
-    class Node:
-        node_config = {"party": "delta"}
-
+    node: Any = SimpleNamespace(node_config={"party": "delta"})
     settings = settings_from(config_of(cache, tmp_path))
     with pytest.raises(InputError, match=r"node-config party: 'delta' .* \['alpha', 'beta'\]"):
-        partition_of(settings, Node())  # type: ignore[arg-type]
-    Node.node_config["party"] = "beta"
+        partition_of(settings, node)
+    node.node_config["party"] = "beta"
     assert partition_of(settings, Node()) == 1  # type: ignore[arg-type]
 
 

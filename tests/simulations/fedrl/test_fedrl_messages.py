@@ -1,4 +1,4 @@
-"""What crosses between the parties: every message of whole runs, by names, shapes, types and bytes, and by what it can depend on."""
+"""What crosses between the parties: every message of whole runs, by names, shapes, types, bytes and what it can depend on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,7 +132,9 @@ def test_bytes_of_a_gradient_step_are_those_of_the_papers_algorithms(
 
     assert size(answer.down, "ids") == size(learn.down, "ids") == 8 * 32  # j
     assert size(answer.down, "actions", "episodes") == 2 * 8
-    assert size(answer.up, "q") == 2 * 4 * 32 * A == 4096  # C_beta, of the state and of its successor
+    assert (
+        size(answer.up, "q") == 2 * 4 * 32 * A == 4096
+    )  # C_beta, of the state and of its successor
     assert size(learn.down, "targets") == 4 * 32 == 128  # Y
     assert size(learn.down, "q.0") == 4 * 32 * A == 2048  # C_alpha
     assert size(learn.down, "mlp.") == size(learn.up, "mlp.") == 4 * 1584 == 6336

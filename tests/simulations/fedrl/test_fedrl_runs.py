@@ -179,7 +179,10 @@ def test_without_its_partner_alpha_does_not_train_on_and_the_run_can_be_resumed(
     status = RunFolder(tmp_path / "run").status()
     assert (status["status"], status["error"]) == ("failed", line)
     sent = [r for r in read_rows(tmp_path / "run" / "history.jsonl") if r.get("kind") == "client"]
-    assert (sent[-1]["name"], sent[-1]["status"]) == ("beta", "error" if how == "raise" else "missing")
+    assert (sent[-1]["name"], sent[-1]["status"]) == (
+        "beta",
+        "error" if how == "raise" else "missing",
+    )
     # Nothing newer than the last round that all have closed lies on alpha's disk.
     versions = sorted(p.name for p in (tmp_path / "run" / "clients" / "alpha").glob("*"))
     assert versions[-1] == "round-000002.safetensors"
