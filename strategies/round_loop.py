@@ -155,11 +155,12 @@ class RoundLoop:
         for task, verdict in zip(ordered, verdicts, strict=True):
             rows.judged(task, verdict)
         where = f"round {number}, {kind}"
-        if any(raw is not None and raw.worker_died for raw in raws):
-            raise RunFailed(
-                f"{where}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
-            )
         names = [self.names[task.partition] for task in ordered]
+        dead = [n for n, r in zip(names, raws, strict=True) if r is not None and r.worker_died]
+        if dead:
+            raise RunFailed(
+                f"{where}: {', '.join(dead)}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
+            )
         reason = usable_or_reason(verdicts, names, self.settings.min_reply_fraction)
         if reason:
             raise RunFailed(f"{where}: {reason}")

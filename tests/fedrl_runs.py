@@ -153,7 +153,7 @@ def arrays_in(message: Message) -> Arrays:
 
 def record_of(message: Message, name: str, kind: type) -> dict[str, Any]:
     """A record of scalars, {} if it is not there."""
-    record = message.content.get(name, {})
+    record: Any = message.content.get(name, {})
     assert isinstance(record, kind) or record == {}
     return dict(record)
 

@@ -40,7 +40,7 @@ def test_targets_by_hand(tmp_path: Path) -> None:
     with torch.no_grad():
         for p in alpha.target_mlp.parameters():
             p.zero_()
-        alpha.target_mlp.output.bias[3] = 10.0
+        dict(alpha.target_mlp.named_parameters())["output.bias"][3] = 10.0
     targets, _ = alpha.learn_first(0, ids, [q], [q_next])
     _, rewards, terminal = alpha.rewards.gather(ids.ravel())
     assert 0 < terminal.sum() < terminal.size
@@ -114,8 +114,9 @@ def slow_scores(
         row, lane = np.array([number % world.num_episodes("test")]), np.zeros(1, np.int64)
         views = [world.view(r, "test", 1) for r in config.roles]  # type: ignore[arg-type]
         judge = world.judge("test", 1)
-        for part in (*views, judge):
-            part.begin(lane, row)
+        judge.begin(lane, row)
+        for view in views:
+            view.begin(lane, row)
         for _ in range(world.longest):
             with torch.no_grad():
                 q = [n(*v.inputs(v.records())) for n, v in zip(networks, views, strict=True)]

@@ -45,8 +45,9 @@ class Stage:
 
     def _begin(self, lane: int) -> None:
         row = np.array([self.next_episode % self.world.num_episodes("train")])
-        for part in (*self.views, self.judge):
-            part.begin(np.array([lane]), row)
+        self.judge.begin(np.array([lane]), row)
+        for view in self.views:
+            view.begin(np.array([lane]), row)
         self.next_episode += 1
 
     def step(self, actions: np.ndarray) -> None:

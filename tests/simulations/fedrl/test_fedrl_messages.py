@@ -1,4 +1,4 @@
-"""What crosses between the parties: every message of whole runs, by names, shapes, types, bytes and what it can depend on."""
+"""What crosses between the parties: all messages of whole runs, by names, shapes, types, bytes and what it can depend on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,27 +41,29 @@ class Protocol:
         others = [p for p in range(self.parties) if p != party]
         acted: Form = {"actions": ((self.lanes,), I64), "episodes": ((self.lanes,), I64)}
         walked: Form = {"actions": ((self.tested,), I64)} if config.get("tick") else {}
-        return {
+        forms: dict[str, Form] = {
             "propose": {}, "close": {}, "scores": {}, "look": walked,
             "act": {f"q.{p}": ((self.lanes, A), F32) for p in partners} | self.mlp,
             "answer": acted | {"ids": (rows, I64)},
             "learn-first": {"ids": (rows, I64)} | {f"{n}.{p}": q for p in partners for n in ("q", "q-next")},
             "learn": {"ids": (rows, I64), "targets": (rows, F32)} | {f"q.{p}": q for p in others} | self.mlp,
             "choose": {f"q.{p}": ((self.tested, A), F32) for p in partners} | self.mlp,
-        }[phase]  # fmt: skip
+        }  # fmt: skip
+        return forms[phase]
 
     def up(self, phase: str, updates: int) -> Form:
         """What a party may answer."""
         rows, q = (updates, self.batch), ((updates, self.batch, A), F32)
         proposal: Form = {"proposal": ((self.lanes, A), F32)}
-        return {
+        forms: dict[str, Form] = {
             "propose": proposal, "close": {}, "scores": {},
             "act": {"actions": ((self.lanes,), I64), "episodes": ((self.lanes,), I64), "ids": (rows, I64)},
             "answer": {"q": q, "q-next": q},
             "learn-first": {"targets": (rows, F32), "q": q} | self.mlp,
             "learn": proposal | ({} if self.joint else self.mlp),
             "look": {"q": ((self.tested, A), F32)}, "choose": {"actions": ((self.tested,), I64)},
-        }[phase]  # fmt: skip
+        }  # fmt: skip
+        return forms[phase]
 
 
 PLACE = {"phase", "after-round", "message", "round", "checkpoint-rounds"}
