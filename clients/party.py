@@ -20,6 +20,7 @@ from flwr.client import NumPyClient
 from clients.numpy_client_app import named_arrays, named_reply
 from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.fedrl import alone
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.party import Party
 from fedsuite.fedrl.rewarded_party import RewardedParty
@@ -189,11 +190,11 @@ class _Parts:
 
     def train_alone(self) -> Answer:
         first, count = int(self.config["first"]), int(self.config["count"])
-        done = self.alpha.train_alone(first, count, int(self.config["most-episodes"]))
+        done = alone.train_alone(self.alpha, first, count, int(self.config["most-episodes"]))
         return {}, {"exchanges": float(done)}
 
     def imitate(self) -> Answer:
-        self.alpha.imitate(int(self.config["round"]), int(self.config["count"]))
+        alone.imitate(self.alpha, int(self.config["round"]), int(self.config["count"]))
         return {}, {}
 
     def close(self) -> Answer:
@@ -220,7 +221,7 @@ class _Parts:
 
     def scores(self) -> Answer:
         if self.party.num_parties == 1:
-            self.alpha.play_alone(self._plan())
+            alone.play_alone(self.alpha, self._plan())
         return {}, self.alpha.scores()
 
     # --- pieces ----------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from collections.abc import Generator, Mapping, Sequence
 import numpy as np
 
 from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
-from fedsuite.errors import InputError
 from fedsuite.federation import (
     ClientInfo,
     Exchanges,
@@ -33,8 +32,14 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.party import new_mlp
 from fedsuite.fedrl.schedule import Schedule
 from fedsuite.fedrl.worlds import Split
+from strategies.party_counts import (
+    ALPHA,
+    add_released,
+    check_agreement,
+    first_counts,
+    remember_best,
+)
 
-ALPHA = 0
 MLP, BEST = "mlp.", "best-mlp."
 Shapes = Mapping[str, tuple[int, ...]]
 Relay = Generator[Sequence[Task], Sequence[Reply], dict[int, Reply]]
@@ -54,15 +59,12 @@ class TwoParty:
 
     def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
         """Compare the parties' worlds; the MLP that all begin with."""
-        _check_agreement(clients)
+        check_agreement(clients)
         mlp: Arrays = {}
         if self.num_parties > 1:
             mlp = module_arrays(new_mlp(self.config, int(clients[ALPHA].details["actions"]), "mlp"))
-        counts: dict[str, Scalar] = {"exchange": 0, "best-round": 0, "rounds-since-best": 0}
-        counts |= {"best-score": 0.0}
-        counts |= {f"released.{p}": 0 for p in range(self.num_parties)}
         yield []
-        return RoundResult(ServerState(with_prefix(mlp, MLP), counts))
+        return RoundResult(ServerState(with_prefix(mlp, MLP), first_counts(self.num_parties)))
 
     def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
         """Some exchanges, perhaps a validation, and every party's state made durable."""
@@ -78,7 +80,7 @@ class TwoParty:
             noisy = self.config.test_noise == "noisy"
             scores = yield from self._test("valid", 4 * number, noisy, False, mlp, scalars, clients)
             metrics = {f"valid.{k}": v for k, v in scores.items()}
-            improved = self._remember(number, scalars, scores[str(clients[ALPHA].details["score"])])
+            improved = remember_best(number, scalars, scores[str(clients[ALPHA].details["score"])])
             if improved:
                 arrays |= with_prefix(mlp, BEST)
         closed = yield from self._ask(
@@ -93,7 +95,7 @@ class TwoParty:
         self._begin_round(self.config.num_rounds)
         scalars = dict(state.scalars)
         if int(scalars["exchange"]) > 0:  # proposals for an exchange that did not come any more
-            self._add_released(self.partners, self.schedule.lanes, scalars)
+            add_released(self.partners, self.schedule.lanes, scalars)
         best = int(scalars["best-round"]) > 0
         mlp = under_prefix(state.arrays, BEST if best else MLP)
         metrics: dict[str, float] = {"best-round": float(scalars["best-round"])}
@@ -229,7 +231,7 @@ class TwoParty:
                 )  # fmt: skip
                 # A partner learns from the next actions only that a lane's episode is over.
                 lanes_looked = int((actions["actions"] >= 0).sum()) if actions else lanes
-                self._add_released(self.partners, lanes_looked, scalars)
+                add_released(self.partners, lanes_looked, scalars)
                 actions = dict(chosen[ALPHA].arrays)
                 if not chosen[ALPHA].metrics["active"]:
                     break
@@ -266,20 +268,8 @@ class TwoParty:
     def _count_released(self, exchange: int, scalars: dict[str, Scalar]) -> None:
         """Q-vectors that left each party in training: alpha's one a record; a partner's two, and its proposals."""
         records = self.schedule.updates(exchange) * self.config.batch_size
-        self._add_released([ALPHA], records, scalars)
-        self._add_released(self.partners, 2 * records + self.schedule.lanes, scalars)
-
-    def _add_released(self, parties: Sequence[int], count: int, scalars: dict[str, Scalar]) -> None:
-        for p in parties:
-            scalars[f"released.{p}"] = int(scalars[f"released.{p}"]) + count
-
-    def _remember(self, number: int, scalars: dict[str, Scalar], score: float) -> bool:
-        """Whether this round is the best so far by the validation's score."""
-        if int(scalars["best-round"]) == 0 or score > float(scalars["best-score"]):
-            scalars |= {"best-round": number, "best-score": score, "rounds-since-best": 0}
-            return True
-        scalars["rounds-since-best"] = int(scalars["rounds-since-best"]) + 1
-        return False
+        add_released([ALPHA], records, scalars)
+        add_released(self.partners, 2 * records + self.schedule.lanes, scalars)
 
     def _is_over(self, scalars: Mapping[str, Scalar]) -> bool:
         patience = self.config.patience
@@ -296,16 +286,3 @@ class TwoParty:
 def _others(q: Mapping[int, np.ndarray], party: int) -> Arrays:
     """The Q^ of all parties but one."""
     return {f"q.{p}": block for p, block in sorted(q.items()) if p != party}
-
-
-def _check_agreement(clients: Sequence[ClientInfo]) -> None:
-    """InputError unless all parties' worlds have the same facts."""
-    alpha = clients[ALPHA]
-    for client in clients[1:]:
-        for key, value in alpha.details.items():
-            found = client.details.get(key)
-            if found != value:
-                raise InputError(
-                    f"party {client.name}: {key} is {found}, party {alpha.name} has {value}; give all parties "
-                    "the same data and settings"
-                )

@@ -23,11 +23,12 @@ from fedsuite.fedrl.networks import (
     optimizer,
     optimizer_arrays,
 )
+from fedsuite.fedrl.noise import PartyNoise
 from fedsuite.fedrl.replay import Memory
 from fedsuite.fedrl.schedule import Schedule
 from fedsuite.fedrl.testing import PartyTest, TestPlan
 from fedsuite.fedrl.worlds import Role, World
-from fedsuite.privacy.gaussian import clip_rows, gaussian_noise
+from fedsuite.privacy.gaussian import clip_rows
 from fedsuite.randomness import rng_for, torch_generator_for
 
 NETWORK, TARGET, OPTIMIZER, VIEW, BEST, MEMORY, MLP = (
@@ -50,8 +51,8 @@ class Party:
     ) -> None:
         self.config, self.world, self.role, self.partition = config, world, role, partition
         self.device, self.rules, self.schedule = device, config.rules, Schedule(config)
-        self.noise_seed = config.seed if noise_seed is None else noise_seed
         self.num_parties = len(config.roles)
+        self._noise = PartyNoise(config, partition, noise_seed)
         self.network = self._new_network("network")
         frozen = self._published_targets and self.num_parties > 1
         self.target = self._new_network("frozen-target" if frozen else "network")
@@ -85,7 +86,7 @@ class Party:
         """Q^ of what is seen now [K, A]."""
         q = self._q(self.network, self.view.records())
         if self.config.behaviour_noise:
-            q = q + self._noise(exchange, "now", q.shape)
+            q = q + self._noise.draw("now", exchange, q.shape)
         return q
 
     # --- algorithm 2 -----------------------------------------------------------------------------
@@ -166,8 +167,7 @@ class Party:
         test = self._running_test()
         q = self._q(self.tested, test.view.records()[test.active])
         if test.plan.noisy:
-            stream = self._noise_stream(f"test-noise-{test.plan.number}", test.tick)
-            q = q + gaussian_noise(stream, q.shape, self.config.noise_sigma)
+            q = q + self._noise.in_test(test.plan.number, test.tick, q.shape)
         return test.spread(q)
 
     def _tested_network(self, plan: TestPlan) -> torch.nn.Module:
@@ -243,20 +243,9 @@ class Party:
             return self.q_values(network, records).cpu().numpy()
 
     def noise(self, exchange: int, of: str) -> np.ndarray:
-        """Noise on this exchange's minibatches [U, B, A]; zero in those that the public coin spares."""
-        noisy = self.schedule.noisy(exchange)
-        shape = (len(noisy), self.config.batch_size, self.world.num_actions)
-        return self._noise(exchange, of, shape) * noisy[:, None, None]
-
-    def _noise(self, exchange: int, of: str, shape: tuple[int, ...]) -> np.ndarray:
-        """Only what leaves a party is noised: a party on its own sends nothing."""
-        if self.num_parties == 1:
-            return np.zeros(shape, np.float32)
-        return gaussian_noise(self._stream(f"noise-{of}", exchange), shape, self.config.noise_sigma)
-
-    def _noise_stream(self, purpose: str, exchange: int) -> np.random.Generator:
-        """From a seed of this party's own, if it has one: who knows the seed can take the noise off again."""
-        return rng_for(self.noise_seed, purpose, exchange, self.partition)
+        """Noise on this exchange's minibatches [U, B, A], "before" or "after" their steps."""
+        shape = (self.config.batch_size, self.world.num_actions)
+        return self._noise.of_minibatches(exchange, of, shape)
 
     def _stream(self, purpose: str, exchange: int) -> np.random.Generator:
         return rng_for(self.config.seed, purpose, exchange, self.partition)

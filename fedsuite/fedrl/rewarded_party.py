@@ -6,15 +6,13 @@ It chooses the joint action, keeps rewards, samples record numbers, makes the ta
     Y_j = r_j + gamma max_a MLP'([Q^'_alpha | Q^'_beta])    else, at the state after record j,
 
 (primes: target networks; the paper prints the state before, its code takes the one after), and steps first.
-Without partners Q_f is its own Q and what remains is DQN; with demonstrations in place of rewards it is the
-supervised baseline (FCN). With partners it never acts or learns on its own.
+Without partners Q_f is its own Q and what remains is DQN (fedsuite/fedrl/alone.py).
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
@@ -71,7 +69,7 @@ class RewardedParty(Party):
         self.next_episode += len(ended)
         self.follow(actions, episodes)
         self.rewards.store(actions, step.rewards, step.terminal)
-        self._count(steps=len(actions), reward=float(step.rewards.sum()), episodes=len(ended))
+        self.count(steps=len(actions), reward=float(step.rewards.sum()), episodes=len(ended))
         return actions, episodes, self._sample(exchange)
 
     def begin(self, episodes: np.ndarray) -> None:
@@ -107,7 +105,7 @@ class RewardedParty(Party):
             outputs = own if self.mlp is None else self.mlp([own, *constants])
             wanted = torch.from_numpy(targets[u]).to(self.device)
             loss = self.descend(outputs, self.actions_of(ids[u]), wanted)
-            self._count(updates=1, loss=float(loss) / len(wanted))
+            self.count(updates=1, loss=float(loss) / len(wanted))
         if self.mlp is not None and self.rules.mlp_updates == "alternating":
             fresh = self._q(self.network, before.reshape(-1, before.shape[-1]))
             sent = fresh.reshape(sent.shape) + noise
@@ -140,41 +138,6 @@ class RewardedParty(Party):
         if due and self.mlp is not None and self.target_mlp is not None:
             load_arrays(self.target_mlp, module_arrays(self.mlp))
 
-    # --- without partners ------------------------------------------------------------------------
-
-    def train_alone(self, first: int, exchanges: int, most_episodes: int) -> int:
-        """DQN: act and learn for some exchanges, or until `most_episodes` have ended (0: no such end); how many."""
-        self._check_alone()
-        begun = self.tally["episodes"]
-        for exchange in range(first, first + exchanges):
-            _, _, ids = self.act(exchange, [], {})
-            if len(ids):
-                self.learn_first(exchange, ids, [], [])
-            if most_episodes and self.tally["episodes"] - begun >= most_episodes:
-                return exchange - first + 1
-        return exchanges
-
-    def imitate(self, number: int, updates: int) -> None:
-        """FCN: cross-entropy of the expert's joint actions, `updates` minibatches drawn with replacement."""
-        self._check_alone()
-        records, actions = self.world.demonstrations(self.role)
-        rng = self._stream("demonstrations", number)
-        for _ in range(updates):
-            rows = rng.integers(len(records), size=self.config.batch_size)
-            logits = self.q_values(self.network, records[rows])
-            labels = torch.from_numpy(actions[rows].astype(np.int64)).to(self.device)
-            loss = cross_entropy(logits, labels)
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            self.optimizer.step()
-            self._count(updates=1, loss=float(loss.detach()))
-
-    def _check_alone(self) -> None:
-        if self.num_parties > 1:
-            raise ValueError(
-                f"{self.role}: asked to train alone, but this run has {self.num_parties} parties"
-            )
-
     # --- tests -----------------------------------------------------------------------------------
 
     def begin_test(self, plan: TestPlan) -> None:
@@ -202,13 +165,6 @@ class RewardedParty(Party):
         if self.config.method == "oracle":
             return self.world.expert(test.plan.split, test.episodes, test.tick)
         return greedy(self.joint([self.look(), *q]))
-
-    def play_alone(self, plan: TestPlan) -> None:
-        """A whole test of a learner without partners."""
-        self._check_alone()
-        self.begin_test(plan)
-        while self._running_test().active.any():
-            self.choose([], {})
 
     def scores(self) -> dict[str, float]:
         """The judge's metrics of a test that is over."""
@@ -261,7 +217,8 @@ class RewardedParty(Party):
         explores = rng.random(len(actions)) < self.schedule.epsilon(exchange)
         return np.where(explores, random, actions)
 
-    def _count(self, **sums: float) -> None:
+    def count(self, **sums: float) -> None:
+        """Add to the tally."""
         for key, value in sums.items():
             self.tally[key] += value
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedsuite.arrays import module_arrays, under_prefix
-from fedsuite.fedrl import testing
+from fedsuite.fedrl import alone, testing
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.opening import open_world
 from fedsuite.fedrl.rewarded_party import RewardedParty
@@ -52,9 +52,9 @@ def test_with_partners_nobody_trains_or_tests_alone(tmp_path: Path) -> None:
     before = module_arrays(alpha.network)
     plan = testing.TestPlan("test", False, False, 1)
     for attempt in (
-        lambda: alpha.train_alone(0, 5, 0),
-        lambda: alpha.imitate(1, 5),
-        lambda: alpha.play_alone(plan),
+        lambda: alone.train_alone(alpha, 0, 5, 0),
+        lambda: alone.imitate(alpha, 1, 5),
+        lambda: alone.play_alone(alpha, plan),
     ):
         with pytest.raises(
             ValueError, match="alpha: asked to train alone, but this run has 2 parties"
@@ -72,10 +72,10 @@ def test_scores_of_a_test_that_goes_on_are_refused(tmp_path: Path) -> None:
 
 def test_a_round_of_episodes_ends_with_its_last_episode(tmp_path: Path) -> None:
     alpha, _ = parties(tmp_path, method="dqn-alpha", exchange_every=2)
-    done = alpha.train_alone(0, 100, 5)
+    done = alone.train_alone(alpha, 0, 100, 5)
     assert done < 100 and alpha.tally["episodes"] >= 5
     again, _ = parties(tmp_path, method="dqn-alpha", exchange_every=2)
-    again.train_alone(0, done - 1, 0)
+    alone.train_alone(again, 0, done - 1, 0)
     assert again.tally["episodes"] < 5
 
 
@@ -88,7 +88,7 @@ def test_imitation_is_plain_classification(tmp_path: Path, method: str) -> None:
     records, actions = stage.world.demonstrations(alpha.role)
     adam = torch.optim.Adam(network.parameters(), lr=alpha.config.learning_rate)
     for number in (1, 2):
-        alpha.imitate(number, 10)
+        alone.imitate(alpha, number, 10)
         rng = rng_for(alpha.config.seed, "demonstrations", number, 0)
         for _ in range(10):
             rows = rng.integers(len(records), size=8)
@@ -167,7 +167,7 @@ def test_scores_are_those_of_slow_play(tmp_path: Path, changes: dict[str, Any]) 
 def test_the_tally_is_reported_once(tmp_path: Path) -> None:
     alpha, _ = parties(tmp_path, method="dqn-alpha", exchange_every=4)
     assert isinstance(alpha, RewardedParty)
-    alpha.train_alone(0, 10, 0)
+    alone.train_alone(alpha, 0, 10, 0)
     told = alpha.report()
     assert told["train.steps"] == 40 and told["train.updates"] == 32
     assert -25 < told["train.reward"] < 60 and told["train.loss"] > 0

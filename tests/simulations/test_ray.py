@@ -169,5 +169,6 @@ def test_a_dead_worker_fails_the_run_in_one_line(tmp_path: Path, nothing_left_be
     write_toml(tmp_path, fault="exit", num_clients=4)
     done = cli(tmp_path, "run", "toy.toml", "--set", "min-reply-fraction=0.1")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: round 2, train: the worker process died")
+    assert done.stderr.startswith("error: round 2, train: site-")
+    assert ": the worker process died" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -167,7 +167,7 @@ class Crashed(Recorder):
 
 
 def test_a_dead_worker_stops_the_run_whatever_share_is_allowed(tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match="round 1, train: the worker process died"):
+    with pytest.raises(RunFailed, match=r"round 1, train: site-0, .*: the worker process died"):
         run_toy(tmp_path, Crashed, min_reply_fraction=0.01)
     reasons = {r["reason"] for r in history(RunFolder(tmp_path / "run")) if r["kind"] == "client"}
     assert reasons == {messages.WORKER_DIED}  # no actor id: it differs between equal runs
