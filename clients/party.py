@@ -101,6 +101,9 @@ class PartyClient(NumPyClient):
             site.private.prune(checkpoint_rounds(config))
             site.working.rollback(0)
             site.at = (number, 0)
+        elif phase == "rest":
+            site.working.rollback(0)
+            site.party = None
         else:
             self._keep(party, place)
             site.at = (place[0], place[1] + 1)
@@ -156,7 +159,7 @@ class _Parts:
             "propose": self.propose, "act": self.act, "answer": self.reply,
             "learn-first": self.learn_first, "learn": self.learn, "train-alone": self.train_alone,
             "imitate": self.imitate, "look": self.look, "choose": self.choose,
-            "scores": self.scores, "close": self.close,
+            "scores": self.scores, "close": self.close, "rest": self.rest,
         }  # fmt: skip
         return parts[phase]()
 
@@ -201,6 +204,9 @@ class _Parts:
         if self.config["best"]:
             self.party.keep_as_best()
         return {}, self.party.report() if isinstance(self.party, RewardedParty) else {}
+
+    def rest(self) -> Answer:
+        return {}, {}
 
     # --- tests -----------------------------------------------------------------------------------
 

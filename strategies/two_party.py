@@ -103,6 +103,7 @@ class TwoParty:
             number = 4 * self.config.num_rounds + 1 + noisy
             scores = yield from self._test("test", number, noisy, best, mlp, scalars, clients)
             metrics |= {f"{label}.{k}": v for k, v in scores.items()}
+        yield from self._ask({p: {} for p in range(self.num_parties)}, "rest", {}, {})
         metrics |= {k: float(v) for k, v in scalars.items() if k.startswith("released.")}
         return RoundResult(ServerState(state.arrays, scalars), metrics)
 

@@ -168,7 +168,7 @@ def artefacts(results: Path, name: str) -> dict[str, bytes]:
     folder = results / name
     paths = [folder / "history.jsonl", folder / "model.safetensors"]
     paths += [p for p in sorted((folder / "checkpoints").rglob("*")) if p.is_file()]
-    paths += sorted((folder / "clients").glob("*/*.safetensors"))
+    paths += sorted((folder / "clients").rglob("*.safetensors"))
     return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
 
 

@@ -42,7 +42,7 @@ class Protocol:
         acted: Form = {"actions": ((self.lanes,), I64), "episodes": ((self.lanes,), I64)}
         walked: Form = {"actions": ((self.tested,), I64)} if config.get("tick") else {}
         forms: dict[str, Form] = {
-            "propose": {}, "close": {}, "scores": {}, "look": walked,
+            "propose": {}, "close": {}, "scores": {}, "rest": {}, "look": walked,
             "act": {f"q.{p}": ((self.lanes, A), F32) for p in partners} | self.mlp,
             "answer": acted | {"ids": (rows, I64)},
             "learn-first": {"ids": (rows, I64)} | {f"{n}.{p}": q for p in partners for n in ("q", "q-next")},
@@ -56,7 +56,7 @@ class Protocol:
         rows, q = (updates, self.batch), ((updates, self.batch, A), F32)
         proposal: Form = {"proposal": ((self.lanes, A), F32)}
         forms: dict[str, Form] = {
-            "propose": proposal, "close": {}, "scores": {},
+            "propose": proposal, "close": {}, "scores": {}, "rest": {},
             "act": {"actions": ((self.lanes,), I64), "episodes": ((self.lanes,), I64), "ids": (rows, I64)},
             "answer": {"q": q, "q-next": q},
             "learn-first": {"targets": (rows, F32), "q": q} | self.mlp,
@@ -71,11 +71,12 @@ PLAN = {"split", "noisy", "best", "number"}
 CONFIG = {
     "propose": {"exchange"}, "act": {"exchange"}, "answer": {"exchange"}, "learn": {"exchange"},
     "learn-first": {"exchange"}, "look": {"tick", *PLAN}, "choose": {"tick", *PLAN},
-    "scores": PLAN, "close": {"best"},
+    "scores": PLAN, "close": {"best"}, "rest": set(),
 }  # fmt: skip
 WHO = {
     "propose": "partner", "answer": "partner", "learn": "partner", "look": "partner",
     "act": "alpha", "learn-first": "alpha", "choose": "alpha", "scores": "alpha", "close": "both",
+    "rest": "both",
 }  # fmt: skip
 
 
