@@ -37,7 +37,11 @@ def validate(config: FedRLConfig) -> None:
     if config.world == "text2action":
         if config.parties > 2:
             raise InputError("parties: a third party exists in gridworld only; set it to 2")
-        if config.corpus != "generated" and not config.data_dir:
+        if config.corpus == "generated" and config.data_dir:
+            raise InputError(
+                "data-dir: corpus generated reads no files; name another corpus, or none"
+            )
+        if config.text_source != "generated" and not config.data_dir:
             raise InputError(
                 f"data-dir: corpus {config.corpus} is read from t2a_{config.corpus}.json.gz; give its folder, "
                 "or set corpus=generated"
@@ -46,7 +50,7 @@ def validate(config: FedRLConfig) -> None:
         raise InputError(
             f"round-unit: {config.method} plays no episodes in training; set it to steps"
         )
-    if 0 < config.batch_size + config.history >= config.memory:
+    if config.batch_size + config.history >= config.memory:
         raise InputError(
             f"memory: {config.memory} records are no more than batch-size + history; make it larger"
         )

@@ -14,7 +14,7 @@ METHODS = (
     "fedrl", "dqn-alpha", "dqn-beta", "dqn-full", "fcn-alpha", "fcn-full", "random", "oracle",
 )  # fmt: skip
 WORLDS = ("gridworld", "text2action")
-CORPORA = ("generated", "win2k", "cooking", "wikihow")
+CORPORA = ("auto", "generated", "win2k", "cooking", "wikihow")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class FedRLConfig(RunSettings):
     )
 
     # --- Text2Action -----------------------------------------------------------------------------
-    corpus: str = option("generated", "texts", choices=CORPORA)
+    corpus: str = option(
+        "auto", "texts; auto = generated, or win2k where there is a data-dir", choices=CORPORA
+    )
     task: str = option(
         "names", "words to choose: action names, or arguments", choices=("names", "arguments")
     )
@@ -174,6 +176,13 @@ class FedRLConfig(RunSettings):
                 self.noise_probability if self.noise_probability >= 0 else 0.5 if published else 1.0
             ),
         )
+
+    @property
+    def text_source(self) -> str:
+        """The corpus with "auto" resolved."""
+        if self.corpus != "auto":
+            return self.corpus
+        return "win2k" if self.data_dir else "generated"
 
     @property
     def roles(self) -> tuple[str, ...]:

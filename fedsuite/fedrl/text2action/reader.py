@@ -26,14 +26,15 @@ FOLD_KEYS = {"names": "act5", "arguments": "arg5"}
 
 def read_corpus(config: FedRLConfig) -> Corpus:
     """The corpus that `config` names: generated, or t2a_<corpus>.json.gz in data_dir. Raises InputError."""
-    if config.corpus == "generated":
+    name = config.text_source
+    if name == "generated":
         return parse_corpus(generate_corpus(config.generated_seed), "generated corpus")
     if not config.data_dir:
         raise InputError(
-            f"data-dir: corpus {config.corpus!r} needs the folder that holds t2a_{config.corpus}.json.gz, got nothing; "
+            f"data-dir: corpus {name!r} needs the folder that holds t2a_{name}.json.gz, got nothing; "
             'name it, or set corpus to "generated"'
         )
-    return read_file(Path(config.data_dir) / f"t2a_{config.corpus}.json.gz")
+    return read_file(Path(config.data_dir) / f"t2a_{name}.json.gz")
 
 
 def read_file(path: Path) -> Corpus:

@@ -39,6 +39,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "three readers": ({"parties": 3, "world": "text2action"}, ["parties", "gridworld", "2"]),
     "replies": ({"min_reply_fraction": 0.5}, ["min-reply-fraction", "1"]),
     "texts nowhere": ({"world": "text2action", "corpus": "win2k"}, ["data-dir", "t2a_win2k.json.gz"]),
+    "texts not read": ({"world": "text2action", "corpus": "generated", "data_dir": "d"}, ["data-dir", "generated"]),
     "episodes of imitation": ({"method": "fcn-full", "round_unit": "episodes"}, ["round-unit", "fcn-full", "steps"]),
     "episodes of chance": ({"method": "random", "round_unit": "episodes"}, ["round-unit", "random", "steps"]),
     "small memory": ({"batch_size": 200}, ["memory", "100"]),
