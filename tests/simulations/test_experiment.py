@@ -1,9 +1,11 @@
 """Experiments of several runs, with the toy system in this process: order, folders, bytes, stopping and going on."""
 
+import dataclasses
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -357,10 +359,18 @@ def test_only_takes_one_seed_of_a_variant(call, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_data_is_prepared_once_for_equal_settings(call, tmp_path: Path) -> None:
+def test_data_is_prepared_once_for_equal_settings_and_told_once(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(settings: toy.ToySettings, progress: Callable[[str], None]) -> None:
+        print(f"width {settings.width}")
+        progress("prepared")
+
+    monkeypatch.setattr(toy, "SYSTEM", dataclasses.replace(toy.SYSTEM, prepare=prepare))
     write(tmp_path, "[variants.a]\n[variants.b]\n[variants.c]\nwidth = 2\n")
     code, out, _ = call("run", "exp.toml", "--set", "num-rounds=1")
-    assert code == 0 and out[: out.index("[1/3]")].count("nothing to prepare") == 2
+    before = out[: out.index("[1/3]")].split("\n")
+    assert code == 0 and before == ["width 4", "prepared", "width 2", ""]
 
 
 def test_runs_and_show_know_experiments(call, tmp_path: Path) -> None:
