@@ -19,6 +19,7 @@ from clients.party import PartyClient, PartySite
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.gridworld.world import check_expert
 from fedsuite.fedrl.opening import open_world, prepare_world
 from fedsuite.fedrl.worlds import Role
 from fedsuite.run_folder import folder_of
@@ -34,6 +35,8 @@ def validate(config: FedRLConfig) -> None:
         )
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
+    if config.world == "gridworld":
+        check_expert(config)
     if config.world == "text2action":
         if config.parties > 2:
             raise InputError("parties: a third party exists in gridworld only; set it to 2")
