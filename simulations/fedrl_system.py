@@ -35,7 +35,7 @@ def validate(config: FedRLConfig) -> None:
         )
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
-    if config.world == "gridworld":
+    if config.world == "gridworld" and config.method in ("oracle", *_IMITATING):
         check_expert(config)
     if config.world == "text2action":
         if config.parties > 2:
