@@ -16,6 +16,7 @@ from flwr.common import Context
 from clients.private_state import PrivateState
 from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import module_arrays
+from fedsuite.devices import check_device, device_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.fleet import names_of
 from fedsuite.driving.learner import contrastive_settings
@@ -30,10 +31,7 @@ from strategies.neighbour_averaging import Costs, NeighbourAveraging
 
 def validate(config: CDLConfig) -> None:
     """Combinations of keys that no single range can rule out; builds the network and the overlay once."""
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "device: cuda was asked for, but torch sees no GPU; set device=cpu or auto"
-        )
+    check_device(config.device)
     if config.share_stem and config.model != "resnet8":
         raise InputError("share-stem: only resnet8 has a stem to share; set share-stem=false")
     if config.batch_norm == "local" and config.cross_evaluation:
@@ -93,13 +91,6 @@ def _frames_per_silo(config: CDLConfig) -> list[int]:
     return [len(s.train) for s in open_silos(folder, config.pooled)]
 
 
-def device_of(config: CDLConfig) -> str:
-    """cpu or cuda."""
-    if config.device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return config.device
-
-
 @lru_cache(maxsize=128)
 def _open_site(config: CDLConfig, partition: int, run_dir: Path) -> VehicleSite:
     plan = make_plan(config)
@@ -108,7 +99,7 @@ def _open_site(config: CDLConfig, partition: int, run_dir: Path) -> VehicleSite:
     silos = open_silos(folder, config.pooled)
     own = tuple(silos[i] for i in numbers)
     name = own[0].name if len(own) == 1 else f"{own[0].name}..{own[-1].name}"
-    network = initial_network(config).to(device_of(config))
+    network = initial_network(config).to(device_of(config.device))
     return VehicleSite(
         partition=partition,
         name=name,
@@ -118,7 +109,7 @@ def _open_site(config: CDLConfig, partition: int, run_dir: Path) -> VehicleSite:
         network=network,
         names=names_of(network, config.batch_norm),
         initial=module_arrays(network),
-        device=device_of(config),
+        device=device_of(config.device),
     )
 
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-import torch
 from flwr.client import NumPyClient
 from flwr.common import Context
 
 from clients.party import PartyClient, PartySite
+from fedsuite.devices import check_device, device_of
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
 from fedsuite.fedrl.config import FedRLConfig
@@ -29,10 +29,7 @@ from strategies.two_party import TwoParty
 
 def validate(config: FedRLConfig) -> None:
     """Combinations of keys that no single range can rule out."""
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "device: cuda was asked for, but torch sees no GPU; set device=cpu or auto"
-        )
+    check_device(config.device)
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
     if config.world == "gridworld" and config.method in ("oracle", *_IMITATING):
@@ -79,13 +76,6 @@ def make_strategy(config: FedRLConfig, run_dir: Path) -> RoundStrategy:
     return TwoParty(config)
 
 
-def device_of(config: FedRLConfig) -> str:
-    """cpu or cuda."""
-    if config.device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return config.device
-
-
 @lru_cache(maxsize=8)
 def _open_site(
     config: FedRLConfig, partition: int, run_dir: Path, resident: bool, noise_seed: int | None
@@ -98,7 +88,7 @@ def _open_site(
         world=open_world(config),
         folder=run_dir / "clients" / role,
         resident=resident,
-        device=device_of(config),
+        device=device_of(config.device),
         noise_seed=noise_seed,
     )
 

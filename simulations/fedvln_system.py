@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import torch
 from flwr.client import NumPyClient
 from flwr.common import Context
 
 from clients.house import HouseClient, HouseSite
 from clients.private_state import PrivateState
 from fedsuite.arrays import module_arrays
+from fedsuite.devices import check_device, device_of
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
 from fedsuite.randomness import rng_for
@@ -69,10 +69,7 @@ def validate(config: FedVLNConfig) -> None:
         )
     if config.simulator != "tables":
         make_simulator(config.simulator)
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "device: cuda was asked for, but torch sees no GPU; set device=cpu or auto"
-        )
+    check_device(config.device)
 
 
 def prepare(config: FedVLNConfig, progress: Callable[[str], None]) -> None:
@@ -114,16 +111,9 @@ def make_strategy(config: FedVLNConfig, run_dir: Path) -> RoundStrategy:
     )
 
 
-def device_of(config: FedVLNConfig) -> str:
-    """cpu or cuda."""
-    if config.device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return config.device
-
-
 @lru_cache(maxsize=2)
 def _agent_shell(config: FedVLNConfig) -> Agent:
-    return initial_agent(config, open_sources(config)).to(device_of(config))
+    return initial_agent(config, open_sources(config)).to(device_of(config.device))
 
 
 @lru_cache(maxsize=128)
@@ -136,7 +126,7 @@ def _open_site(config: FedVLNConfig, partition: int, run_dir: Path) -> HouseSite
         partition,
         who.name,
         houses,
-        join_houses(houses, device_of(config)),
+        join_houses(houses, device_of(config.device)),
         PrivateState(folder),
         folder,
     )
