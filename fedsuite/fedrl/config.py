@@ -136,6 +136,9 @@ class FedRLConfig(RunSettings):
         "auto", "alternating: every party updates the shared MLP in turn (paper); joint: once (code)",
         choices=("auto", "alternating", "joint"),
     )  # fmt: skip
+    mlp_hidden: int = option(
+        0, "hidden units of the shared MLP; 0 = two for each joint action", ge=0
+    )
     noise_sigma: float = option(1.0, "sigma: standard deviation of the noise on Q-values", ge=0)
     noise_probability: float = option(
         -1.0,

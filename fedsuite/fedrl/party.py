@@ -266,4 +266,6 @@ class Party:
 def new_mlp(config: FedRLConfig, num_actions: int, purpose: str) -> torch.nn.Module:
     """The shared MLP as every party and the server start it ("mlp"), or another draw of it."""
     generator = torch_generator_for(config.seed, purpose)
-    return federated_mlp(len(config.roles), num_actions, generator)
+    return federated_mlp(
+        len(config.roles), num_actions, generator, config.mlp_hidden or 2 * num_actions
+    )
