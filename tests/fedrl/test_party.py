@@ -186,3 +186,13 @@ def test_the_best_weights_are_tested_if_asked(tmp_path: Path) -> None:
     _, [other] = parties(tmp_path, exchange_every=4)
     other.begin_test(testing.TestPlan("valid", False, False, 1))
     assert np.array_equal(looks[0], other.look()) and not np.array_equal(looks[0], looks[1])
+
+
+@pytest.mark.parametrize(("asked", "width"), [(0, 32), (5, 5)])
+def test_the_shared_mlp_is_as_wide_as_asked(tmp_path: Path, asked: int, width: int) -> None:
+    alpha, [beta] = parties(tmp_path, mlp_hidden=asked)
+    for party in (alpha, beta):
+        assert party.mlp is not None
+        assert [tuple(p.shape) for p in party.mlp.parameters()] == [
+            (width, 32), (width,), (16, width), (16,)
+        ]  # fmt: skip
