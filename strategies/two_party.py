@@ -72,7 +72,7 @@ class TwoParty:
         scalars, arrays = dict(state.scalars), dict(state.arrays)
         if self._is_over(scalars):
             return RoundResult(state)
-        mlp = yield from self._train(number, scalars, under_prefix(arrays, MLP), clients)
+        mlp = yield from self._train(scalars, under_prefix(arrays, MLP), clients)
         arrays |= with_prefix(mlp, MLP)
         metrics: dict[str, float] = {}
         improved = False
@@ -110,37 +110,43 @@ class TwoParty:
     # --- training --------------------------------------------------------------------------------
 
     def _train(
-        self,
-        number: int,
-        scalars: dict[str, Scalar],
-        mlp: Arrays,
-        clients: Sequence[ClientInfo],
+        self, scalars: dict[str, Scalar], mlp: Arrays, clients: Sequence[ClientInfo]
     ) -> Generator[Sequence[Task], Sequence[Reply], Arrays]:
         """The exchanges of a round; the MLP after them. Counts go into `scalars`."""
         config, first = self.config, int(scalars["exchange"])
-        by_episodes = config.round_unit == "episodes"
-        limit = config.round_length if by_episodes else 0
-        per_round = -(-config.round_length // self.schedule.lanes)
         if self.num_parties == 1:
-            # A round that counts episodes ends after some number of exchanges; this many would be too many.
-            most = config.round_length * int(clients[ALPHA].details["longest"])
-            count = most if by_episodes else per_round
-            phase, own = "train-alone", {"first": first, "count": count, "most-episodes": limit}
-            if config.method.startswith("fcn-"):
-                phase, own = "imitate", {"count": config.round_length}
-            replies = yield from self._ask({ALPHA: {}}, phase, {}, own)
-            done = replies[ALPHA].metrics.get("exchanges", per_round)
-            scalars["exchange"] = first + int(done)
+            yield from self._train_alone(scalars, int(clients[ALPHA].details["longest"]))
             return mlp
+        by_episodes, limit = config.round_unit == "episodes", config.round_length
         num_actions = int(clients[ALPHA].details["actions"])
         proposals: dict[int, np.ndarray] = {}
         episodes, exchange = 0, first
-        while episodes < limit if by_episodes else exchange < first + per_round:
+        while episodes < limit if by_episodes else exchange < first + self._per_round:
             mlp, proposals, ended = yield from self._exchange(exchange, mlp, proposals, num_actions)
             self._count_released(exchange, scalars)
             exchange, episodes = exchange + 1, episodes + ended
         scalars["exchange"] = exchange
         return mlp
+
+    def _train_alone(
+        self, scalars: dict[str, Scalar], longest: int
+    ) -> Generator[Sequence[Task], Sequence[Reply], None]:
+        """A round of a run without partners, in one message; longest: most steps of an episode."""
+        config, first = self.config, int(scalars["exchange"])
+        phase, own = "train-alone", {"first": first, "count": self._per_round, "most-episodes": 0}
+        if config.method.startswith("fcn-"):
+            phase, own = "imitate", {"count": config.round_length}
+        elif config.round_unit == "episodes":
+            # It ends after some number of exchanges; this many would be too many.
+            own |= {"count": config.round_length * longest, "most-episodes": config.round_length}
+        replies = yield from self._ask({ALPHA: {}}, phase, {}, own)
+        done = replies[ALPHA].metrics.get("exchanges", self._per_round)
+        scalars["exchange"] = first + int(done)
+
+    @property
+    def _per_round(self) -> int:
+        """Exchanges of a round that counts steps."""
+        return -(-self.config.round_length // self.schedule.lanes)
 
     def _exchange(
         self, exchange: int, mlp: Arrays, proposals: dict[int, np.ndarray], num_actions: int
