@@ -27,7 +27,7 @@ from fedsuite.run_folder import folder_of
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, join_houses
 from fedsuite.vln.environment import World
-from fedsuite.vln.learner import local_steps, train_locally
+from fedsuite.vln.learner import Feed, local_steps, train_locally
 from fedsuite.vln.optimizer import RMSprop
 from fedsuite.vln.sources import open_sources, prepare_sources
 from simulations.engines.ray import Resources, run_ray
@@ -76,7 +76,8 @@ def _train(job: tuple[int, int, Arrays]) -> tuple[int, Arrays]:
     samples = house.samples["train"]
     steps = local_steps(len(samples), config.local_epochs, config.batch_size)
     optimizer = RMSprop(agent, config.learning_rate, bias_correction=config.bias_correction)
-    train_locally(agent, optimizer, world, samples, config, steps, number, partition)
+    feeds = [Feed(samples, config.teacher_weight)]
+    train_locally(agent, optimizer, world, feeds, config, steps, number, partition)
     return len(samples), module_arrays(agent)
 
 

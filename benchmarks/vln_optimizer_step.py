@@ -38,7 +38,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import House, join_houses, load_house
 from fedsuite.vln.environment import World
 from fedsuite.vln.houses import HouseSettings, write_houses
-from fedsuite.vln.learner import train_locally
+from fedsuite.vln.learner import Feed, train_locally
 from fedsuite.vln.optimizer import RMSprop
 from fedsuite.vln.prepare import prepare_houses
 from fedsuite.vln.rollout import Episodes, Walk
@@ -121,12 +121,13 @@ def main() -> None:
     agent = build_agent(SIZES, seed=0)
     optimizer = RMSprop(agent, CONFIG.learning_rate, bias_correction=True)
     square = torch.rand(SQUARE, SQUARE)
+    feeds = [Feed(samples, CONFIG.teacher_weight)]
     counts: list[float] = []
     times, rates, ratios, decisions = [], [], [], []
     with counting(counts):
         for number in range(WARM_UP + STEPS):
             start = clock()
-            report = train_locally(agent, optimizer, world, samples, CONFIG, 1, number, 0)
+            report = train_locally(agent, optimizer, world, feeds, CONFIG, 1, number, 0)
             times.append(clock() - start)
             rates.append(2 * SQUARE**3 / seconds(lambda: torch.mm(square, square), clock))
             decisions.append(report.decisions)

@@ -1,97 +1,66 @@
-"""A house as a Flower client: trains the agent on its own instructions, scores an agent on its validation ones.
+"""A house as a Flower client that trains an agent on its own data and scores an agent on its validation instructions.
 
-What leaves a house: the agent's arrays, the number of its samples, losses and scores. Views, graph, instructions and
-trajectories stay; with `client-optimizer = "kept"` so does the optimizer's state, on the house's own disk.
-A centralised run uses the same client, holding all training houses at once.
+What leaves a house: the arrays that its stage and method share (fedsuite.vln.stages.leaves_house), the number of its
+samples, losses and scores. Views, graph, instructions, sampled paths and what the speaker says about them,
+trajectories and the optimizer's state stay; so does the house's own agent in pre-exploration (Zhou & Wang 2022,
+Algorithm 2).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.client import NumPyClient
 
+from clients.house_member import AGENT, HouseMember, HouseSite
+from clients.house_scores import score_houses
 from clients.numpy_client_app import named_arrays, named_reply
-from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.checkpoint import arrays_to_bytes
+from fedsuite.files import write_atomically
 from fedsuite.vln.agent import Agent
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.dataset import House, Sample, join_houses
-from fedsuite.vln.environment import World
-from fedsuite.vln.graph import HEADINGS, VIEW_STEP_RAD
-from fedsuite.vln.learner import local_steps, train_locally, walk_all
-from fedsuite.vln.metrics import episode_metrics, published_trajectory
+from fedsuite.vln.dataset import Sample
+from fedsuite.vln.joined_samples import join_samples
+from fedsuite.vln.learner import Feed, train_locally
 from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.submission import Entry, write_submission
-from fedsuite.vln.wire import OPTIMIZER, VALIDATION
+from fedsuite.vln.speaker import Speaker
+from fedsuite.vln.stages import describes_paths, is_personal, leaves_house
+from fedsuite.vln.starting import MODEL, house_model, read_model
+from fedsuite.vln.wire import OPTIMIZER, SPEAKER
 
 
-@dataclass(frozen=True)
-class HouseSite:
-    """All that one client owns: its house or houses with their world, and its private disk."""
+class HouseClient(HouseMember):
+    """`agent` and `speaker` are shells of the right sizes; their weights are overwritten before every use."""
 
-    partition: int
-    name: str
-    houses: tuple[House, ...]
-    world: World
-    private: PrivateState
-    folder: Path
-
-    def samples(self, split: str) -> list[Sample]:
-        """All own samples of a split, house by house."""
-        return [s for h in self.houses for s in h.samples.get(split, ())]
-
-
-class HouseClient(NumPyClient):
-    """`agent` is a shell of the right sizes; its weights are overwritten by what the server sends."""
-
-    def __init__(self, site: HouseSite, config: FedVLNConfig, agent: Agent) -> None:
-        self.site, self.config, self.agent = site, config, agent
-
-    def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Who this is; with resume-round, private state newer than that round is dropped."""
-        if "resume-round" in config:
-            self.site.private.rollback(int(config["resume-round"]))
-        counts = {f"{s}.count": len(self.site.samples(s)) for s in VALIDATION}
-        own = [len(h.samples["train"]) for h in self.site.houses if h.samples.get("train")]
-        steps = (local_steps(n, self.config.local_epochs, self.config.batch_size) for n in own)
-        return {
-            "partition": self.site.partition,
-            "name": self.site.name,
-            "num-examples": sum(own),
-            "training-houses": len(own),
-            "local-steps": sum(steps),
-            **{k: n for k, n in counts.items() if n},
-        }
+    def __init__(
+        self, site: HouseSite, config: FedVLNConfig, agent: Agent, speaker: Speaker | None = None
+    ) -> None:
+        super().__init__(site, config)
+        self.agent, self.speaker = agent, speaker
 
     def fit(
         self, parameters: list[np.ndarray], config: dict[str, Any]
     ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
-        """`steps` optimizer steps from the server's agent."""
-        received = named_arrays(parameters, config)
-        load_arrays(self.agent, {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)})
+        """`steps` optimizer steps from the server's agent, or from the own one with what the server merges put in."""
+        received, number = named_arrays(parameters, config), int(config["round"])
+        kept = self.kept(before_round=number)
+        sent = {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)}
+        load_arrays(self.agent, {**under_prefix(kept, AGENT), **sent})
         self.agent.train()
-        number = int(config["round"])
-        optimizer = self._optimizer(received, number)
-        samples = self.site.samples("train")
+        c = self.config
+        optimizer = RMSprop(self.agent, c.learning_rate, bias_correction=c.bias_correction)
+        self.restore(optimizer, kept, received)
         report = train_locally(
             self.agent,
             optimizer,
             self.site.world,
-            samples,
-            self.config,
+            self._feeds(),
+            c,
             steps=int(config["steps"]),
             round=number,
             partition=self.site.partition,
         )
-        if self.config.client_optimizer == "kept":
-            self.site.private.save(number, optimizer.state_arrays(), {})
-            self.site.private.prune(checkpoint_rounds(config))
-        arrays = module_arrays(self.agent)
-        if self.config.client_optimizer == "shared":
-            arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)
+        self.keep(number, config, self.agent, optimizer)
         metrics: dict[str, Any] = {
             "steps": report.steps,
             "imitation-loss": report.imitation_loss,
@@ -99,59 +68,64 @@ class HouseClient(NumPyClient):
             "gradient-norm": report.gradient_norm,
             "decisions": report.decisions,
         }
-        return named_reply(arrays, len(samples), metrics)
+        arrays = leaves_house(c, module_arrays(self.agent))
+        if c.client_optimizer == "shared":
+            arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)
+        return named_reply(arrays, sum(self.sample_counts()), metrics)
 
     def evaluate(
         self, parameters: list[np.ndarray], config: dict[str, Any]
     ) -> tuple[float, int, dict[str, Any]]:
-        """Greedy walks on all own validation instructions; means per split and the number of instructions."""
-        load_arrays(self.agent, named_arrays(parameters, config))
-        self.agent.eval()
-        metrics: dict[str, Any] = {}
-        total = 0
-        for split in VALIDATION:
-            scores = [self._score(h, split, bool(config["submission"])) for h in self.site.houses]
-            scores = [s for s in scores if s]
-            if scores:
-                joined = {k: np.concatenate([s[k] for s in scores]) for k in scores[0]}
-                metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
-                metrics[f"{split}.count"] = len(joined["sr"])
-                total += len(joined["sr"])
-        return 0.0, total, metrics
+        """Greedy walks on all own validation instructions; means per split and the number of instructions.
 
-    def _optimizer(self, received: Arrays, number: int) -> RMSprop:
+        keep: nothing is scored, what came is kept; export-round: the own agent of that round is exported and scored.
+        """
+        received, number = named_arrays(parameters, config), int(config["round"])
+        if config.get("keep"):
+            self._keep_handed_out(received)
+            return 0.0, 0, {}
+        own: Arrays = {}
+        if is_personal(self.config):
+            kept = self.kept(before_round=int(config.get("export-round", number)) + 1)
+            own = under_prefix(kept, AGENT)
+        load_arrays(self.agent, {**own, **received})
+        if "export-round" in config:
+            write_atomically(self.site.folder / MODEL, arrays_to_bytes(own))
+            if not self.site.unseen:
+                return 0.0, 0, {}
+        count, metrics = score_houses(
+            self.agent.eval(), self.site, self.config, bool(config.get("write"))
+        )
+        return 0.0, count, metrics
+
+    def _feeds(self) -> list[Feed]:
+        """What a step draws from."""
         c = self.config
-        optimizer = RMSprop(self.agent, c.learning_rate, bias_correction=c.bias_correction)
-        if c.client_optimizer == "kept":
-            kept = self.site.private.load(number)
-            if kept is not None:
-                optimizer.load_state_arrays(kept[0])
-        elif shared := under_prefix(received, OPTIMIZER):
-            optimizer.load_state_arrays(shared)
-        return optimizer
+        annotated = Feed(self.site.samples("train"), c.teacher_weight)
+        if not describes_paths(c) or (c.stage == "pre-explore" and not self.site.unseen):
+            return [annotated]
+        paths: Sequence[Sample] = join_samples(self.site.sampled)
+        if not paths:
+            # A house without such paths reads its instructions twice, as in the official release.
+            return [annotated, annotated]
+        described = Feed(paths, c.generated_weight, self._loaded_speaker())
+        return [annotated, described] if c.stage == "augment" else [described]
 
-    def _score(self, house: House, split: str, submission: bool) -> dict[str, np.ndarray]:
-        """Metrics of one house's samples [B] each; {} if it has none."""
-        samples = house.samples.get(split, ())
-        if not samples:
-            return {}
-        single = len(self.site.houses) == 1
-        world = self.site.world if single else join_houses([house], self.site.world.device)
-        visited, views = walk_all(self.agent, world, samples, self.config)
-        if submission:
-            ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
-            rows = zip(samples, ids, views, strict=True)
-            file = self.site.folder / f"submission_{split}_{house.graph.scan}.json"
-            write_submission(file, [_entry(s.instr_id, p, v) for s, p, v in rows])
-        if self.config.trajectory == "published":
-            visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
-        return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])
+    def _loaded_speaker(self) -> Speaker:
+        stored = self.handed_out.load(1)
+        if self.speaker is None or stored is None:
+            raise RuntimeError(
+                f"{self.site.name}: no speaker was handed out; start the run again with --overwrite"
+            )
+        load_arrays(self.speaker, stored[0])
+        return self.speaker.eval()
 
-
-def _entry(instr_id: str, viewpoint_ids: Sequence[str], views: Sequence[int]) -> Entry:
-    """A walk as the leaderboard wants it: the camera's pose at every viewpoint."""
-    poses = (
-        (v, (look % HEADINGS) * VIEW_STEP_RAD, (look // HEADINGS - 1) * VIEW_STEP_RAD)
-        for v, look in zip(viewpoint_ids, views, strict=True)
-    )
-    return Entry(instr_id, tuple(poses))
+    def _keep_handed_out(self, received: Arrays) -> None:
+        """The speaker, and in pre-exploration the agent to start from: sent, or the own one of an earlier run."""
+        if speaker := under_prefix(received, SPEAKER):
+            self.handed_out.save(0, speaker, {})
+        if is_personal(self.config):
+            own = house_model(self.config, self.site.name)
+            sent = {k: v for k, v in received.items() if not k.startswith(SPEAKER)}
+            arrays = read_model(own, "start-from") if own else sent
+            self.site.private.save(0, with_prefix(arrays, AGENT), {})

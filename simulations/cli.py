@@ -6,28 +6,58 @@ possible; 130 stopped.
 
 import signal
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.run_folder import RunFolder
-from simulations.experiment import (
-    Experiment,
-    Request,
-    checkpointed_rounds,
-    find_experiment,
-    is_experiment,
-)
-from simulations.launch import Launch, Plan, make_plan, make_ready
-from simulations.systems import Progress
+from simulations.experiment import Request
+from simulations.playing import Engine, play_request
+from simulations.starting_run import with_start
+from simulations.typed_sweep import TypedSweep
 
-EXIT_FAILED, EXIT_INPUT, EXIT_STOPPED = 1, 2, 130
-Engine = Literal["auto", "ray", "inprocess"]
+EXIT_FAILED, EXIT_INPUT = 1, 2
+
+ConfigFile = Annotated[
+    Path | None, typer.Argument(help="TOML of the experiment; may be left out with --resume.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key, in all variants; may be repeated."
+    ),
+]
+Seeds = Annotated[
+    str, typer.Option(metavar="S1,S2", help="Play every variant with each of these seeds.")
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="RUN", help="Go on from this run's model (path, name or model file)."
+    ),
+]
+Resume = Annotated[
+    str, typer.Option(metavar="RUN", help="Continue this run or experiment (path or name).")
+]
+Overwrite = Annotated[
+    bool, typer.Option(help="Replace a run or a whole experiment of the same name.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="VARIANT", help="Play this variant only; may be repeated."),
+]
+WhichEngine = Annotated[
+    Engine,
+    typer.Option(
+        help="Where clients run: worker processes, or this process; auto: as suits the system."
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Worker processes (ray); default: one a core.")
+]
+ClientGpus = Annotated[float, typer.Option(min=0.0, help="Share of a GPU for each worker (ray).")]
 
 app = typer.Typer(
     help="Federated embodied learning on Flower.",
@@ -41,52 +71,53 @@ app.add_typer(data, name="data")
 
 @app.command()
 def run(
-    config: Annotated[
-        Path | None, typer.Argument(help="TOML of the experiment; may be left out with --resume.")
-    ] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override a key, in all variants; may be repeated.",
-        ),
-    ] = None,
-    resume: Annotated[
-        str,
-        typer.Option(metavar="RUN", help="Continue this run or experiment (path or name)."),
-    ] = "",
-    overwrite: Annotated[
-        bool, typer.Option(help="Replace a run or a whole experiment of the same name.")
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="VARIANT", help="Play this variant only; may be repeated."),
-    ] = None,
-    engine: Annotated[
-        Engine,
-        typer.Option(
-            help="Where clients run: worker processes, or this process; auto: as suits the system."
-        ),
-    ] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes (ray); default: one a core.")
-    ] = None,
-    client_gpus: Annotated[
-        float, typer.Option(min=0.0, help="Share of a GPU for each worker (ray).")
-    ] = 0.0,
+    config: ConfigFile = None,
+    change: Changes = None,
+    seeds: Seeds = "",
+    start: Start = "",
+    resume: Resume = "",
+    overwrite: Overwrite = False,
+    only: Only = None,
+    engine: WhichEngine = "auto",
+    workers: Workers = None,
+    client_gpus: ClientGpus = 0.0,
 ) -> None:
     """Run an experiment, of one run or one per variant and seed, or continue it."""
-    console = Console(stderr=False)
     signal.signal(signal.SIGTERM, _interrupt)
-    request = Request(config, change or [], resume, overwrite, only or [])
-    launch = partial(_launch, engine, (workers, client_gpus), console)
-    say = partial(console.print, highlight=False, markup=False)
-    experiment = find_experiment(request)
-    folder = _run_several(experiment, launch, say) if experiment else _run_one(request, launch, say)
-    if folder.results.is_file():
-        console.print(Markdown(folder.results.read_text(encoding="utf-8")))
-    console.print(f"completed: {folder.path}", highlight=False, soft_wrap=True)
+    changes = with_start(change or [], start, config, resume)
+    request = Request(config, changes, resume, overwrite, only or [], seeds=seeds)
+    play_request(request, engine, (workers, client_gpus))
+
+
+@app.command()
+def sweep(
+    config: ConfigFile = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=V1,V2", help="A key and its values; may be repeated."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Metric of the rounds to judge by.")] = "",
+    target: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER", help="Value to be reached; may be repeated."),
+    ] = None,
+    lower: Annotated[bool, typer.Option("--lower", help="Lower values are better.")] = False,
+    change: Changes = None,
+    seeds: Seeds = "",
+    start: Start = "",
+    resume: Resume = "",
+    overwrite: Overwrite = False,
+    only: Only = None,
+    engine: WhichEngine = "auto",
+    workers: Workers = None,
+    client_gpus: ClientGpus = 0.0,
+) -> None:
+    """Run every combination of some keys' values; tell how many rounds each takes to reach targets."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    changes = with_start(change or [], start, config, resume)
+    typed = TypedSweep(vary or [], metric, target or [], lower)
+    request = Request(config, changes, resume, overwrite, only or [], typed, seeds)
+    play_request(request, engine, (workers, client_gpus))
 
 
 @app.command()
@@ -146,78 +177,6 @@ def main() -> None:
         _fail(error, EXIT_INPUT)
     except RunFailed as error:
         _fail(error, EXIT_FAILED)
-
-
-def _run_one(request: Request, launch: Launch, say: Progress) -> RunFolder:
-    plan = make_plan(request.config_file, request.changes, request.resume, request.overwrite)
-    try:
-        launch(plan, make_ready(plan, request.overwrite, say))
-    except KeyboardInterrupt:
-        _mark_stopped(plan)
-        done = checkpointed_rounds(plan.folder)
-        if not done:
-            raise _stopped("stopped before the first checkpoint") from None
-        cure = f"continue with: fedsuite run --resume {plan.folder.path}"
-        raise _stopped(f"stopped; round {done[-1]} is saved, {cure}") from None
-    return plan.folder
-
-
-def _run_several(experiment: Experiment, launch: Launch, say: Progress) -> RunFolder:
-    from simulations.experiment_runs import play
-
-    def launch_marked(plan: Plan, clients: int) -> None:
-        try:
-            launch(plan, clients)
-        except KeyboardInterrupt:
-            _mark_stopped(plan)
-            raise
-
-    try:
-        play(experiment, launch_marked, say)
-    except KeyboardInterrupt:
-        if not is_experiment(experiment.folder):
-            raise _stopped("stopped before the first run") from None
-        cure = f"continue with: fedsuite run --resume {experiment.folder}"
-        raise _stopped(f"stopped; completed runs are kept, {cure}") from None
-    return RunFolder(experiment.folder)
-
-
-def _launch(
-    engine: Engine,
-    resources: tuple[int | None, float],
-    console: Console,
-    plan: Plan,
-    clients: int,
-) -> None:
-    from simulations.progress import RunDisplay
-
-    if engine == "auto":
-        engine = plan.system.engine
-    console.print(
-        f"{plan.folder.path}  ({clients} clients, {engine})", highlight=False, soft_wrap=True
-    )
-    with RunDisplay(console) as display:
-        if engine == "inprocess":
-            from simulations.engines.inprocess import run_inprocess
-
-            run_inprocess(plan.run_config, display.show)
-            return
-        from simulations.engines.ray import Resources, default_workers, run_ray
-
-        workers, gpus = resources
-        wanted = Resources(workers or default_workers(clients), gpus)
-        run_ray(plan.run_config, plan.folder, clients, wanted, display.show)
-
-
-def _mark_stopped(plan: Plan) -> None:
-    """The server's process may be gone before it could write it."""
-    if plan.folder.status().get("status") == "running":
-        plan.folder.end("stopped", "stopped by the user")
-
-
-def _stopped(message: str) -> typer.Exit:
-    print(message, file=sys.stderr)
-    return typer.Exit(EXIT_STOPPED)
 
 
 def _interrupt(_number: int, _frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Experiments of several runs: what a TOML with [variants.NAME] tables or a list of seeds asks for.
+"""Experiments of several runs: what a TOML with [variants.NAME] tables, a [sweep] or a list of seeds asks for.
 
     num-rounds = 100
     seeds = [0, 1]            # optional: every variant once per seed
@@ -8,33 +8,27 @@
 Each run is an ordinary one in <results-dir>/<name>/<variant>, or .../<variant>/seed-<s>; that path below the
 experiment's folder is its label. Keys of a variant go before those of the file, --set before both.
 Everything is checked here, before the first run starts. experiment.json in the experiment's folder
-lists variants, seeds, the SHA-256 of the TOML and every run's settings, so that the experiment can go
+lists variants, seeds, the sweep, the SHA-256 of the TOML and every run's settings, so that the experiment can go
 on without the TOML.
 """
 
 import dataclasses
-import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunSettings, Value, parse_text, read_config, to_flat
+from fedsuite.config import RunSettings, parse_text, read_config, to_flat
 from fedsuite.errors import InputError
 from fedsuite.files import sha256_of
-from fedsuite.run_folder import RunFolder, check_folder, folder_of
-from simulations.launch import (
-    EXPERIMENT_FILE,
-    Plan,
-    absolute_paths,
-    find_folder,
-    read_toml,
-    split_changes,
-)
+from fedsuite.run_folder import folder_of
+from simulations.experiment_plans import check_begun, chosen_labels, plan_of
+from simulations.launch import EXPERIMENT_FILE, Plan, find_folder, read_toml, split_changes
+from simulations.sweep import SWEEP, recorded_sweep
 from simulations.systems import System, load_system
-from simulations.variants import PLACING, SEEDS, VARIANTS, RunTable, runs_of, variant_of
+from simulations.typed_sweep import TypedSweep
+from simulations.variants import PLACING, SEEDS, VARIANTS, RunTable, runs_of, sweep_of
 
 FORMAT = 1
 _LOCK = ".lock"
@@ -42,13 +36,15 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class Request:
-    """What was typed after `fedsuite run`."""
+    """What was typed after `fedsuite run`, or `fedsuite sweep`."""
 
     config_file: Path | None = None
     changes: Sequence[str] = ()
     resume: str = ""
     overwrite: bool = False
     only: Sequence[str] = ()
+    sweep: TypedSweep | None = None
+    seeds: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,14 @@ def find_experiment(request: Request) -> Experiment | None:
         raise InputError("--overwrite replaces a run and --resume continues it; give one of them")
     typed = split_changes(request.changes)
     table = read_toml(request.config_file) if request.config_file else {}
-    several = VARIANTS in table or SEEDS in table
+    if request.seeds:
+        table = _with_seeds(table, request)
+    if request.sweep and request.config_file:
+        table = request.sweep.over(table, typed, request.config_file)
+    several = bool({VARIANTS, SEEDS, SWEEP} & set(table))
     stored_at = _stored_folder(request, typed, table)
+    if request.sweep and stored_at is None and request.config_file is None:
+        raise InputError("give a CONFIG.toml, or a sweep to continue with --resume")
     if not several and stored_at is None:
         if request.only:
             raise InputError("--only: this is a single run without [variants.NAME]; leave it out")
@@ -88,12 +90,14 @@ def find_experiment(request: Request) -> Experiment | None:
         raise InputError("resume: use the option --resume RUN")
     old = read_record(stored_at) if stored_at else {}
     if request.config_file is None:
+        source = f"{stored_at}/{EXPERIMENT_FILE}"
         runs = [RunTable(r["name"], r["settings"]) for r in old["runs"]]
-        return _checked(request, typed, f"{stored_at}/{EXPERIMENT_FILE}", runs, old, stored_at)
+        record = request.sweep.rejudged(old, source) if request.sweep else old
+        return _checked(request, typed, source, runs, record, stored_at)
     source = str(request.config_file)
     if not several:
         raise InputError(
-            f"{source}: has neither [variants.NAME] nor seeds, but {stored_at} is an experiment of "
+            f"{source}: has neither [variants.NAME] nor seeds nor a sweep, but {stored_at} is an experiment of "
             "several runs; resume it without the file"
         )
     if request.resume and stored_at is None:
@@ -105,7 +109,21 @@ def find_experiment(request: Request) -> Experiment | None:
     digest = sha256_of(request.config_file.read_bytes())
     record = {"format": FORMAT, "source": request.config_file.name, "source-sha256": digest}
     record |= {VARIANTS: list(table.get(VARIANTS, {})), SEEDS: table.get(SEEDS, [])}
+    sweep = sweep_of(table, source)
+    record |= {SWEEP: sweep.record} if sweep else {}
     return _checked(request, typed, source, runs, record, stored_at)
+
+
+def _with_seeds(table: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """The file's keys with the seeds of --seeds in place of its own."""
+    if request.config_file is None:
+        raise InputError("--seeds: give the CONFIG.toml too, to change the runs of an experiment")
+    parts = [part.strip() for part in request.seeds.split(",")]
+    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
+        raise InputError(
+            f"--seeds must be different whole numbers >= 0, as in 0,1,2; got {request.seeds!r}"
+        )
+    return {k: v for k, v in table.items() if k != "seed"} | {SEEDS: [int(p) for p in parts]}
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -182,15 +200,21 @@ def _checked(
     """All runs' settings through all checks of a single run, and the experiment's folder."""
     if "seed" in typed and record.get(SEEDS):
         raise InputError("--set: seed is given by the experiment's seeds; change them in the file")
+    sweep = recorded_sweep(record, source)
+    varied = set(typed) & set(sweep.vary) if sweep else set()
+    if varied:
+        raise InputError(
+            f"--set: {min(varied)} is varied by the sweep; leave it out of one of them"
+        )
     system = load_system(
         str(typed.get("system") or runs[0].table.get("system", RunSettings().system))
     )
     values = {key: parse_text(system.config_class, key, text) for key, text in typed.items()}
     folder = stored_at or _new_folder(request, system, {**runs[0].table, **values}, source)
-    plans = {run.label: _plan(run, system, values, folder, source) for run in runs}
+    plans = {run.label: plan_of(run, system, values, folder, source) for run in runs}
     if request.resume:
         for plan in plans.values():
-            _check_begun(plan)
+            check_begun(plan)
     settings = [
         {
             "name": label,
@@ -201,7 +225,7 @@ def _checked(
     experiment = Experiment(
         folder,
         plans,
-        _chosen(request.only, list(plans)),
+        chosen_labels(request.only, list(plans)),
         {**record, "runs": settings},
         bool(request.resume),
         request.overwrite,
@@ -220,61 +244,3 @@ def _new_folder(
     return folder_of(
         dataclasses.replace(settings, name=settings.name or request.config_file.stem)
     ).path
-
-
-def _plan(
-    run: RunTable, system: System[Any], values: Mapping[str, Value], folder: Path, source: str
-) -> Plan:
-    cls, at = system.config_class, folder / run.label
-    read_config(cls, run.base, source)
-    with _naming(source, run.where):
-        read_config(cls, run.table, source)
-    settings = read_config(cls, {**run.table, **values}, "--set" if values else source)
-    settings = dataclasses.replace(settings, name=at.name, results_dir=str(at.parent), resume="")
-    settings = dataclasses.replace(settings, **absolute_paths(settings))
-    with _naming(source, run.where):
-        system.validate(settings)
-    return Plan(system, settings, folder_of(settings))
-
-
-@contextmanager
-def _naming(source: str, where: str) -> Iterator[None]:
-    """Complaints open with the file and the variant."""
-    try:
-        yield
-    except InputError as error:
-        text = str(error).removeprefix(f"{source}: ")
-        raise InputError(f"{source}: {where}{text}") from None
-
-
-def _check_begun(plan: Plan) -> None:
-    """What is there of a run must be from the same settings."""
-    done = checkpointed_rounds(plan.folder)
-    if not done:
-        return
-    check_folder(plan.folder, dataclasses.replace(plan.settings, resume=str(plan.folder.path)))
-    if plan.settings.num_rounds < done[-1]:
-        raise InputError(
-            f"{plan.folder.path}: num-rounds = {plan.settings.num_rounds}, but round {done[-1]} is "
-            f"already done; give num-rounds >= {done[-1]}"
-        )
-
-
-def checkpointed_rounds(folder: RunFolder) -> list[int]:
-    """Rounds from which a run can go on."""
-    from fedsuite.checkpoint import rounds  # brings torch
-
-    return rounds(folder.checkpoints)
-
-
-def _chosen(only: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """The labels that --only leaves, each given as a variant or as a whole label; all without it."""
-    known = list(dict.fromkeys([*(variant_of(label) for label in labels), *labels]))
-    for name in only:
-        if name not in known or not name:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else "valid: " + ", ".join(filter(None, known))
-            )
-            raise InputError(f"--only: no variant {name!r}; {hint}")
-    return [x for x in labels if not only or x in only or variant_of(x) in only]

@@ -12,8 +12,10 @@ from fedsuite.config import RunSettings, read_config
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import write_json
 from fedsuite.run_folder import RunFolder, read_stored_config
-from simulations.experiment import Experiment, check_place, checkpointed_rounds
+from simulations.experiment import Experiment, check_place
+from simulations.experiment_plans import checkpointed_rounds
 from simulations.launch import EXPERIMENT_FILE, RESUME_PATIENCE_S, Launch, Plan
+from simulations.sweep import recorded_sweep
 from simulations.systems import Progress
 
 
@@ -50,7 +52,14 @@ def is_completed(plan: Plan) -> bool:
 
 
 def compare(experiment: Experiment) -> None:
-    """Write results.md, and what else the system wants, over all completed runs."""
+    """Write results.md over all completed runs: the sweep's tables, the system's own, or the common one."""
+    sweep = recorded_sweep(experiment.record, str(experiment.folder / EXPERIMENT_FILE))
+    if sweep is not None:
+        from simulations.sweep_table import write_sweep
+
+        done = [label for label, plan in experiment.plans.items() if is_completed(plan)]
+        write_sweep(experiment.folder, sweep, list(experiment.plans), done)
+        return
     completed: dict[str, RunSettings] = {}
     for label, plan in experiment.plans.items():
         if is_completed(plan):

@@ -1,10 +1,11 @@
 """FedVLN wired to the app: which partition holds which houses, and what is done before, in and after a run.
 
-Partitions: federated and local-only, one per training house in order of first appearance, then one per unseen house;
-centralised, partition 0 holds all training houses.
+Partitions: one per training house in order of first appearance, then one per unseen house; centralised training has
+all training houses in partition 0. Pre-exploration has the unseen houses (centralised: all in partition 0), after the
+training houses if those learn along. Checks of settings are in fedvln_checks.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,10 +13,12 @@ from pathlib import Path
 from flwr.client import NumPyClient
 from flwr.common import Context
 
-from clients.house import HouseClient, HouseSite
+from clients.house import HouseClient
+from clients.house_member import HouseSite
 from clients.private_state import PrivateState
-from fedsuite.arrays import module_arrays
-from fedsuite.devices import check_device, device_of
+from clients.speaking_house import SpeakingHouse
+from fedsuite.arrays import Arrays, module_arrays
+from fedsuite.devices import device_of
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
 from fedsuite.randomness import rng_for
@@ -23,58 +26,55 @@ from fedsuite.run_folder import folder_of
 from fedsuite.vln.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.controls import apply_controls
-from fedsuite.vln.dataset import House, join_houses, load_house
-from fedsuite.vln.mattersim import make_simulator
+from fedsuite.vln.dataset import House, join_houses, load_house, load_vocabulary
+from fedsuite.vln.sampled_paths import sampled_paths
 from fedsuite.vln.sources import Sources, open_sources, prepare_sources
+from fedsuite.vln.speaker import Speaker, SpeakerSizes, build_speaker
+from fedsuite.vln.stages import describes_paths, is_personal, leaves_house
+from fedsuite.vln.starting import (
+    VOCABULARY,
+    checked_model,
+    house_model,
+    leave_vocabulary,
+    run_of,
+)
+from simulations.fedvln_checks import validate
 from simulations.systems import System, settings_of
 from strategies.house_averaging import HouseAveraging
+from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
 
-ALL_HOUSES = "all-training-houses"
+ALL_HOUSES, ALL_UNSEEN = "all-training-houses", "all-unseen-houses"
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One client: its name and the scans it owns."""
+    """One client: its name, the scans it owns, and whether these are unseen houses."""
 
     name: str
     scans: tuple[str, ...]
+    unseen: bool = False
 
 
 def partitions(config: FedVLNConfig, sources: Sources) -> list[Partition]:
     """All clients of a run, in order of their partition ids."""
     seen = [Partition(s, (s,)) for s in sources.training_scans]
+    unseen = [Partition(s, (s,), unseen=True) for s in sources.unseen_scans]
+    if config.stage == "pre-explore":
+        if config.method == "centralised":
+            return [Partition(ALL_UNSEEN, tuple(sources.unseen_scans), unseen=True)]
+        return seen + unseen if config.seen_participation_rate else unseen
     if config.method == "centralised":
         seen = [Partition(ALL_HOUSES, tuple(sources.training_scans))]
-    return seen + [Partition(s, (s,)) for s in sources.unseen_scans]
-
-
-def validate(config: FedVLNConfig) -> None:
-    """Combinations of keys that no single range can rule out."""
-    if config.hidden_size % 2:
-        raise InputError(f"hidden-size: must be even for a two-way LSTM, got {config.hidden_size}")
-    if config.angle_feature_size % 4:
-        raise InputError(
-            f"angle-feature-size: must be a multiple of 4, got {config.angle_feature_size}"
-        )
-    if config.teacher_weight == 0 and (config.objective == "none" or config.sampled_weight == 0):
-        raise InputError(
-            "teacher-weight: 0 with objective none leaves nothing to learn; raise one of them"
-        )
-    if config.method == "local-only" and config.client_optimizer == "shared":
-        raise InputError("client-optimizer: local-only houses share nothing; choose kept or fresh")
-    if config.method == "local-only" and config.submission:
-        raise InputError(
-            "submission: local-only training has no single agent to submit; set submission=false"
-        )
-    if config.simulator != "tables":
-        make_simulator(config.simulator)
-    check_device(config.device)
+    return seen + unseen
 
 
 def prepare(config: FedVLNConfig, progress: Callable[[str], None]) -> None:
-    """Generate, convert and check the data."""
-    prepare_sources(config, progress)
+    """Generate, convert and check the data, and the models that the run starts from."""
+    sources = prepare_sources(config, progress)
+    starting_model(config, sources)
+    if describes_paths(config):
+        starting_speaker(config, sources)
 
 
 def num_partitions(config: FedVLNConfig) -> int:
@@ -101,19 +101,78 @@ def initial_agent(config: FedVLNConfig, sources: Sources) -> Agent:
     return build_agent(agent_sizes(config, sources), seed, config.masked_pooling)
 
 
+def speaker_sizes(config: FedVLNConfig, sources: Sources) -> SpeakerSizes:
+    """Sizes of the run's speaker."""
+    return SpeakerSizes(
+        vocabulary=sources.vocabulary_size,
+        feature=sources.feature_size,
+        angle=config.angle_feature_size,
+        hidden=config.hidden_size,
+        word=config.word_embedding_size,
+        dead_layers=config.dead_layers,
+    )
+
+
+def initial_speaker(config: FedVLNConfig, sources: Sources) -> Speaker:
+    """The speaker before round 1, the same for every method with the same seed."""
+    seed = int(rng_for(config.seed, "initial speaker").integers(2**31))
+    return build_speaker(speaker_sizes(config, sources), seed)
+
+
+def starting_model(config: FedVLNConfig, sources: Sources) -> Arrays:
+    """What the run starts from: the model of an earlier run, or a new one; InputError if that does not fit."""
+    new = module_arrays(
+        initial_speaker(config, sources)
+        if config.stage == "speaker"
+        else initial_agent(config, sources)
+    )
+    if not config.start_from:
+        return new
+    shapes = {k: v.shape for k, v in new.items()}
+    if is_personal(config) and all(
+        house_model(config, p.name) for p in partitions(config, sources)
+    ):
+        # Every house goes on with its own agent; the server needs no more than it merges.
+        shapes = {k: v.shape for k, v in leaves_house(config, new).items()}
+    return checked_model(
+        run_of(config.start_from, config.seed), "start-from", shapes, words_of(sources)
+    )
+
+
+def starting_speaker(config: FedVLNConfig, sources: Sources) -> Arrays:
+    """The speaker of an earlier run."""
+    shapes = {k: v.shape for k, v in module_arrays(initial_speaker(config, sources)).items()}
+    return checked_model(
+        run_of(config.speaker_from, config.seed), "speaker-from", shapes, words_of(sources)
+    )
+
+
+def words_of(sources: Sources) -> Path:
+    """The file with the run's vocabulary."""
+    return sources.houses_dir / VOCABULARY
+
+
 def make_strategy(config: FedVLNConfig, run_dir: Path) -> RoundStrategy:
     """Server side."""
-    initial = module_arrays(initial_agent(config, open_sources(config)))
-    return (
-        LocalOnly(config, initial)
-        if config.method == "local-only"
-        else HouseAveraging(config, initial)
-    )
+    sources = open_sources(config)
+    leave_vocabulary(run_dir, words_of(sources))
+    initial = starting_model(config, sources)
+    speaker = starting_speaker(config, sources) if describes_paths(config) else {}
+    if is_personal(config):
+        return LanguageEncoderFedAvg(config, initial, speaker)
+    if config.method == "local-only":
+        return LocalOnly(config, initial)
+    return HouseAveraging(config, initial, speaker)
 
 
 @lru_cache(maxsize=2)
 def _agent_shell(config: FedVLNConfig) -> Agent:
     return initial_agent(config, open_sources(config)).to(device_of(config.device))
+
+
+@lru_cache(maxsize=2)
+def _speaker_shell(config: FedVLNConfig) -> Speaker:
+    return initial_speaker(config, open_sources(config)).to(device_of(config.device))
 
 
 @lru_cache(maxsize=128)
@@ -122,6 +181,10 @@ def _open_site(config: FedVLNConfig, partition: int, run_dir: Path) -> HouseSite
     who = partitions(config, sources)[partition]
     houses = tuple(open_house(config, sources, scan, partition) for scan in who.scans)
     folder = run_dir / "clients" / who.name
+    # A house draws the same headings whoever holds it.
+    order = [*sources.training_scans, *sources.unseen_scans]
+    wanted = config.stage == "augment" or (config.stage == "pre-explore" and who.unseen)
+    sampled = [sampled_paths(h, config.seed, order.index(h.graph.scan)) for h in houses if wanted]
     return HouseSite(
         partition,
         who.name,
@@ -129,6 +192,8 @@ def _open_site(config: FedVLNConfig, partition: int, run_dir: Path) -> HouseSite
         join_houses(houses, device_of(config.device)),
         PrivateState(folder),
         folder,
+        who.unseen,
+        tuple(sampled),
     )
 
 
@@ -164,7 +229,11 @@ def make_client(context: Context) -> NumPyClient:
     assert isinstance(config, FedVLNConfig)
     run_dir = folder_of(config).path
     site = _open_site(config, partition_of(config, context), run_dir)
-    return HouseClient(site, config, _agent_shell(config))
+    if config.stage == "speaker":
+        words = load_vocabulary(open_sources(config).houses_dir)
+        return SpeakingHouse(site, config, _speaker_shell(config), words)
+    speaker = _speaker_shell(config) if describes_paths(config) else None
+    return HouseClient(site, config, _agent_shell(config), speaker)
 
 
 def closing(config: FedVLNConfig, run_dir: Path) -> None:
@@ -172,6 +241,13 @@ def closing(config: FedVLNConfig, run_dir: Path) -> None:
     from simulations.fedvln_closing import write_closing
 
     write_closing(config, run_dir)
+
+
+def compare(folder: Path, runs: Mapping[str, FedVLNConfig]) -> None:
+    """Tables of the paper over the completed runs of an experiment."""
+    from simulations.fedvln_comparison import write_comparison
+
+    write_comparison(folder, runs)
 
 
 SYSTEM = System(
@@ -182,4 +258,5 @@ SYSTEM = System(
     make_strategy=make_strategy,
     make_client=make_client,
     closing=closing,
+    compare=compare,
 )

@@ -1,4 +1,4 @@
-"""The runs that a TOML with [variants.NAME] tables or a list of seeds describes, before their keys are checked.
+"""The runs that a TOML with [variants.NAME] tables, a [sweep] or a list of seeds describes, before their keys are checked.
 
 A run's label is "variant", "variant/seed-0", or "seed-0" where there are seeds only.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedsuite.errors import InputError
+from simulations.sweep import SWEEP, Sweep, read_sweep
 
 VARIANTS, SEEDS = "variants", "seeds"
 PLACING = ("name", "results-dir", "resume")  # keys that say where a run lies
@@ -33,20 +34,43 @@ class RunTable:
 
 def runs_of(table: Mapping[str, Any], source: str) -> list[RunTable]:
     """Every run that the file describes, in order, its keys yet unchecked; InputError names `source`."""
-    base = {k: v for k, v in table.items() if k not in (VARIANTS, SEEDS)}
+    base = {k: v for k, v in table.items() if k not in (VARIANTS, SEEDS, SWEEP)}
     seeds = _seeds(table[SEEDS], source) if SEEDS in table else []
     if seeds and "seed" in base:
         raise InputError(f"{source}: seed and seeds are both given; leave one of them out")
-    variants = _variants(table[VARIANTS], bool(seeds), source) if VARIANTS in table else {"": {}}
     runs = []
-    for name, own in variants.items():
-        where = f"[variants.{name}] " if name else ""
+    for name, own, where in _variants_of(table, bool(seeds), source):
         for seed in seeds:
             label = f"{name}/seed-{seed}".lstrip("/")
             runs.append(RunTable(label, base, {**own, "seed": seed}, where))
         if not seeds:
             runs.append(RunTable(name, base, own, where))
     return runs
+
+
+def sweep_of(table: Mapping[str, Any], source: str) -> Sweep | None:
+    """The sweep that the file describes, or that was typed over it; None without one."""
+    raw = table.get(SWEEP)
+    if raw is None:
+        return None
+    if VARIANTS in table:
+        raise InputError(
+            f"{source}: [variants.NAME] cannot be swept; leave the variants out, or the sweep"
+        )
+    return raw if isinstance(raw, Sweep) else read_sweep(raw, source)
+
+
+def _variants_of(
+    table: Mapping[str, Any], seeded: bool, source: str
+) -> list[tuple[str, Mapping[str, Any], str]]:
+    """Name, own keys, and the opening of complaints about these, of every variant."""
+    sweep = sweep_of(table, source)
+    if sweep is not None:
+        return [(name, own, f"{sweep.where}{name}: ") for name, own in sweep.combinations().items()]
+    if VARIANTS not in table:
+        return [("", {}, "")]
+    own_keys = _variants(table[VARIANTS], seeded, source)
+    return [(name, own, f"[variants.{name}] ") for name, own in own_keys.items()]
 
 
 def _seeds(raw: Any, source: str) -> list[int]:

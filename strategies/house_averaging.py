@@ -1,7 +1,7 @@
-"""Federated training in seen houses: Algorithm 1 of FedVLN (Zhou & Wang 2022), and its centralised baseline.
+"""Federated training of one model in many houses: Algorithm 1 of FedVLN (Zhou & Wang 2022), and its centralised baseline.
 
-Each round int(r N) training houses start from the server's agent, make ceil(tau n_k / B) optimizer steps on their own
-instructions and send the agent back; the server moves by eta times the mean of the deltas weighted by n_k, or client by
+Each round int(r N) training houses start from the server's model (an agent, or a speaker), make ceil(tau n_k / B) optimizer
+steps on their own data and send it back; the server moves by eta times the mean of the deltas weighted by n_k, or client by
 client ("sequential", what the published numbers came from). Houses that own validation instructions score the result.
 
 Centralised training is the same with a single client that holds all houses and makes as many steps a round as the
@@ -24,54 +24,102 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.learner import local_steps
-from fedsuite.vln.wire import OPTIMIZER, VALIDATION
+from fedsuite.vln.stages import modules_of, visit_steps
+from fedsuite.vln.wire import OPTIMIZER, SPEAKER
 from strategies.participation import participants, published_participants
+from strategies.scoring import evaluate_everywhere, scores_of
+from strategies.selection import BEST, BEST_ROUND, best_of, keep_best
 
 STEPS_SO_FAR, SERVER_RATE = "local-steps", "server-learning-rate"
-HEADLINE = ("val_unseen.sr", "val_seen.sr", "val_unseen.spl", "val_unseen.ne")  # shown first
+Merged = Generator[Sequence[Task], Sequence[Reply], tuple[Arrays, list[Reply]]]
 
 
 class HouseAveraging:
-    """Server side of seen-environment training. `initial`: agent arrays before round 1."""
+    """Server side. `initial`: the model's arrays before round 1; `speaker`: sent once to every house that trains, where
+    the stage has generated instructions.
+    """
 
-    def __init__(self, config: FedVLNConfig, initial: Arrays) -> None:
-        self.config, self.initial = config, initial
+    def __init__(
+        self, config: FedVLNConfig, initial: Arrays, speaker: Arrays | None = None
+    ) -> None:
+        self.config, self.initial, self.speaker = config, initial, speaker or {}
 
     # --- the three phases of a run ---------------------------------------------------------------
 
     def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
-        """The initial agent, scored once."""
-        # A single client needs no averaging: the centralised agent goes on from where its client left it.
+        """Hand out what stays with the houses, and score the initial model once."""
+        yield from self._hand_out(clients)
+        # A single client needs no averaging: the centralised model goes on from where its client left it.
         centralised = self.config.method == "centralised"
         rate = 1.0 if centralised else self.config.server_learning_rate
-        state = ServerState(self.initial, {STEPS_SO_FAR: 0, SERVER_RATE: rate})
-        return RoundResult(state, (yield from evaluate_everywhere(self.initial, clients)))
+        arrays = self._start_arrays()
+        metrics = yield from self._evaluate(0, arrays, clients)
+        best, scalars = keep_best(self.config, 0, metrics, arrays, {}, {})
+        scalars |= {STEPS_SO_FAR: 0, SERVER_RATE: rate}
+        return RoundResult(ServerState({**arrays, **best}, scalars), metrics)
 
     def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
         """Train the participants, merge, and every k-th round evaluate."""
         chosen = self._participants(number, clients)
         weights = shares([c.num_examples for c in chosen])
         rate = float(state.scalars[SERVER_RATE])
+        told = {k: state.scalars[k] for k in (BEST_ROUND,) if k in state.scalars}
+        server = _without_best(state.arrays)
         if self.config.aggregation == "parallel" and self.config.client_optimizer != "shared":
-            arrays, replies = yield from self._parallel(state.arrays, chosen, weights, rate)
+            arrays, replies = yield from self._parallel(server, chosen, weights, rate, told)
         else:
-            arrays, replies = yield from self._one_by_one(state.arrays, chosen, weights, rate)
+            arrays, replies = yield from self._one_by_one(server, chosen, weights, rate, told)
         metrics = {f"train.{k}": v for k, v in _training_means(replies).items()}
-        metrics |= {"server-learning-rate": rate, "update-norm": _distance(state.arrays, arrays)}
+        metrics |= {"server-learning-rate": rate, "update-norm": _distance(server, arrays)}
+        metrics |= self._disclosure(replies, chosen)
         scalars = self._next_scalars(state.scalars, replies)
         metrics["local-steps"] = float(scalars[STEPS_SO_FAR])
         if self._is_evaluated(number):
-            metrics = (yield from evaluate_everywhere(_agent_only(arrays), clients)) | metrics
-        return RoundResult(ServerState(arrays, scalars), metrics)
+            metrics = (yield from self._evaluate(number, _model_only(arrays), clients)) | metrics
+        old = with_prefix(best_of(state.arrays), BEST)
+        best, found = keep_best(
+            self.config, number, metrics, _model_only(arrays), state.scalars, old
+        )
+        return RoundResult(ServerState({**arrays, **best}, {**scalars, **found}), metrics)
 
     def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
-        """The run's result is the agent; submission files are written by the houses if asked for."""
-        agent = _agent_only(state.arrays)
-        metrics: dict[str, float] = {}
-        if self.config.submission:
-            metrics = yield from evaluate_everywhere(agent, clients, submission=True)
-        return RoundResult(ServerState(agent, state.scalars), metrics)
+        """The run's result is the selected model; the houses write what was asked for (submissions, spoken texts)."""
+        model = self._selected(state)
+        metrics = self._selected_round(state)
+        if self.config.submission or self.config.stage == "speaker":
+            asked: dict[str, Scalar] = {"write": True}
+            scores = scores_of(self.config)
+            metrics = (yield from evaluate_everywhere(model, clients, scores, asked)) | metrics
+        return RoundResult(ServerState(model, state.scalars), metrics)
+
+    # --- what stages differ in -------------------------------------------------------------------
+
+    def _hand_out(self, clients: Sequence[ClientInfo]) -> Generator[Sequence[Task], object, None]:
+        """The speaker, to every house that trains with it."""
+        kept = with_prefix(self.speaker, SPEAKER)
+        asked: dict[str, Scalar] = {"keep": True}
+        trainers = [c for c in clients if c.num_examples > 0] if kept else []
+        yield [Task(c.partition, "evaluate", kept, asked, {}) for c in trainers]
+
+    def _start_arrays(self) -> Arrays:
+        """What the server merges, before round 1."""
+        return self.initial
+
+    def _evaluate(
+        self, number: int, model: Arrays, clients: Sequence[ClientInfo]
+    ) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
+        """Scores after round `number`."""
+        return (yield from evaluate_everywhere(model, clients, scores_of(self.config)))
+
+    def _disclosure(
+        self, replies: Sequence[Reply], chosen: Sequence[ClientInfo]
+    ) -> dict[str, float]:
+        """What the round's replies gave away: how many of the agent's modules, and of how many houses together."""
+        if self.config.stage != "pre-explore":
+            return {}
+        sent = {module for reply in replies for module in modules_of(reply.arrays)}
+        houses = max(int(c.details["training-houses"]) for c in chosen)
+        return {"modules-sent": float(len(sent)), "houses-per-client": float(houses)}
 
     # --- one round -------------------------------------------------------------------------------
 
@@ -84,46 +132,56 @@ class HouseAveraging:
         return participants(trainers, self.config.participation_rate, self.config.seed, number)
 
     def _parallel(
-        self, server: Arrays, chosen: Sequence[ClientInfo], weights: np.ndarray, rate: float
-    ) -> Generator[Sequence[Task], Sequence[Reply], tuple[Arrays, list[Reply]]]:
+        self,
+        server: Arrays,
+        chosen: Sequence[ClientInfo],
+        weights: np.ndarray,
+        rate: float,
+        told: Mapping[str, Scalar],
+    ) -> Merged:
         """FedAvg; if a client is lost, the weights of the others are taken relative to one another."""
-        replies = list((yield [self._train_task(c, server) for c in chosen]))
+        replies = list((yield [self._train_task(c, server, told) for c in chosen]))
         order = {c.partition: w for c, w in zip(chosen, weights, strict=True)}
         got = np.array([order[r.partition] for r in replies])
         return parallel_step(server, [r.arrays for r in replies], got / got.sum(), rate), replies
 
     def _one_by_one(
-        self, server: Arrays, chosen: Sequence[ClientInfo], weights: np.ndarray, rate: float
-    ) -> Generator[Sequence[Task], Sequence[Reply], tuple[Arrays, list[Reply]]]:
+        self,
+        server: Arrays,
+        chosen: Sequence[ClientInfo],
+        weights: np.ndarray,
+        rate: float,
+        told: Mapping[str, Scalar],
+    ) -> Merged:
         """Sequential aggregation, or parallel aggregation whose clients hand one optimizer state on."""
-        agent, optimizer = _agent_only(server), _optimizer_only(server)
+        model, optimizer = _model_only(server), _optimizer_only(server)
         replies: list[Reply] = []
-        start, locals_, used = agent, [], []
+        start, locals_, used = model, [], []
         for client, weight in zip(chosen, weights, strict=True):
-            answers = yield [self._train_task(client, {**agent, **optimizer})]
+            answers = yield [self._train_task(client, {**model, **optimizer}, told)]
             for reply in answers:
-                local, optimizer = _agent_only(reply.arrays), _optimizer_only(reply.arrays)
+                local, optimizer = _model_only(reply.arrays), _optimizer_only(reply.arrays)
                 replies.append(reply)
                 if self.config.aggregation == "sequential":
-                    agent = sequential_step(agent, local, float(weight), rate)
+                    model = sequential_step(model, local, float(weight), rate)
                 else:
                     locals_.append(local)
                     used.append(float(weight))
         if locals_:
-            agent = parallel_step(start, locals_, np.array(used) / sum(used), rate)
-        return {**agent, **optimizer}, replies
+            model = parallel_step(start, locals_, np.array(used) / sum(used), rate)
+        return {**model, **optimizer}, replies
 
-    def _train_task(self, client: ClientInfo, arrays: Arrays) -> Task:
+    def _train_task(self, client: ClientInfo, arrays: Arrays, told: Mapping[str, Scalar]) -> Task:
         c = self.config
-        steps = local_steps(client.num_examples, c.local_epochs, c.batch_size)
+        steps = visit_steps(c, client.num_examples)
         if c.method == "centralised":
             houses = int(client.details["training-houses"])
             share = max(1, int(houses * c.participation_rate)) / houses
             steps = max(1, round(int(client.details["local-steps"]) * share))
-        config: dict[str, Scalar] = {"steps": steps}
+        config: dict[str, Scalar] = {**told, "steps": steps}
         if c.client_optimizer != "shared":
-            return Task(client.partition, "train", _agent_only(arrays), config)
-        returns = {k: v.shape for k, v in _agent_only(arrays).items()}
+            return Task(client.partition, "train", _model_only(arrays), config)
+        returns = {k: v.shape for k, v in _model_only(arrays).items()}
         returns |= {f"{OPTIMIZER}{k}": s for k, s in returns.items()} | {f"{OPTIMIZER}step": ()}
         return Task(client.partition, "train", arrays, config, returns)
 
@@ -142,35 +200,22 @@ class HouseAveraging:
             rate *= c.server_learning_rate_decay
         return {STEPS_SO_FAR: after, SERVER_RATE: rate}
 
+    def _selected(self, state: ServerState) -> Arrays:
+        return best_of(state.arrays) if BEST_ROUND in state.scalars else _model_only(state.arrays)
+
+    def _selected_round(self, state: ServerState) -> dict[str, float]:
+        if BEST_ROUND not in state.scalars:
+            return {}
+        return {"selected-round": float(state.scalars[BEST_ROUND])}
+
     def _is_evaluated(self, number: int) -> bool:
         every = self.config.evaluate_every
         return number == self.config.num_rounds or (every > 0 and number % every == 0)
 
 
-def evaluate_everywhere(
-    agent: Arrays, clients: Sequence[ClientInfo], submission: bool = False
-) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
-    """Score one agent on the validation instructions of every house that has some; means over instructions."""
-    config: dict[str, Scalar] = {"submission": submission}
-    tasks = [
-        Task(c.partition, "evaluate", agent, config, {})
-        for c in clients
-        if any(c.details.get(f"{s}.count", 0) for s in VALIDATION)
-    ]
-    replies = yield tasks
-    means: dict[str, float] = {}
-    for split in VALIDATION:
-        own = [under_split(r.metrics, split) for r in replies]
-        counts = [m.pop("count", 0.0) for m in own]
-        means |= {f"{split}.{k}": v for k, v in weighted_means(own, counts).items()}
-        if sum(counts):
-            means[f"{split}.count"] = sum(counts)
-    return {k: means[k] for k in HEADLINE if k in means} | means
-
-
-def under_split(metrics: Mapping[str, float], split: str) -> dict[str, float]:
-    """The metrics named `<split>.<name>`, by name."""
-    return {k.removeprefix(f"{split}."): v for k, v in metrics.items() if k.startswith(f"{split}.")}
+def _without_best(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """A server state's arrays without the best model so far."""
+    return {k: v for k, v in arrays.items() if not k.startswith(BEST)}
 
 
 def _training_means(replies: Sequence[Reply]) -> dict[str, float]:
@@ -179,8 +224,8 @@ def _training_means(replies: Sequence[Reply]) -> dict[str, float]:
     return weighted_means(kept, [r.metrics["steps"] for r in replies])
 
 
-def _agent_only(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    return {k: v for k, v in arrays.items() if not k.startswith(OPTIMIZER)}
+def _model_only(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {k: v for k, v in arrays.items() if not k.startswith((OPTIMIZER, BEST))}
 
 
 def _optimizer_only(arrays: Mapping[str, np.ndarray]) -> Arrays:
@@ -190,6 +235,6 @@ def _optimizer_only(arrays: Mapping[str, np.ndarray]) -> Arrays:
 def _distance(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
     """Euclidean length of the agent's change in this round."""
     squares = (
-        float(np.square(b[k].astype(np.float64) - v).sum()) for k, v in _agent_only(a).items()
+        float(np.square(b[k].astype(np.float64) - v).sum()) for k, v in _model_only(a).items()
     )
     return float(np.sqrt(sum(squares)))

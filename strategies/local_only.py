@@ -11,9 +11,9 @@ from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.learner import local_steps
-from strategies.house_averaging import under_split
+from fedsuite.vln.stages import visit_steps
 from strategies.participation import participants
+from strategies.scoring import under_split
 
 
 def own_prefix(partition: int) -> str:
@@ -44,7 +44,7 @@ class LocalOnly:
                 client.partition,
                 "train",
                 under_prefix(state.arrays, own_prefix(client.partition)),
-                {"steps": local_steps(client.num_examples, c.local_epochs, c.batch_size)},
+                {"steps": visit_steps(c, client.num_examples)},
             )
             for client in chosen
         ]
@@ -80,7 +80,7 @@ class LocalOnly:
                 client.partition,
                 "evaluate",
                 under_prefix(state.arrays, own_prefix(owner)),
-                {"submission": False},
+                {},
                 {},
             )
             for client, owner in who

@@ -4,7 +4,7 @@ A prepared folder keeps each house apart, so that a client opens nothing of anot
 
     <houses>/manifest.json              order of houses, splits, counts, feature width
     <houses>/vocabulary.json            the words all agents share
-    <houses>/<scan>/episodes.json       the scan's items of every split, R2R fields
+    <houses>/<scan>/episodes.json       the scan's items of every split, R2R fields; RxR's also name each instruction
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,11 @@ HORIZON_ROW = 1
 
 @dataclass(frozen=True)
 class Sample:
-    """One (path, instruction) pair. instr_id "<path_id>_<k>"; path: panorama rows of the house; tokens int64 [L]."""
+    """One (path, instruction) pair. path: panorama rows of the house; tokens int64 [L].
+
+    instr_id: "<path_id>_<k>" in R2R, the guide's instruction_id in RxR; path_id: the annotated path's, -1 if nobody
+    annotated it.
+    """
 
     instr_id: str
     scan: str
@@ -35,6 +40,7 @@ class Sample:
     start_view: int
     tokens: np.ndarray
     text: str
+    path_id: int = -1
 
 
 @dataclass(frozen=True)
@@ -68,18 +74,25 @@ def load_samples(
     return {
         split: tuple(
             Sample(
-                instr_id=f"{item['path_id']}_{k}",
+                instr_id=names[k],
                 scan=graph.scan,
                 path=tuple(graph.index[v] for v in item["path"]),
                 start_view=start_view(item["heading"]),
                 tokens=vocabulary.encode(text, max_length),
                 text=text,
+                path_id=item["path_id"],
             )
             for item in rows
+            for names in [_instruction_names(item)]
             for k, text in enumerate(item["instructions"])
         )
         for split, rows in items.items()
     }
+
+
+def _instruction_names(item: dict[str, Any]) -> list[str]:
+    numbered = [f"{item['path_id']}_{k}" for k in range(len(item["instructions"]))]
+    return list(item.get("instruction_ids", numbered))
 
 
 def load_house(

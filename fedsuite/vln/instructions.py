@@ -1,14 +1,20 @@
-r"""Room-to-Room instructions: tokens, vocabulary, encoded samples.
+r"""Instructions of Room-to-Room and Room-across-Room: tokens, vocabulary, encoded samples.
 
 Source: R2R (Anderson et al. 2018), with the tokenisation and vocabulary rule of its released code: split on runs of
 non-word characters `(\W+)` and keep them, lower-case, break pure punctuation into single characters unless it
 is only full stops. Vocabulary: PAD, UNK, EOS, then words seen at least five times in training, by decreasing
 frequency, then BOS as the last index. Only ASCII punctuation is broken up, and a piece with a space inside
 (a quote after a comma) stays whole, as in that code.
+
+Hindi and Telugu (RxR, Ku et al. 2020): vowel signs are marks, which `\W` takes for separators, so that rule would tear
+words apart. A sentence with a character of an Indic script is split into runs of letters, marks and digits instead, and
+every punctuation character or symbol is a token. The sentence tells which rule is meant, not a setting: vocabulary,
+encoding and speaker scores see the same tokens with all languages in one run, and English stays as it is.
 """
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +27,14 @@ BASE_WORDS = ("<PAD>", "<UNK>", "<EOS>")
 BOS_WORD = "<BOS>"
 _SEPARATORS = re.compile(r"(\W+)")
 _PUNCTUATION = frozenset(string.punctuation)
+_INDIC = re.compile("[\u0900-\u0dff]")  # Unicode blocks from Devanagari to Sinhala
+_JOINERS = "\u200c\u200d"  # zero-width, inside words they choose between two forms of a letter
 
 
 def tokenize(sentence: str) -> list[str]:
     """Lower-case tokens of one instruction."""
+    if _INDIC.search(sentence):
+        return _indic_tokens(sentence.lower())
     tokens: list[str] = []
     for piece in (p.strip().lower() for p in _SEPARATORS.split(sentence.strip())):
         if not piece:
@@ -33,6 +43,23 @@ def tokenize(sentence: str) -> list[str]:
             tokens.extend(piece)
         else:
             tokens.append(piece)
+    return tokens
+
+
+def _indic_tokens(sentence: str) -> list[str]:
+    """Runs of letters, marks and digits, joiners inside them kept; visible other characters one by one."""
+    tokens: list[str] = []
+    word = ""
+    for character in f"{sentence} ":
+        kind = unicodedata.category(character)[0]
+        if kind in "LMN" or (character in _JOINERS and word):
+            word += character
+            continue
+        if word:
+            tokens.append(word.rstrip(_JOINERS))
+        word = ""
+        if kind in "PS":
+            tokens.append(character)
     return tokens
 
 

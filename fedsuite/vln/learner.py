@@ -2,6 +2,7 @@
 
 One optimizer step (EnvDrop, Tan et al. 2019) uses two mini-batches of B samples, one teacher-forced and one sampled, so a
 local epoch of n_k samples, ceil(n_k / B) steps, reads the data twice. A round of tau epochs takes ceil(tau n_k / B) steps.
+With several feeds (human and generated instructions) a step uses two mini-batches of each and adds up their gradients.
 """
 
 import math
@@ -14,13 +15,15 @@ from torch.nn.utils import clip_grad_norm_
 
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.agent import Agent
+from fedsuite.vln.back_translation import back_translate
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.dataset import Sample, make_episodes
 from fedsuite.vln.dropout import Dropout
 from fedsuite.vln.environment import World
-from fedsuite.vln.objective import compute_losses
+from fedsuite.vln.objective import Losses, compute_losses
 from fedsuite.vln.optimizer import RMSprop
 from fedsuite.vln.rollout import Episodes, trajectories
+from fedsuite.vln.speaker import Speaker
 
 
 def local_steps(num_samples: int, epochs: int, batch_size: int) -> int:
@@ -57,8 +60,63 @@ class Batches:
 
 
 @dataclass(frozen=True)
+class Feed:
+    """A source of mini-batches: samples, the weight of imitation on them, and who makes up their instructions.
+
+    With a speaker, instructions are generated at every visit under environment dropout; without, they are the samples'.
+    """
+
+    samples: Sequence[Sample]
+    teacher_weight: float
+    speaker: Speaker | None = None
+
+
+class _Source:
+    """A feed during one visit, with random streams of its own."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        number: int,
+        world: World,
+        config: FedVLNConfig,
+        round: int,
+        partition: int,
+    ) -> None:
+        # The first feed's streams bear the plain names: a further feed changes nothing of its draws.
+        suffix = f" {number}" if number > 1 else ""
+
+        def stream(purpose: str) -> torch.Generator:
+            name, device = purpose + suffix, str(world.device)
+            return torch_generator_for(config.seed, name, round, partition, device)
+
+        self.feed, self.world, self.config = feed, world, config
+        rng = rng_for(config.seed, "mini-batches" + suffix, round, partition)
+        self.batches = Batches(feed.samples, config.batch_size, config.fill_batches, rng)
+        self.dropout = Dropout(config.dropout, config.feature_dropout, stream("dropout"))
+        self.actions = stream("sampled actions")
+        self.masks = stream("environment dropout")
+
+    def next(self) -> Episodes:
+        """The next mini-batch."""
+        samples = self.batches.next()
+        if self.feed.speaker is None:
+            return make_episodes(samples, self.world)
+        return back_translate(self.feed.speaker, self.world, samples, self.config, self.masks)
+
+    def losses(self, agent: Agent) -> Losses:
+        """Both parts of the objective on new mini-batches."""
+        weight = self.feed.teacher_weight
+        forced = self.next() if weight > 0 else None
+        sampled = self.next() if self.config.objective != "none" else None
+        return compute_losses(
+            agent, self.world, forced, sampled, weight, self.config, self.dropout, self.actions
+        )
+
+
+@dataclass(frozen=True)
 class TrainingReport:
-    """Means over the steps of a visit, and their number."""
+    """Means over the steps of a visit, losses summed over the feeds; number of steps and of decisions."""
 
     steps: int
     imitation_loss: float
@@ -71,31 +129,29 @@ def train_locally(
     agent: Agent,
     optimizer: RMSprop,
     world: World,
-    samples: Sequence[Sample],
+    feeds: Sequence[Feed],
     config: FedVLNConfig,
     steps: int,
     round: int,
     partition: int,
 ) -> TrainingReport:
-    """`steps` optimizer steps; all randomness comes from (seed, round, partition)."""
-
-    def stream(purpose: str) -> torch.Generator:
-        return torch_generator_for(config.seed, purpose, round, partition, str(world.device))
-
-    rng = rng_for(config.seed, "mini-batches", round, partition)
-    batches = Batches(samples, config.batch_size, config.fill_batches, rng)
-    dropout = Dropout(config.dropout, config.feature_dropout, stream("dropout"))
-    actions = stream("sampled actions")
+    """`steps` optimizer steps, each on the summed loss of all feeds; randomness comes from (seed, round, partition)."""
+    if not feeds:
+        raise ValueError("expected at least one feed to learn from, got none")
+    sources = [
+        _Source(feed, number, world, config, round, partition)
+        for number, feed in enumerate(feeds, 1)
+    ]
     sums = np.zeros(4)
     for _ in range(steps):
-        forced = make_episodes(batches.next(), world) if config.teacher_weight > 0 else None
-        sampled = make_episodes(batches.next(), world) if config.objective != "none" else None
-        losses = compute_losses(agent, world, forced, sampled, config, dropout, actions)
-        losses.total.backward()
+        for source in sources:
+            losses = source.losses(agent)
+            losses.total.backward()
+            sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
         norm = clip_grad_norm_(agent.encoder.parameters(), config.gradient_clip)
         clip_grad_norm_(agent.decoder.parameters(), config.gradient_clip)
         optimizer.step()
-        sums += (losses.imitation, losses.sampled, float(norm), losses.decisions)
+        sums[2] += float(norm)
     mean = sums / max(steps, 1)
     return TrainingReport(steps, mean[0], mean[1], mean[2], int(sums[3]))
 

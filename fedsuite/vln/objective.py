@@ -8,7 +8,7 @@ Source: EnvDrop (Tan et al. 2019) as trained in FedVLN (Zhou & Wang 2022):
   L    = teacher_weight L_IL + sampled_weight L_RL
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -40,11 +40,12 @@ def compute_losses(
     world: World,
     forced: Episodes | None,
     sampled: Episodes | None,
+    teacher_weight: float,
     config: FedVLNConfig,
     dropout: Dropout,
     actions: torch.Generator,
 ) -> Losses:
-    """Roll out both mini-batches as one batch and add up the objective."""
+    """Roll out both mini-batches as one batch and add up the objective, imitation by `teacher_weight`."""
     episodes, num_forced = _join(forced, sampled)
     rows = torch.arange(len(episodes), device=world.device)
     is_forced = rows < num_forced
@@ -58,7 +59,7 @@ def compute_losses(
     a2c = sampled is not None and config.objective == "a2c"
     out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=a2c)
     imitation = _imitation(out, 0, num_forced)
-    total = config.teacher_weight * imitation
+    total = teacher_weight * imitation
     by_sampling = torch.zeros((), device=world.device)
     if sampled is not None:
         if a2c:
@@ -73,6 +74,10 @@ def compute_losses(
 def _join(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, int]:
     """One batch of both, forced rows first."""
     parts = [p for p in (forced, sampled) if p is not None]
+    if not parts:
+        raise ValueError(
+            "expected forced or sampled episodes, got neither; nothing could be learnt"
+        )
     if len(parts) == 1:
         return parts[0], len(parts[0]) if forced is not None else 0
     longest = max(p.tokens.shape[1] for p in parts)
@@ -83,7 +88,11 @@ def _join(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, 
         torch.cat([getattr(p, name) for p in parts])
         for name in ("length", "start", "start_view", "goal")
     ]
-    return Episodes(tokens, *rest), len(parts[0])
+    factors = [p.feature_factor for p in parts if p.feature_factor is not None]
+    if len(factors) == 1:
+        raise ValueError("both mini-batches of a step need environment dropout, or neither")
+    factor = torch.cat(factors) if factors else None
+    return replace(Episodes(tokens, *rest), feature_factor=factor), len(parts[0])
 
 
 def _imitation(out: Walk, first: int, last: int) -> Tensor:

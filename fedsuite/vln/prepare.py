@@ -1,7 +1,8 @@
 """From what people have on disk to what clients open: one memory-mapped array and one episode file per house.
 
 Reads view features as TSV (columns scan, viewpoint, width, height, vfov, base64 of float32 [36, F]) or HDF5 (one [36, F]
-entry per `<scan>_<viewpoint>`), any width F, and R2R annotation files. Everything is checked here, before any training.
+entry per `<scan>_<viewpoint>`), any width F, and annotation files of R2R or RxR. Everything is checked here, before any
+training.
 """
 
 import base64
@@ -9,21 +10,19 @@ import binascii
 import csv
 import hashlib
 import json
-import math
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedsuite.errors import InputError
+from fedsuite.vln.annotations import annotation_files, check_items, read_annotations
 from fedsuite.vln.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
-from fedsuite.vln.instructions import build_vocabulary, tokenize
+from fedsuite.vln.instructions import build_vocabulary
+from fedsuite.vln.rxr import read_guides
 
-SPLITS = ("train", "val_seen", "val_unseen")
 Progress = Callable[[str], None]
 HDF5_SUFFIXES = (".hdf5", ".h5")
 
@@ -145,68 +144,25 @@ def _refuse_gaps(file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.nd
 # --- annotations -----------------------------------------------------------------------------
 
 
-def read_annotations(file: Path) -> list[dict[str, Any]]:
-    """Items of one R2R annotation file; InputError if it is not one."""
-    try:
-        items = json.loads(file.read_text())
-        for item in items:
-            texts = [item["scan"], *item["path"], *item["instructions"]]
-            lists = isinstance(item["path"], list) and isinstance(item["instructions"], list)
-            if not lists or not all(isinstance(t, str) for t in texts):
-                raise TypeError("scan must be text, path and instructions lists of texts")
-            if not math.isfinite(float(item["heading"])):
-                raise ValueError("heading must be a finite number")
-            item["path_id"] = int(item["path_id"])
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; data-dir needs annotations/{file.name}") from None
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{file}: not an R2R annotation file ({type(error).__name__}: {error}); fetch it again"
-        ) from None
-    return list(items)
-
-
-def check_items(file: Path, items: Sequence[dict[str, Any]], graphs: dict[str, NavGraph]) -> None:
-    """Every path must exist in its graph, be walkable, and have instructions with words."""
-    for item in items:
-        graph, name = graphs[item["scan"]], f"{file}: path_id {item['path_id']}"
-        rows = [graph.index.get(v, -1) for v in item["path"]]
-        if not rows or -1 in rows or not graph.included[rows].all():
-            bad = next(
-                (
-                    v
-                    for v, r in zip(item["path"], rows, strict=True)
-                    if r < 0 or not graph.included[r]
-                ),
-                "(none)",
-            )
-            raise InputError(
-                f"{name}: viewpoint {bad} is not in the graph of {graph.scan}; annotations and connectivity do not "
-                "belong together"
-            )
-        for a, b in pairwise(rows):
-            if not graph.edge[a, b]:
-                raise InputError(
-                    f"{name}: no edge from {graph.viewpoint_ids[a]} to {graph.viewpoint_ids[b]} in {graph.scan}; "
-                    "annotations and connectivity do not belong together"
-                )
-        if not item["instructions"] or not all(tokenize(t) for t in item["instructions"]):
-            raise InputError(
-                f"{name}: an instruction is missing or empty; give it words or remove the path"
-            )
-
-
 def prepare_houses(
-    data_dir: Path, out_dir: Path, min_word_count: int, progress: Progress = _silent
+    data_dir: Path,
+    out_dir: Path,
+    min_word_count: int,
+    progress: Progress = _silent,
+    dataset: str = "r2r",
+    language: str = "en",
 ) -> None:
-    """Check the annotations and split them by house into `out_dir` (layout in dataset.py)."""
-    connectivity, folder = data_dir / "connectivity", data_dir / "annotations"
-    for path in (connectivity, folder):
+    """Check the annotations and split them by house into `out_dir` (layout in dataset.py); language is RxR's."""
+    connectivity, files = data_dir / "connectivity", annotation_files(data_dir, dataset)
+    for path in (connectivity, data_dir / "annotations"):
         if not path.is_dir():
             raise InputError(
                 f"data-dir: {path} is not a folder; data-dir needs connectivity/ and annotations/"
             )
-    splits = {s: read_annotations(folder / f"R2R_{s}.json") for s in SPLITS}
+    splits = {
+        s: read_guides(f, language) if dataset == "rxr" else read_annotations(f)
+        for s, f in files.items()
+    }
     order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
     scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
     if absent := missing_scans(connectivity, scans):
@@ -216,15 +172,15 @@ def prepare_houses(
         )
     if not splits["train"]:
         raise InputError(
-            f"{folder / 'R2R_train.json'}: no paths; training needs at least one house with paths"
+            f"{files['train']}: no paths; training needs at least one house with paths"
         )
     if stray := [s for s in order["val_seen"] if s not in order["train"]]:
         raise InputError(
-            f"{folder / 'R2R_val_seen.json'}: {stray[0]} is no training house; val_seen needs seen houses"
+            f"{files['val_seen']}: {stray[0]} is no training house; val_seen needs seen houses"
         )
     graphs = {s: load_graph(connectivity, s) for s in scans}
     for split, items in splits.items():
-        check_items(folder / f"R2R_{split}.json", items, graphs)
+        check_items(files[split], items, graphs)
     vocabulary = build_vocabulary(
         (t for i in splits["train"] for t in i["instructions"]), min_word_count
     )

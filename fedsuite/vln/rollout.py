@@ -25,7 +25,8 @@ Policy = Callable[[Tensor, Tensor, Tensor], Tensor]
 class Episodes:
     """tokens [B, L] int64 padded with 0; length [B] int64 on the CPU; start, start_view, goal [B] int64.
 
-    start and goal are rows of the World.
+    start and goal are rows of the World. feature_factor [B, F] multiplies all that an episode sees at all its steps and
+    takes the place of feature dropout (environment dropout, Tan et al. 2019); None = ordinary feature dropout.
     """
 
     tokens: Tensor
@@ -33,6 +34,7 @@ class Episodes:
     start: Tensor
     start_view: Tensor
     goal: Tensor
+    feature_factor: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -66,17 +68,27 @@ class Walk:
     last_hidden: Tensor | None = None  # [m, H], state of one more decoder step, no gradient
 
 
-def observe(world: World, viewpoint: Tensor, view: Tensor, dropout: Dropout) -> Panorama:
-    """Gather what B agents see. Candidate features are those of the view that looks at the candidate."""
+def observe(
+    world: World, viewpoint: Tensor, view: Tensor, dropout: Dropout, factor: Tensor | None = None
+) -> Panorama:
+    """Gather what B agents see. Candidate features are those of the view that looks at the candidate.
+
+    factor [B, F] multiplies the features, where there is one, instead of feature dropout.
+    """
     near = world.observe(viewpoint, view)
     views = world.views.index_select(0, viewpoint)
     row = torch.arange(len(views), device=views.device).mul_(views.shape[1]).unsqueeze(1)
     candidate = views.flatten(0, 1).index_select(0, (row + near.view).flatten())
+    candidate = candidate.unflatten(0, near.view.shape)
     heading = view % world.panorama_angle.shape[0]
+
+    def dimmed(features: Tensor) -> Tensor:
+        return dropout.features(features) if factor is None else features.mul_(factor.unsqueeze(1))
+
     return Panorama(
-        views=dropout.features(views),
+        views=dimmed(views),
         view_angle=world.panorama_angle.index_select(0, heading),
-        candidate=dropout.features(candidate.unflatten(0, near.view.shape)),
+        candidate=dimmed(candidate),
         candidate_angle=near.angle,
         padding=near.padding,
         pose_angle=world.pose_angle.index_select(0, view),
@@ -97,9 +109,10 @@ def walk(
     row = torch.arange(len(episodes), device=world.device)
     active = torch.ones_like(row, dtype=torch.bool)
     viewpoint, view, goal = episodes.start, episodes.start_view, episodes.goal
+    factor = episodes.feature_factor
     out, ends, gathered = Walk(), [], Gathered()
     for time in range(int(limit.max())):
-        see = observe(world, viewpoint, view, dropout)
+        see = observe(world, viewpoint, view, dropout, factor)
         logits, hidden, cell, state = agent.decoder(see, state, cell, language, dropout, gathered)
         teacher = world.teacher_action(viewpoint, goal)
         action = torch.where(active, policy(logits.detach(), teacher, row), STOP)
@@ -111,7 +124,7 @@ def walk(
         if bootstrap and bool(cut.any()):
             ends.append(
                 _look_once_more(
-                    agent, world, cut, row, viewpoint, view, state, cell, language, dropout
+                    agent, world, cut, row, viewpoint, view, factor, state, cell, language, dropout
                 )
             )
         active = active & ~cut
@@ -124,6 +137,7 @@ def walk(
             )
             state, cell, active = state[left], cell[left], active[left]
             language = language.rows(left)
+            factor = None if factor is None else factor.index_select(0, left)
     if ends:
         out.unfinished = torch.cat([e[0] for e in ends])
         out.last_hidden = torch.cat([e[1] for e in ends])
@@ -138,6 +152,7 @@ def _look_once_more(
     row: Tensor,
     viewpoint: Tensor,
     view: Tensor,
+    factor: Tensor | None,
     state: Tensor,
     cell: Tensor,
     language: SharedContext,
@@ -145,7 +160,8 @@ def _look_once_more(
 ) -> tuple[Tensor, Tensor]:
     """Hidden state after one more look, for the value of episodes that were cut off: rows [m], hidden [m, H]."""
     index = cut.nonzero().squeeze(1)
-    see = observe(world, viewpoint[index], view[index], dropout)
+    dim = None if factor is None else factor[index]
+    see = observe(world, viewpoint[index], view[index], dropout, dim)
     _, hidden, _, _ = agent.decoder(
         see, state[index], cell[index], language.rows(index), dropout, Gathered()
     )

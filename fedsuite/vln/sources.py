@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
+from fedsuite.vln.annotations import annotation_files
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.graph import NUM_VIEWS
 from fedsuite.vln.houses import HouseSettings, write_houses
-from fedsuite.vln.prepare import HDF5_SUFFIXES, SPLITS, digest_of, prepare_houses, prepare_views
+from fedsuite.vln.prepare import (
+    HDF5_SUFFIXES,
+    digest_of,
+    prepare_houses,
+    prepare_views,
+)
 
 GENERATOR_VERSION = 1  # raise it when generated houses change, so that cached ones are made anew
 LAYOUT_VERSION = 1  # the same for prepared folders
@@ -62,8 +68,13 @@ class _Places:
 def _places(config: FedVLNConfig) -> _Places:
     cache = Path(config.cache_dir)
     if not config.data_dir:
+        if config.dataset != "r2r":
+            raise InputError(
+                f"data-dir: empty, but dataset is {config.dataset}; generated houses are annotated as R2R, give a folder "
+                "with connectivity/ and annotations/"
+            )
         settings = HouseSettings(
-            seed=config.generated_seed,
+            seed=config.houses_seed,
             num_seen=config.generated_seen_houses,
             num_unseen=config.generated_unseen_houses,
             paths_per_house=config.generated_paths_per_house,
@@ -75,12 +86,13 @@ def _places(config: FedVLNConfig) -> _Places:
         return _Places(data, cache / f"houses-{key}", data / "views", generated)
     data = Path(config.data_dir)
     _refuse_missing(data, config)
-    files = [data / "annotations" / f"R2R_{s}.json" for s in SPLITS]
+    files = list(annotation_files(data, config.dataset).values())
     if absent := [f for f in files if not f.is_file()]:
-        raise InputError(
-            f"{absent[0]}: no such file; data-dir needs annotations/R2R_{{{','.join(SPLITS)}}}.json"
-        )
-    key = digest_of(LAYOUT_VERSION, *files, config.min_word_count)
+        names = ", ".join(f.name for f in files)
+        raise InputError(f"{absent[0]}: no such file; data-dir needs {names} in annotations/")
+    # R2R is English alone: its language says nothing, and must not make another folder.
+    kind = [config.dataset, config.language] if config.dataset == "rxr" else [config.dataset]
+    key = digest_of(LAYOUT_VERSION, *files, config.min_word_count, *kind)
     features = Path(config.features)
     views = features
     if features.is_file():
@@ -116,7 +128,14 @@ def prepare_sources(config: FedVLNConfig, progress: Progress = lambda _: None) -
         write_houses(places.generated, partial, lambda scan: progress(f"generated house {scan}"))
         partial.rename(places.data_dir)
     if not (places.houses_dir / "manifest.json").is_file():
-        prepare_houses(places.data_dir, places.houses_dir, config.min_word_count, progress)
+        prepare_houses(
+            places.data_dir,
+            places.houses_dir,
+            config.min_word_count,
+            progress,
+            config.dataset,
+            config.language,
+        )
     if not places.views_dir.is_dir():
         prepare_views(
             Path(config.features), places.data_dir / "connectivity", places.views_dir, progress

@@ -1,6 +1,7 @@
 """FedVLN through the app: every method runs, equal runs write equal bytes, and a resumed run equals an uninterrupted one."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from fedsuite.history import load_runs
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray import Resources, run_ray
+from simulations.experiment import Request, find_experiment
 from simulations.fedvln_system import SYSTEM, num_partitions
 from simulations.launch import make_plan
 from simulations.systems import settings_of
+from simulations.variants import runs_of
 from tests.harness import cli, start_cli, wait_for_checkpoint
 
 TOMLS = Path(__file__).parents[2] / "simulations" / "fedvln"
@@ -146,10 +149,38 @@ def test_only_the_agent_leaves_a_house(cache: Path, tmp_path: Path) -> None:
     assert {k.split(".")[0] for k in model} == {"encoder", "decoder", "critic"}
 
 
-@pytest.mark.parametrize("toml", sorted(p.name for p in TOMLS.glob("*.toml")))
-def test_shipped_configurations_are_valid(toml: str, tmp_path: Path) -> None:
-    plan = make_plan(TOMLS / toml, [f"results-dir={tmp_path}"], "", False)
-    assert plan.settings.system == "fedvln"
+def leave_completed_runs(toml: Path) -> None:
+    """What a configuration goes on from, as far as the quick checks look."""
+    for run in runs_of(tomllib.loads(toml.read_text(encoding="utf-8")), toml.name):
+        for key in {"start-from", "speaker-from"} & set(run.table):
+            folder = Path(run.table[key])
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "model.safetensors").touch()
+
+
+@pytest.mark.parametrize("toml", sorted(TOMLS.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_configurations_are_valid(
+    toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    leave_completed_runs(toml)
+    experiment = find_experiment(Request(toml))
+    plans = experiment.plans if experiment else {"": make_plan(toml, [], "", False)}
+    assert plans
+    for label, plan in plans.items():
+        assert plan.settings.system == "fedvln"
+        assert plan.folder.path == tmp_path / "runs" / toml.stem / label
+
+
+@pytest.mark.parametrize("toml", ["augment.toml", "pre-explore.toml"])
+def test_a_stage_names_the_run_that_it_lacks(
+    toml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        InputError, match=rf"{toml}: .*start-from: .*runs/.*federated does not exist"
+    ):
+        find_experiment(Request(TOMLS / toml))
 
 
 @pytest.mark.parametrize(

@@ -284,8 +284,8 @@ MIXED = [
 def test_scores_are_means_over_instructions():
     federation = Federation(MIXED)
     result = federation.drive(HouseAveraging(CONFIG, INITIAL).start(MIXED))
-    (tasks,) = federation.exchanges
-    assert [t.partition for t in tasks] == [0, 2, 3]
+    handed_out, tasks = federation.exchanges
+    assert handed_out == [] and [t.partition for t in tasks] == [0, 2, 3]
     assert all(t.kind == "evaluate" and t.returns == {} for t in tasks)
     assert result.metrics == pytest.approx(
         {
@@ -322,11 +322,11 @@ def test_submissions_are_asked_for_at_the_end_only(wanted):
     config = replace(CONFIG, submission=wanted, evaluate_every=1)
     result, federation = run_round(config, MIXED)
     asked = [t for t in federation.exchanges[-1] if t.kind == "evaluate"]
-    assert asked and not any(t.config["submission"] for t in asked)
+    assert [t.config for t in asked] == [{}] * 3
     federation.exchanges.clear()
     federation.drive(HouseAveraging(config, INITIAL).finish(result.state, MIXED))
     asked = [t for tasks in federation.exchanges for t in tasks]
-    assert [t.config["submission"] for t in asked] == [True] * 3 * wanted
+    assert [t.config for t in asked] == [{"write": True}] * 3 * wanted
 
 
 def test_a_resumed_round_is_the_same_round():

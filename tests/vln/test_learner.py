@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsuite.arrays import fingerprint, module_arrays
+from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.agent import AgentSizes, build_agent
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.dataset import House, join_houses
-from fedsuite.vln.learner import Batches, local_steps, train_locally, walk_all
+from fedsuite.vln.dataset import House, join_houses, make_episodes
+from fedsuite.vln.dropout import Dropout
+from fedsuite.vln.learner import Batches, Feed, local_steps, train_locally, walk_all
 from fedsuite.vln.metrics import episode_metrics
+from fedsuite.vln.objective import compute_losses
 from fedsuite.vln.optimizer import RMSprop
 
 CONFIG = FedVLNConfig(batch_size=4, max_actions=8, learning_rate=1e-3, evaluation_batch_size=4)
@@ -69,9 +72,9 @@ def agent_for(house: House):
 def visit(house, config=CONFIG, steps=3, round=1, partition=0):
     agent = agent_for(house)
     optimizer = RMSprop(agent, config.learning_rate, bias_correction=config.bias_correction)
-    samples = house.samples["train"]
+    feeds = [Feed(house.samples["train"], config.teacher_weight)]
     report = train_locally(
-        agent, optimizer, join_houses([house]), samples, config, steps, round, partition
+        agent, optimizer, join_houses([house]), feeds, config, steps, round, partition
     )
     return agent, optimizer, report
 
@@ -115,6 +118,77 @@ def test_a_house_with_fewer_samples_than_a_batch_trains(elm, fill, objective):
 def test_only_sampled_episodes(oak):
     _, _, report = visit(oak, replace(CONFIG, teacher_weight=0.0))
     assert report.imitation_loss == 0 and report.sampled_loss != 0
+
+
+def losses_by_name(agent, world, samples, weight, config, suffix):
+    """Losses of one step of one feed, every stream opened here by its name."""
+
+    def stream(name):
+        return torch_generator_for(config.seed, name + suffix, 4, 2)
+
+    order = rng_for(config.seed, "mini-batches" + suffix, 4, 2)
+    batches = Batches(samples, config.batch_size, config.fill_batches, order)
+    forced = make_episodes(batches.next(), world)
+    sampled = make_episodes(batches.next(), world)
+    dropout = Dropout(config.dropout, config.feature_dropout, stream("dropout"))
+    actions = stream("sampled actions")
+    return compute_losses(agent, world, forced, sampled, weight, config, dropout, actions)
+
+
+def test_gradients_of_the_feeds_add_up_before_one_step(oak, elm, monkeypatch):
+    """Each feed draws as if it were alone, the second from streams with its number; one optimizer step for both."""
+    config, world = replace(CONFIG, gradient_clip=1e9), join_houses([oak, elm])
+    parts = ((oak.samples["train"], 0.2, ""), (elm.samples["train"], 0.6, " 2"))
+    want = dict.fromkeys((n for n, _ in agent_for(oak).named_parameters()), 0.0)
+    reports = []
+    for samples, weight, suffix in parts:
+        agent = agent_for(oak)
+        losses = losses_by_name(agent, world, samples, weight, config, suffix)
+        losses.total.backward()
+        want = {n: want[n] + p.grad for n, p in agent.named_parameters()}
+        reports.append(losses)
+    got = []
+    monkeypatch.setattr(
+        RMSprop,
+        "step",
+        lambda self: got.append({n: p.grad.clone() for n, p in self.parameters.items()}),
+    )
+    agent = agent_for(oak)
+    feeds = [Feed(samples, weight) for samples, weight, _ in parts]
+    report = train_locally(agent, RMSprop(agent, 1e-3), world, feeds, config, 1, 4, 2)
+    assert len(got) == 1
+    for name, gradient in want.items():
+        torch.testing.assert_close(got[0][name], gradient, rtol=1e-5, atol=1e-7, msg=name)
+    assert report.imitation_loss == pytest.approx(sum(r.imitation for r in reports))
+    assert report.sampled_loss == pytest.approx(sum(r.sampled for r in reports))
+    assert report.decisions == sum(r.decisions for r in reports)
+
+
+def test_one_feed_without_speaker_is_plain_local_training(oak):
+    """Three steps written out: streams, losses, clipping and update give the same bytes."""
+    agent, optimizer, _ = visit(oak, round=4, partition=2)
+    twin, world = agent_for(oak), join_houses([oak])
+    its = RMSprop(twin, CONFIG.learning_rate, bias_correction=CONFIG.bias_correction)
+    order = rng_for(CONFIG.seed, "mini-batches", 4, 2)
+    batches = Batches(oak.samples["train"], CONFIG.batch_size, CONFIG.fill_batches, order)
+    dropout = Dropout(
+        CONFIG.dropout, CONFIG.feature_dropout, torch_generator_for(CONFIG.seed, "dropout", 4, 2)
+    )
+    actions = torch_generator_for(CONFIG.seed, "sampled actions", 4, 2)
+    for _ in range(3):
+        both = make_episodes(batches.next(), world), make_episodes(batches.next(), world)
+        compute_losses(twin, world, *both, 0.2, CONFIG, dropout, actions).total.backward()
+        for module in (twin.encoder, twin.decoder):
+            torch.nn.utils.clip_grad_norm_(module.parameters(), CONFIG.gradient_clip)
+        its.step()
+    assert fingerprint(module_arrays(agent)) == fingerprint(module_arrays(twin))
+    assert fingerprint(optimizer.state_arrays()) == fingerprint(its.state_arrays())
+
+
+def test_learning_from_nothing_is_refused(oak):
+    agent = agent_for(oak)
+    with pytest.raises(ValueError, match="at least one feed"):
+        train_locally(agent, RMSprop(agent, 1e-3), join_houses([oak]), [], CONFIG, 1, 0, 0)
 
 
 def test_gradients_are_clipped_for_encoder_and_decoder(oak, monkeypatch):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -15,9 +16,7 @@ from fedsuite.vln.objective import compute_losses, rewards
 from fedsuite.vln.rollout import Step
 
 LIMIT = 7
-CONFIG = FedVLNConfig(
-    max_actions=20, train_max_actions=LIMIT, teacher_weight=0.3, entropy_weight=0.05, discount=0.8
-)
+CONFIG = FedVLNConfig(max_actions=20, train_max_actions=LIMIT, entropy_weight=0.05, discount=0.8)
 
 
 def configured(**changes) -> FedVLNConfig:
@@ -87,7 +86,7 @@ def test_imitation_equals_the_plain_one(small_agent, plain, plain_losses, oak):
     world, samples = join_houses([oak]), oak.samples["train"][:10]
     config = configured(objective="none")
     forced = make_episodes(samples, world)
-    got = compute_losses(small_agent, world, forced, None, config, NO_DROPOUT, stream())
+    got = compute_losses(small_agent, world, forced, None, 0.3, config, NO_DROPOUT, stream())
     want = plain_losses[0]([plain.episode(s, teacher_choice, 20) for s in samples])
     assert got.imitation == pytest.approx(want.item(), rel=1e-5) and got.sampled == 0
     assert_close(got.total, 0.3 * want)
@@ -98,10 +97,10 @@ def test_imitation_equals_the_plain_one(small_agent, plain, plain_losses, oak):
 def test_a2c_equals_the_plain_one(small_agent, plain, plain_losses, oak, table, fixed_actions):
     """Alone, with stops on the way and episodes cut off (bootstrap)."""
     world, samples = join_houses([oak]), oak.samples["train"][4:12]
-    config = configured(teacher_weight=0.0)
+    config = CONFIG
     fixed_actions(0)
     got = compute_losses(
-        small_agent, world, None, make_episodes(samples, world), config, NO_DROPOUT, stream()
+        small_agent, world, None, make_episodes(samples, world), 0.0, config, NO_DROPOUT, stream()
     )
     walks = [plain.episode(s, choice(table, i), LIMIT) for i, s in enumerate(samples)]
     assert 0 < sum(w.bootstrap != 0 for w in walks) < 8
@@ -119,7 +118,7 @@ def test_both_parts_in_one_batch_equal_two_rollouts(
     config = configured(objective=kind, sampled_weight=0.7)
     fixed_actions(5)
     batches = make_episodes(forced, world), make_episodes(sampled, world)
-    got = compute_losses(small_agent, world, *batches, config, NO_DROPOUT, stream())
+    got = compute_losses(small_agent, world, *batches, 0.3, config, NO_DROPOUT, stream())
     imitation = plain_losses[0]([plain.episode(s, teacher_choice, 20) for s in forced])
     walks = [plain.episode(s, choice(table, i), LIMIT) for i, s in enumerate(sampled)]
     wanted = {
@@ -132,6 +131,42 @@ def test_both_parts_in_one_batch_equal_two_rollouts(
     assert_same_gradients(small_agent, got.total, 0.3 * imitation + 0.7 * other)
 
 
+@pytest.mark.parametrize("kind", ["a2c", "imitation"])
+def test_environment_dropout_equals_a_house_that_looks_so(kind, small_agent, oak):
+    """Multiplying all views beforehand and dropping no features gives the same losses and gradients."""
+    mask = torch.tensor([0.0, 1.6, 1.6, 0.0, 1.6, 1.6, 1.6, 0.0])
+    house = replace(oak, views=np.array(oak.views) * mask.numpy())
+    config, got = configured(objective=kind), []
+    for place, feature_p, factor in ((house, 0.0, None), (oak, 0.4, mask)):
+        world = join_houses([place])
+        first, second = (
+            replace(
+                make_episodes(s, world),
+                feature_factor=None if factor is None else factor.expand(len(s), -1),
+            )
+            for s in (oak.samples["train"][:5], oak.samples["train"][6:14])
+        )
+        dropout = Dropout(0.5, feature_p, torch.Generator().manual_seed(3))
+        got.append(
+            compute_losses(small_agent, world, first, second, 0.6, config, dropout, stream())
+        )
+    assert got[0].total.item() == got[1].total.item() and got[0].decisions == got[1].decisions
+    assert got[0].imitation == got[1].imitation and got[0].sampled == got[1].sampled
+    assert_same_gradients(small_agent, got[1].total, got[0].total)
+
+
+def test_mini_batches_that_do_not_fit_are_refused(small_agent, oak):
+    world = join_houses([oak])
+    bare = make_episodes(oak.samples["train"][:3], world)
+    masked = replace(bare, feature_factor=torch.ones(3, 8))
+    rest = (0.2, CONFIG, NO_DROPOUT, stream())
+    for pair in ((bare, masked), (masked, bare)):
+        with pytest.raises(ValueError, match="both mini-batches"):
+            compute_losses(small_agent, world, *pair, *rest)
+    with pytest.raises(ValueError, match="got neither"):
+        compute_losses(small_agent, world, None, None, *rest)
+
+
 def test_losses_depend_on_the_streams_alone(small_agent, world, oak, elm):
     def run(dropout_seed, action_seed):
         forced = make_episodes(oak.samples["train"][:4], world)
@@ -139,7 +174,7 @@ def test_losses_depend_on_the_streams_alone(small_agent, world, oak, elm):
         dropout = Dropout(0.5, 0.3, torch.Generator().manual_seed(dropout_seed))
         actions = torch.Generator().manual_seed(action_seed)
         return compute_losses(
-            small_agent, world, forced, sampled, CONFIG, dropout, actions
+            small_agent, world, forced, sampled, 0.3, CONFIG, dropout, actions
         ).total.item()
 
     assert run(1, 2) == run(1, 2)
@@ -187,7 +222,9 @@ def test_a_house_of_one_way_doors_gives_finite_losses(small_agent, oak):
     episodes = make_episodes(reach * 8, world)
     for kind in ("a2c", "imitation"):
         config = configured(objective=kind)
-        out = compute_losses(small_agent, world, episodes, episodes, config, NO_DROPOUT, stream())
+        out = compute_losses(
+            small_agent, world, episodes, episodes, 0.3, config, NO_DROPOUT, stream()
+        )
         assert out.total.isfinite() and out.imitation > 0
         some = [g for g in gradients(small_agent, out.total).values() if g is not None]
         assert len(some) > 15 and all(g.isfinite().all() for g in some)

@@ -1,11 +1,15 @@
 """Rollouts: who walks where, when episodes end, and that dropping finished ones changes nothing."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from fedsuite.vln import rollout
 from fedsuite.vln.dataset import join_houses, make_episodes
+from fedsuite.vln.dropout import Dropout
 from fedsuite.vln.environment import STOP
 from fedsuite.vln.rollout import follow_teacher, greedy, sample, trajectories, walk
 
@@ -75,6 +79,33 @@ def test_compacted_rollout_equals_the_plain_one(small_agent, plain, batch, table
     assert unfinished and set(out.unfinished.tolist()) == unfinished
     for row, hidden in zip(out.unfinished.tolist(), out.last_hidden, strict=True):
         value = plain.agent.critic(hidden[None], rollout.NO_DROPOUT)
+        assert value.item() == pytest.approx(twins[row].bootstrap, abs=1e-5)
+
+
+def test_a_feature_factor_stays_with_its_row(small_agent, plain, oak, batch, table):
+    """Every episode sees its own factor at all steps and in the look after a cut, also when others have left."""
+    world, samples, episodes = batch
+    factor = torch.rand(16, world.feature_size, generator=torch.Generator().manual_seed(0)) * 2
+    dimmed = replace(episodes, feature_factor=factor)
+    never = Dropout(
+        0.0, 0.9, torch.Generator().manual_seed(0)
+    )  # no feature dropout beside a factor
+    limit = torch.full((16,), LIMIT)
+    out = walk(small_agent, world, dimmed, table_policy(table), limit, never, bootstrap=True)
+    assert len(out.steps[-1].row) < 7, "finished episodes have to leave the batch"
+    twins = []
+    for i, s in enumerate(samples):
+        house = replace(oak, views=np.array(oak.views) * factor[i].numpy())
+        twins.append(type(plain)(small_agent, house).episode(s, table_choice(table, i), LIMIT))
+    compared = 0
+    for time, step in enumerate(out.steps):
+        for i in step.active.nonzero().flatten().tolist():
+            twin = twins[int(step.row[i])].decisions[time]
+            assert_close(step.logits[i, : len(twin.logits)], twin.logits)
+            compared += 1
+    assert compared == sum(len(t.decisions) for t in twins)
+    for row, hidden in zip(out.unfinished.tolist(), out.last_hidden, strict=True):
+        value = small_agent.critic(hidden[None], rollout.NO_DROPOUT)
         assert value.item() == pytest.approx(twins[row].bootstrap, abs=1e-5)
 
 

@@ -1,0 +1,160 @@
+"""How a speaker learns in a house, and how well it speaks there.
+
+Source: EnvDrop (Tan et al. 2019) as used by FedVLN (Zhou & Wang 2022). Loss: cross-entropy with the human instruction,
+averaged over all tokens after BOS (EOS included) of a mini-batch; one Adam step each.
+
+Scores come as sums that add up over houses; `speaker_scores` makes the metrics of them. One description per path is
+compared with all human instructions of that path; cross-entropy and word accuracy are teacher-forced on each of them.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
+
+from fedsuite.randomness import rng_for, torch_generator_for
+from fedsuite.vln.bleu import bleu_counts, bleu_scores
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.dataset import Sample, make_episodes
+from fedsuite.vln.describing import describe
+from fedsuite.vln.dropout import NO_DROPOUT, Dropout
+from fedsuite.vln.environment import World
+from fedsuite.vln.instructions import Vocabulary, tokenize
+from fedsuite.vln.learner import Batches
+from fedsuite.vln.optimizer import Adam
+from fedsuite.vln.path_views import drop_features, path_views
+from fedsuite.vln.speaker import Speaker
+
+
+@dataclass(frozen=True)
+class SpeakerReport:
+    """Means over the steps of a visit, and their number. gradient_norm: of both modules, before clipping."""
+
+    steps: int
+    loss: float
+    gradient_norm: float
+
+
+def train_speaker(
+    speaker: Speaker,
+    optimizer: Adam,
+    world: World,
+    samples: Sequence[Sample],
+    config: FedVLNConfig,
+    steps: int,
+    round: int,
+    partition: int,
+) -> SpeakerReport:
+    """`steps` optimizer steps; all randomness comes from (seed, round, partition)."""
+    rng = rng_for(config.seed, "mini-batches", round, partition)
+    batches = Batches(samples, config.batch_size, config.fill_batches, rng)
+    stream = torch_generator_for(config.seed, "dropout", round, partition, str(world.device))
+    dropout = Dropout(config.dropout, config.feature_dropout, stream)
+    sums = np.zeros(2)
+    for _ in range(steps):
+        batch = batches.next()
+        path = drop_features(path_views(world, batch), dropout)
+        logits, target = speaker(path, make_episodes(batch, world).tokens, dropout)
+        loss = cross_entropy(logits, target)
+        loss.backward()
+        norms = [
+            float(clip_grad_norm_(module.parameters(), config.gradient_clip))
+            for module in (speaker.encoder, speaker.decoder)
+        ]
+        optimizer.step()
+        sums += (loss.item(), math.hypot(*norms))
+    mean = sums / max(steps, 1)
+    return SpeakerReport(steps, float(mean[0]), float(mean[1]))
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """One path: tokens that the speaker wrote for it, and those of its human instructions (references)."""
+
+    scan: str
+    path_id: int
+    written: tuple[str, ...]
+    references: tuple[tuple[str, ...], ...]
+
+
+def speak_all(
+    speaker: Speaker,
+    world: World,
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    config: FedVLNConfig,
+) -> list[Spoken]:
+    """One description per path, in order of first appearance."""
+    out = []
+    for part in _in_parts(_by_path(samples), config.evaluation_batch_size):
+        tokens = describe(speaker, world, [own[0] for own in part], config.max_generated_length)
+        for own, ids in zip(part, tokens, strict=True):
+            written = tuple(vocabulary.words[i] for i in ids[1:-1])
+            references = tuple(tuple(tokenize(s.text)) for s in own)
+            out.append(Spoken(own[0].scan, own[0].path_id, written, references))
+    return out
+
+
+def score_speaker(
+    speaker: Speaker,
+    world: World,
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    config: FedVLNConfig,
+    spoken: Sequence[Spoken] | None = None,
+) -> dict[str, float]:
+    """Sums: those of `bleu_counts`, cross-entropy, right-words, target-words, count (paths).
+
+    spoken: what `speak_all` gave for these samples, if it is at hand already.
+    """
+    if spoken is None:
+        spoken = speak_all(speaker, world, samples, vocabulary, config)
+    counts = bleu_counts([s.written for s in spoken], [s.references for s in spoken])
+    forced = _teacher_forced(speaker, world, samples, config.evaluation_batch_size)
+    return {**counts, **forced, "count": float(len(spoken))}
+
+
+def speaker_scores(sums: Mapping[str, float]) -> dict[str, float]:
+    """bleu-1..bleu-4, bleu-4-published (0..100), xe-loss (nats per word), word-accuracy (0..1), count."""
+    words = max(sums["target-words"], 1.0)
+    return {
+        **bleu_scores(sums),
+        "xe-loss": sums["cross-entropy"] / words,
+        "word-accuracy": sums["right-words"] / words,
+        "count": sums["count"],
+    }
+
+
+@torch.no_grad()
+def _teacher_forced(
+    speaker: Speaker, world: World, samples: Sequence[Sample], size: int
+) -> dict[str, float]:
+    """Sums over all tokens after BOS of all samples, without dropout; `size` paths at once, each read once."""
+    loss, right, words = 0.0, 0, 0
+    for part in _in_parts(_by_path(samples), size):
+        paths = speaker.encoder(path_views(world, [own[0] for own in part]), NO_DROPOUT)
+        row = torch.tensor([i for i, own in enumerate(part) for _ in own], device=world.device)
+        tokens = make_episodes([s for own in part for s in own], world).tokens
+        logits, target = speaker.forced(paths.rows(row), tokens, NO_DROPOUT)
+        loss += cross_entropy(logits, target, reduction="sum").item()
+        right += int((logits.argmax(1) == target).sum())
+        words += len(target)
+    return {"cross-entropy": loss, "right-words": float(right), "target-words": float(words)}
+
+
+def _by_path(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """The samples of each annotated path together."""
+    own: dict[tuple[str, int], list[Sample]] = {}
+    for sample in samples:
+        own.setdefault((sample.scan, sample.path_id), []).append(sample)
+    return list(own.values())
+
+
+def _in_parts(paths: Sequence[list[Sample]], size: int) -> Iterator[Sequence[list[Sample]]]:
+    """Consecutive parts of at most `size`."""
+    for begin in range(0, len(paths), size):
+        yield paths[begin : begin + size]

@@ -1,0 +1,71 @@
+"""How the scores of houses become one: agents by means over instructions, speakers by sums of what BLEU counts.
+
+A house names its metrics `<split>.<metric>`, with `<split>.count`, its instructions (for speakers its paths).
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+
+from fedsuite.aggregation import weighted_means
+from fedsuite.arrays import Arrays
+from fedsuite.federation import ClientInfo, Reply, Scalar, Task
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.speaker_learner import speaker_scores
+from fedsuite.vln.wire import VALIDATION
+
+# Shown first.
+HEADLINE = (
+    "val_unseen.sr", "val_seen.sr", "val_unseen.spl", "val_unseen.ne",
+    "val_seen.bleu-2", "val_unseen.bleu-2", "val_seen.bleu-4", "val_unseen.bleu-4",
+)  # fmt: skip
+Scores = Callable[[Sequence[Mapping[str, float]]], dict[str, float]]
+
+
+def under_split(metrics: Mapping[str, float], split: str) -> dict[str, float]:
+    """The metrics named `<split>.<name>`, by name."""
+    return {k.removeprefix(f"{split}."): v for k, v in metrics.items() if k.startswith(f"{split}.")}
+
+
+def agent_means(own: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means over instructions, and their number; `own`: metrics of one split by house."""
+    counts = [m.get("count", 0.0) for m in own]
+    if not sum(counts):
+        return {}
+    without = [{k: v for k, v in m.items() if k != "count"} for m in own]
+    return {**weighted_means(without, counts), "count": sum(counts)}
+
+
+def speaker_corpus(own: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Corpus BLEU over all houses: their counts add up."""
+    names = dict.fromkeys(name for m in own for name in m)
+    sums = {name: sum(m.get(name, 0.0) for m in own) for name in names}
+    return speaker_scores(sums) if sums.get("count") else {}
+
+
+def scores_of(config: FedVLNConfig) -> Scores:
+    """The rule of the stage."""
+    return speaker_corpus if config.stage == "speaker" else agent_means
+
+
+def merged_scores(replies: Sequence[Reply], scores: Scores) -> dict[str, float]:
+    """One set of metrics, headline first."""
+    means: dict[str, float] = {}
+    for split in VALIDATION:
+        own = [under_split(r.metrics, split) for r in replies]
+        means |= {f"{split}.{k}": v for k, v in scores([m for m in own if m]).items()}
+    return {k: means[k] for k in HEADLINE if k in means} | means
+
+
+def evaluate_everywhere(
+    model: Arrays,
+    clients: Sequence[ClientInfo],
+    scores: Scores = agent_means,
+    config: Mapping[str, Scalar] | None = None,
+) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
+    """Score one model on the validation instructions of every house that has some."""
+    asked = dict(config or {})
+    tasks = [
+        Task(c.partition, "evaluate", model, asked, {})
+        for c in clients
+        if any(c.details.get(f"{s}.count", 0) for s in VALIDATION)
+    ]
+    return merged_scores((yield tasks), scores)
