@@ -25,7 +25,7 @@ from fedsuite.vln.learner import Feed, train_locally
 from fedsuite.vln.optimizer import RMSprop
 from fedsuite.vln.speaker import Speaker
 from fedsuite.vln.stages import describes_paths, is_personal, leaves_house
-from fedsuite.vln.starting import MODEL, house_model, read_model
+from fedsuite.vln.starting import MODEL, checked_arrays, house_model
 from fedsuite.vln.wire import OPTIMIZER, SPEAKER
 
 
@@ -127,5 +127,6 @@ class HouseClient(HouseMember):
         if is_personal(self.config):
             own = house_model(self.config, self.site.name)
             sent = {k: v for k, v in received.items() if not k.startswith(SPEAKER)}
-            arrays = read_model(own, "start-from") if own else sent
+            shapes = {k: tuple(v.shape) for k, v in self.agent.state_dict().items()}
+            arrays = checked_arrays(own, "start-from", shapes) if own else sent
             self.site.private.save(0, with_prefix(arrays, AGENT), {})

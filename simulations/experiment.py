@@ -211,7 +211,10 @@ def _checked(
     )
     values = {key: parse_text(system.config_class, key, text) for key, text in typed.items()}
     folder = stored_at or _new_folder(request, system, {**runs[0].table, **values}, source)
-    plans = {run.label: plan_of(run, system, values, folder, source) for run in runs}
+    chosen = chosen_labels(request.only, [run.label for run in runs])
+    plans = {
+        run.label: plan_of(run, system, values, folder, source, run.label in chosen) for run in runs
+    }
     if request.resume:
         for plan in plans.values():
             check_begun(plan)
@@ -225,7 +228,7 @@ def _checked(
     experiment = Experiment(
         folder,
         plans,
-        chosen_labels(request.only, list(plans)),
+        chosen,
         {**record, "runs": settings},
         bool(request.resume),
         request.overwrite,

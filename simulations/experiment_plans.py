@@ -16,9 +16,17 @@ from simulations.variants import RunTable, variant_of
 
 
 def plan_of(
-    run: RunTable, system: System[Any], values: Mapping[str, Value], folder: Path, source: str
+    run: RunTable,
+    system: System[Any],
+    values: Mapping[str, Value],
+    folder: Path,
+    source: str,
+    played: bool = True,
 ) -> Plan:
-    """The run's settings through all checks; `values` are those of --set, `folder` the experiment's."""
+    """The run's settings through all checks; `values` are those of --set, `folder` the experiment's.
+
+    A run that is not to be played now need not have all that it starts from: its settings are only read.
+    """
     cls, at = system.config_class, folder / run.label
     read_config(cls, run.base, source)
     with _naming(source, run.where):
@@ -26,8 +34,9 @@ def plan_of(
     settings = read_config(cls, {**run.table, **values}, "--set" if values else source)
     settings = dataclasses.replace(settings, name=at.name, results_dir=str(at.parent), resume="")
     settings = dataclasses.replace(settings, **absolute_paths(settings))
-    with _naming(source, run.where):
-        system.validate(settings)
+    if played:
+        with _naming(source, run.where):
+            system.validate(settings)
     return Plan(system, settings, folder_of(settings))
 
 

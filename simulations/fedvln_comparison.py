@@ -174,9 +174,12 @@ def _pre_exploration_text(groups: Sequence[Group]) -> str:
 
 
 def _distinct_starts(groups: Sequence[Group]) -> list[Mapping[str, float]]:
-    """Scores before round 1, once per seed: variants of one seed mostly start from the same agents."""
+    """Scores before round 1, once per seed: variants of one seed mostly start from the same agents.
+
+    Sums over one client or over several differ in the last digits.
+    """
     starts = {
-        (o.config.seed, tuple(sorted(o.before.items()))): o.before
+        (o.config.seed, tuple(sorted((k, round(v, 9)) for k, v in o.before.items()))): o.before
         for g in groups
         for o in g.outcomes
         if o.before

@@ -39,8 +39,6 @@ SIZES: dict[str, Any] = {
 SEEN, UNSEEN = {"train": 5, "val_seen": 2}, {"val_unseen": 2}
 HOUSES = {"oak": SEEN, "elm": SEEN, "ash": UNSEEN, "fir": UNSEEN}
 SEMANTIC_WIDTH = 200  # of features whose width the file does not say
-# Runs that a file goes on from and that are another's with --set: their file and changes.
-RENAMED = {"r2r-small-centralised": ("r2r-small", ["method=centralised"])}
 
 
 def tables_of(name: str) -> dict[str, dict[str, Any]]:
@@ -99,19 +97,17 @@ class Desk:
         self._play_once(name)
         return {label: self.settings(name, label) for label in tables_of(name)}
 
-    def _play_once(self, run: str) -> None:
-        """The runs under runs/<run>, and before them all that they go on from."""
-        if run in self.played:
+    def _play_once(self, name: str) -> None:
+        """The runs of a file, and before them all that they go on from."""
+        if name in self.played:
             return
-        self.played.add(run)
-        file, changes = RENAMED.get(run, (run, []))
-        for table in tables_of(file).values():
+        self.played.add(name)
+        for table in tables_of(name).values():
             for key in GOES_ON_FROM & table.keys():
                 self._play_once(Path(table[key]).parts[1])
-        varied = read_toml(FILES[file]).get("sweep", {}).get("vary", {})
+        varied = read_toml(FILES[name]).get("sweep", {}).get("vary", {})
         sizes = [f"{k}={v}" for k, v in SIZES.items() if k not in varied]
-        request = Request(FILES[file], [*sizes, *changes, f"name={run}"])
-        play_request(request, "inprocess", (None, 0.0))
+        play_request(Request(FILES[name], sizes), "inprocess", (None, 0.0))
 
     def settings(self, name: str, label: str) -> FedVLNConfig:
         """What a run was played with."""

@@ -1,9 +1,9 @@
 """What a stage of FedVLN trains on, for how long, and what of it leaves a house.
 
-  train         the agent, on the instructions of seen houses                                   (Zhou & Wang 2022,
-  Algorithm 1) speaker       the speaker, on the same instructions                                          (section
-  4.2) augment       the agent, on instructions and on sampled paths that the speaker describes     (section 4.2)
-  pre-explore   the agents of unseen houses, on sampled paths of these houses                  (Algorithm 2)
+  train         the agent, on the instructions of seen houses (Zhou & Wang 2022, Algorithm 1)
+  speaker       the speaker, on the same instructions
+  augment       the agent, on instructions and on sampled paths that the speaker describes
+  pre-explore   the agents of unseen houses, on sampled paths of these houses (Algorithm 2)
 
 Privacy levels of the paper's Table 6 follow from `leaves_house`: in pre-exploration a house hands over its whole agent
 (share = agent), the language encoder (share = language-encoder) or nothing (method = local-only).
@@ -16,6 +16,7 @@ import numpy as np
 
 from fedsuite.arrays import Arrays
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.learner import local_steps
 from fedsuite.vln.wire import MODULES
 
 ENCODER = "encoder."
@@ -26,7 +27,7 @@ def visit_steps(config: FedVLNConfig, num_samples: int) -> int:
 
     In augmented training a step has two mini-batches of each kind and counts twice, as in the official release.
     """
-    steps = math.ceil(config.local_epochs * num_samples / config.batch_size)
+    steps = local_steps(num_samples, config.local_epochs, config.batch_size)
     return math.ceil(steps / 2) if config.stage == "augment" else steps
 
 

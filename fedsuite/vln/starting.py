@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Arrays, non_finite
 from fedsuite.errors import InputError
 from fedsuite.files import write_atomically
 from fedsuite.vln.config import FedVLNConfig
@@ -57,21 +58,32 @@ def read_model(file: Path, key: str) -> Arrays:
 def checked_model(run: Path, key: str, shapes: Shapes, words: Path) -> Arrays:
     """The model of `run` if all its arrays fit `shapes` and its words are those in `words`, the run's vocabulary."""
     file = model_file(run, key)
+    arrays = checked_arrays(file, key, shapes)
+    _check_words(file.parent / VOCABULARY, words, key)
+    return arrays
+
+
+def checked_arrays(file: Path, key: str, shapes: Shapes) -> Arrays:
+    """Arrays of a model file if they are those of `shapes`, float32 and finite."""
     arrays = read_model(file, key)
     for name in sorted(set(arrays) | set(shapes)):
         have = arrays[name].shape if name in arrays else None
-        if have == shapes.get(name):
+        if have == shapes.get(name) and arrays[name].dtype == np.float32:
             continue
         if name not in arrays:
             problem = f"lacks {name}"
         elif name not in shapes:
             problem = f"holds {name}, which this run's model has not"
         else:
-            problem = f"holds {name} {list(arrays[name].shape)}, this run's is {list(shapes[name])}"
+            own = f"{arrays[name].dtype} {list(arrays[name].shape)}"
+            problem = f"holds {name} {own}, this run's is float32 {list(shapes[name])}"
         raise InputError(
             f"{key}: {file} {problem}; use the sizes and data of the run it comes from, or another run"
         )
-    _check_words(file.parent / VOCABULARY, words, key)
+    if bad := non_finite(arrays):
+        raise InputError(
+            f"{key}: {file} holds NaN or infinity in {bad[0]}; give a run that has not diverged"
+        )
     return arrays
 
 
@@ -81,7 +93,13 @@ def _check_words(theirs: Path, ours: Path, key: str) -> None:
         raise InputError(
             f"{key}: {theirs} does not exist, so its word indices cannot be checked; keep it beside the model"
         )
-    if json.loads(theirs.read_text()) != json.loads(ours.read_text()):
+    try:
+        words = json.loads(theirs.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(
+            f"{key}: {theirs} is damaged ({error}); give another run or run it again"
+        ) from None
+    if words != json.loads(ours.read_text(encoding="utf-8")):
         raise InputError(
             f"{key}: {theirs} has other words than this run's data; use the data of the run it comes from"
         )

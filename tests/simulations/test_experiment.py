@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from fedsuite.checkpoint import rounds
+from fedsuite.errors import InputError
 from fedsuite.run_folder import RunFolder
 from simulations import cli as command
-from simulations.experiment import labels_of
+from simulations.experiment import Request, find_experiment, labels_of
 from simulations.variants import variant_of
 from tests import toy
 from tests.harness import cli, exit_code_of, results_of, run_toy, start_cli, wait_for_checkpoint
@@ -432,3 +433,34 @@ def test_through_ray(tmp_path: Path) -> None:
     for label, keys in (("wide", {"width": 6}), ("a-narrow", {"width": 2, "step_size": 0.05})):
         alone = run_toy(tmp_path / label, num_rounds=2, **keys)
         assert results_of(run_at(tmp_path, label)) == results_of(alone)
+
+
+def test_what_is_not_played_now_needs_no_start(tmp_path: Path) -> None:
+    """A variant that --only leaves out may start from a run that is yet to be made; its keys are read all the same."""
+    stages = '[variants.a]\n[variants.b]\nstage = "augment"\n'
+    toml = tmp_path / "two.toml"
+    toml.write_text(f'system = "fedvln"\nresults-dir = "{tmp_path}"\n{stages}')
+    found = find_experiment(Request(toml, only=["a"]))
+    assert found is not None and found.chosen == ["a"] and set(found.plans) == {"a", "b"}
+    with pytest.raises(InputError, match=r"two.toml: \[variants.b\] speaker-from: empty"):
+        find_experiment(Request(toml))
+    toml.write_text(toml.read_text() + "hidden-size = 0\n")
+    with pytest.raises(InputError, match=r"\[variants.b\] hidden-size must be"):
+        find_experiment(Request(toml, only=["a"]))
+
+
+def test_seeds_may_be_typed(tmp_path: Path) -> None:
+    """--seeds takes the place of the file's seed or seeds; it needs the file."""
+    toml = tmp_path / "one.toml"
+    toml.write_text(f'system = "fedvln"\nresults-dir = "{tmp_path}"\nseed = 3\n')
+    found = find_experiment(Request(toml, seeds="1,0"))
+    assert found is not None and list(found.plans) == ["seed-1", "seed-0"]
+    assert [p.settings.seed for p in found.plans.values()] == [1, 0]
+    toml.write_text(f'system = "fedvln"\nresults-dir = "{tmp_path}"\nseeds = [7]\n[variants.a]\n')
+    found = find_experiment(Request(toml, seeds="2"))
+    assert found is not None and list(found.plans) == ["a/seed-2"]
+    for wrong in ("1,1", "-1", "a"):
+        with pytest.raises(InputError, match="--seeds must be different whole numbers"):
+            find_experiment(Request(toml, seeds=wrong))
+    with pytest.raises(InputError, match=r"--seeds: give the CONFIG.toml too"):
+        find_experiment(Request(seeds="1"))

@@ -67,7 +67,11 @@ class Federation:
         if "keep" in task.config or not count:
             return Reply(task.partition, {}, 0, {"loss": 0.0})
         rate = self.rates[self.evaluations] if self.rates else task.partition / 100
-        metrics = {"val_unseen.sr": rate, "val_unseen.spl": rate / 2, "val_unseen.count": float(count)}
+        metrics = {
+            "val_unseen.sr": rate,
+            "val_unseen.spl": rate / 2,
+            "val_unseen.count": float(count),
+        }
         return Reply(task.partition, {}, count, metrics)
 
     def drive(self, generator: Exchanges) -> RoundResult:
@@ -76,7 +80,9 @@ class Federation:
             while True:
                 self.exchanges.append(list(tasks))
                 replies = sorted(map(self.answer, tasks), key=lambda r: r.partition)
-                self.evaluations += any(t.kind == "evaluate" and "keep" not in t.config for t in tasks)
+                self.evaluations += any(
+                    t.kind == "evaluate" and "keep" not in t.config for t in tasks
+                )
                 tasks = generator.send(replies)
         except StopIteration as end:
             result: RoundResult = end.value
@@ -174,7 +180,9 @@ def test_sequential_houses_start_where_their_predecessor_moved_the_encoder() -> 
     for name in ENCODER:
         want = first.state.arrays[name]
         for task, n in zip(trained, counts, strict=True):
-            assert set(task.arrays) == set(ENCODER) and np.allclose(task.arrays[name], want, atol=1e-6)
+            assert set(task.arrays) == set(ENCODER) and np.allclose(
+                task.arrays[name], want, atol=1e-6
+            )
             want = want + 2.0 * n / sum(counts) * (moved(task)[name] - want)
         assert np.allclose(result.state.arrays[name], want, atol=1e-6)
 

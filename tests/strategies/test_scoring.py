@@ -1,0 +1,130 @@
+"""How houses' scores become one: agents by means over instructions, speakers by sums."""
+
+import numpy as np
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsuite.federation import ClientInfo, Reply
+from fedsuite.vln.bleu import bleu_counts
+from fedsuite.vln.config import FedVLNConfig
+from strategies.scoring import (
+    agent_means,
+    evaluate_everywhere,
+    merged_scores,
+    scores_of,
+    speaker_corpus,
+    under_split,
+)
+
+WORDS = ("walk", "past", "the", "door", "and", "stop")
+
+
+def reply(partition: int, **metrics: float) -> Reply:
+    return Reply(partition, {}, 1, {k.replace("__", "."): v for k, v in metrics.items()})
+
+
+# --- agents -----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.floats(0, 1)), min_size=1, max_size=6))
+def test_agents_are_scored_per_instruction(houses: list[tuple[int, float]]) -> None:
+    """As if every instruction's own score stood in one long list."""
+    own = [{"sr": rate, "count": float(n)} for n, rate in houses]
+    flat = [rate for n, rate in houses for _ in range(n)]
+    merged = agent_means(own)
+    assert merged["sr"] == pytest.approx(np.mean(flat)) and merged["count"] == len(flat)
+
+
+def test_houses_without_instructions_count_for_nothing() -> None:
+    assert agent_means([]) == {} and agent_means([{"count": 0.0}]) == {}
+    assert speaker_corpus([]) == {}
+
+
+def test_splits_are_kept_apart_and_the_headline_comes_first() -> None:
+    replies = [
+        reply(0, loss=0.0, val_seen__tl=9.0, val_seen__sr=0.5, val_seen__count=2.0),
+        reply(1, loss=0.0, val_unseen__tl=7.0, val_unseen__sr=0.25, val_unseen__count=4.0),
+        reply(2, loss=0.0, val_seen__tl=3.0, val_seen__sr=1.0, val_seen__count=1.0),
+    ]
+    merged = merged_scores(replies, agent_means)
+    assert list(merged)[:2] == ["val_unseen.sr", "val_seen.sr"]
+    assert merged == pytest.approx(
+        {
+            "val_seen.sr": 2 / 3, "val_seen.tl": 7.0, "val_seen.count": 3,
+            "val_unseen.sr": 0.25, "val_unseen.tl": 7.0, "val_unseen.count": 4,
+        }
+    )  # fmt: skip
+
+
+def test_a_splits_metrics_by_name() -> None:
+    metrics = {"val_seen.sr": 1.0, "val_unseen.sr": 2.0, "loss": 3.0, "val_seen.bleu-2": 4.0}
+    assert under_split(metrics, "val_seen") == {"sr": 1.0, "bleu-2": 4.0}
+
+
+# --- speakers ---------------------------------------------------------------------------------
+
+
+def sentences(
+    rng: np.random.Generator, count: int
+) -> tuple[list[list[str]], list[list[list[str]]]]:
+    """Written sentences and up to three references each, sharing many n-grams."""
+    references = []
+    for _ in range(count):
+        base = list(rng.choice(WORDS, rng.integers(5, 12)))
+        own = [
+            base,
+            *[[*base[: int(rng.integers(4, 9))], "stop"] for _ in range(rng.integers(0, 3))],
+        ]
+        references.append([[str(w) for w in r] for r in own])
+    written = [
+        r[0][: int(rng.integers(4, 12))] + ["the"] * int(rng.integers(0, 2)) for r in references
+    ]
+    return written, references
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_corpus_bleu_of_all_houses_is_sacrebleus_over_all_their_texts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    houses = [sentences(rng, int(n)) for n in rng.integers(1, 7, size=3)]
+    extra = {"cross-entropy": 6.0, "right-words": 2.0, "target-words": 8.0}
+    own = [{**bleu_counts(*h), **extra, "count": float(len(h[0]))} for h in houses]
+    merged = speaker_corpus(own)
+    written = [" ".join(w) for h in houses for w in h[0]]
+    references = [[" ".join(r) for r in refs] for h in houses for refs in h[1]]
+    streams = [[r[i] if i < len(r) else None for r in references] for i in range(3)]
+    for order in (1, 2, 3, 4):
+        metric = sacrebleu.BLEU(
+            tokenize="none", smooth_method="none", force=True, max_ngram_order=order
+        )
+        want = metric.corpus_score(written, streams).score  # type: ignore[arg-type]
+        assert merged[f"bleu-{order}"] == pytest.approx(want) and want > 0
+    assert merged["xe-loss"] == 0.75 and merged["word-accuracy"] == 0.25
+    assert merged["count"] == len(written)
+
+
+def test_the_stage_decides_how() -> None:
+    assert scores_of(FedVLNConfig(stage="speaker")) is speaker_corpus
+    for stage in ("train", "augment", "pre-explore"):
+        assert scores_of(FedVLNConfig(stage=stage)) is agent_means
+
+
+# --- who is asked -----------------------------------------------------------------------------
+
+
+def test_houses_with_instructions_are_asked_with_the_model_and_nothing_back() -> None:
+    clients = [
+        ClientInfo(0, "a", 3, {"val_seen.count": 2}),
+        ClientInfo(1, "b", 3, {}),
+        ClientInfo(2, "c", 0, {"val_unseen.count": 1}),
+    ]
+    model = {"w": np.ones(2, np.float32)}
+    exchange = evaluate_everywhere(model, clients, config={"write": True})
+    tasks = list(next(exchange))
+    assert [t.partition for t in tasks] == [0, 2]
+    assert all(t.kind == "evaluate" and t.returns == {} for t in tasks)
+    assert all(t.config == {"write": True} and t.arrays is model for t in tasks)
+    with pytest.raises(StopIteration) as end:
+        exchange.send([reply(0, val_seen__sr=0.5, val_seen__count=2.0)])
+    assert end.value.value == {"val_seen.sr": 0.5, "val_seen.count": 2.0}
