@@ -98,9 +98,21 @@ class HouseMember(NumPyClient):
         if self.config.client_optimizer == "kept":
             arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)
         if arrays:
-            self.site.private.save(number, arrays, {})
-            best = [int(config["best-round"])] if "best-round" in config else []
-            self.site.private.prune([*checkpoint_rounds(config), *best])
+            best = {"best-round": int(config["best-round"])} if "best-round" in config else {}
+            self.site.private.save(number, arrays, best)
+            self.site.private.prune(self._needed(config))
+
+    def _needed(self, config: dict[str, Any]) -> list[int]:
+        """Rounds whose version may be asked for: checkpoints, the best round, and the one that was best at a checkpoint.
+
+        A resume may choose otherwise than the first time, where a GPU does not repeat itself.
+        """
+        checkpoints = checkpoint_rounds(config)
+        if "best-round" not in config:
+            return checkpoints
+        stored = (self.site.private.load(number + 1) for number in checkpoints)
+        then = [int(s[1]["best-round"]) for s in stored if s and "best-round" in s[1]]
+        return [*checkpoints, *then, int(config["best-round"])]
 
     def restore(self, optimizer: RMSprop | Adam, kept: Arrays, received: Arrays) -> None:
         """Optimizer state from the own disk, or as another house left it."""

@@ -10,8 +10,8 @@ round
   4. every unseen house is scored by its own agent on its validation instructions.
 
 The baselines of the paper's Table 6 differ in what is sent (fedsuite.vln.stages.leaves_house): the whole agent (share
-= agent) or nothing (method = local-only). Before round 1 the server hands the trained agent and the speaker to every
-house.
+= agent) or nothing (method = local-only). Before round 1 the server hands the trained agent to every house, and the speaker
+to the unseen ones.
 """
 
 from collections.abc import Generator, Sequence
@@ -41,9 +41,18 @@ class LanguageEncoderFedAvg(HouseAveraging):
         return RoundResult(ServerState(self._selected(state), state.scalars), metrics)
 
     def _hand_out(self, clients: Sequence[ClientInfo]) -> Generator[Sequence[Task], object, None]:
-        """The agent to start from and the speaker, to every house."""
-        arrays = {**self.initial, **with_prefix(self.speaker, SPEAKER)}
-        yield [Task(c.partition, "evaluate", arrays, {"keep": True}, {}) for c in clients]
+        """The agent to start from, to every house, and the speaker to those that learn from what it says."""
+        spoken = with_prefix(self.speaker, SPEAKER)
+        yield [
+            Task(
+                c.partition,
+                "evaluate",
+                {**self.initial, **(spoken if c.details[UNSEEN] else {})},
+                {"keep": True},
+                {},
+            )
+            for c in clients
+        ]
 
     def _start_arrays(self) -> Arrays:
         return leaves_house(self.config, self.initial)

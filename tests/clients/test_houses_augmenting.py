@@ -1,6 +1,7 @@
 """Augmented training: who gets the speaker, what a house learns from, and how long."""
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -115,11 +116,11 @@ def test_steps_are_half_of_the_first_stages(chain: Chain, augmented: Recorder) -
     """A step has mini-batches of both kinds: ceil(ceil(tau n / B) / 2)."""
     counts = [len(client_of(chain, p).site.samples("train")) for p in (0, 1)]
     asked = [int(c["steps"]) for _, c in told(augmented.sent, "train") if c["round"] == 1]
-    assert asked == [-(-(-(-n // 2)) // 2) for n in counts]
+    assert asked == [math.ceil(math.ceil(n / 2) / 2) for n in counts]
     chain.play("not-augmented", "train", **{**SETTINGS, "num_rounds": 1})
     lines = (chain.run("not-augmented") / "history.jsonl").read_text().splitlines()
     rows = [r for r in map(json.loads, lines) if r.get("task") == "train"]
-    assert [-(-int(r["metrics"]["steps"]) // 2) for r in rows] == asked
+    assert [math.ceil(r["metrics"]["steps"] / 2) for r in rows] == asked
 
 
 # --- what a house learns from -----------------------------------------------------------------

@@ -69,9 +69,8 @@ def test_methods_end_at_different_agents(chain: Chain) -> None:
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("lan-last", METHODS["fed-lan"]),
+        ("lan-last", {**METHODS["fed-lan"], "checkpoint_every": 2}),
         ("lan-best", {**METHODS["fed-lan-seen"], "seen_participation_rate": 1.0, **BEST}),
-        ("env-best", {**METHODS["env-based"], **BEST, "checkpoint_every": 2}),
     ],
 )
 def test_killed_pre_exploration_resumes_to_the_same_bytes(

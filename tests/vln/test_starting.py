@@ -70,7 +70,7 @@ def test_a_fitting_model_is_read(tmp_path: Path, words: Path) -> None:
             {**ARRAYS, "critic.b": np.zeros(())},
             "holds critic.b float64 [], this run's is float32 []",
         ),
-        ({**ARRAYS, "critic.b": np.float32(np.inf)[()]}, "holds NaN or infinity in critic.b"),
+        ({**ARRAYS, "critic.b": np.array(np.inf, np.float32)}, "holds NaN or infinity in critic.b"),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -1,0 +1,86 @@
+"""Which versions of its own agent a house keeps on its disk: those that a resume or the end of the run can ask for."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from clients.house_member import HouseMember, HouseSite
+from clients.private_state import PrivateState
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.optimizer import RMSprop
+
+EXPLORE = FedVLNConfig(stage="pre-explore", share="language-encoder", client_optimizer="kept")
+
+
+def member(folder: Path, config: FedVLNConfig = EXPLORE) -> HouseMember:
+    """A house without data: it only keeps things."""
+    site = HouseSite(0, "oak", (), None, PrivateState(folder), folder)  # type: ignore[arg-type]
+    return HouseMember(site, config)
+
+
+def trained(house: HouseMember, number: int, config: dict[str, object]) -> None:
+    """The end of a visit in round `number`; the agent's only weight is the round."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, number)
+    house.keep(number, config, model, RMSprop(model, 0.1))  # type: ignore[arg-type]
+
+
+def weight_before(house: HouseMember, number: int) -> int:
+    """The weight of the newest version older than `number`."""
+    return int(house.kept(number)["agent.weight"].item())
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_the_best_agent_as_of_every_checkpoint_is_still_there(
+    tmp_path: Path, seed: int, every: int
+) -> None:
+    """Whatever a resume at one of the last two checkpoints then asks for; twin: a list of all visits."""
+    rng, house = random.Random(seed), member(tmp_path)
+    visits, best, checkpoints = [0], 0, {0: 0}
+    house.site.private.save(0, {"agent.weight": torch.zeros(1, 1).numpy()}, {})
+    for number in range(1, 25):
+        if rng.random() < 0.6:
+            needed = sorted(checkpoints)[-2:]
+            told = {"best-round": best, "checkpoint-rounds": ",".join(map(str, needed))}
+            trained(house, number, told)
+            visits.append(number)
+            for checkpoint in needed:
+                for asked in (checkpoint, checkpoints[checkpoint], best, number):
+                    want = max(v for v in visits if v <= asked)
+                    assert weight_before(house, asked + 1) == want
+            assert len(house.site.private.rounds()) <= 2 * len(needed) + 2
+        if rng.random() < 0.4:
+            best = number
+        if number % every == 0:
+            checkpoints[number] = best
+
+
+def test_without_a_choice_only_checkpoints_are_kept(tmp_path: Path) -> None:
+    house = member(tmp_path)
+    for number in range(1, 8):
+        trained(house, number, {"checkpoint-rounds": f"{max(0, number - 2)},{number - 1}"})
+    assert house.site.private.rounds() == [5, 6, 7]
+
+
+def test_nothing_is_kept_where_nothing_is_private(tmp_path: Path) -> None:
+    house = member(tmp_path, FedVLNConfig(stage="train", client_optimizer="fresh"))
+    trained(house, 1, {"checkpoint-rounds": "0"})
+    assert house.site.private.rounds() == [] and house.kept(2) == {}
+    house = member(tmp_path, FedVLNConfig(stage="train", client_optimizer="kept"))
+    trained(house, 1, {"checkpoint-rounds": "0"})
+    assert set(house.kept(2)) == {"optimizer.weight", "optimizer.step"}
+
+
+def test_a_resume_drops_later_versions(tmp_path: Path) -> None:
+    house = member(tmp_path)
+    for number in (1, 2, 3):
+        trained(house, number, {"checkpoint-rounds": "1,2"})
+    properties = house.get_properties({"resume-round": 2})
+    assert house.site.private.rounds() == [1, 2]
+    assert properties == {
+        "partition": 0, "name": "oak", "num-examples": 0, "training-houses": 0, "local-steps": 0, "unseen": 0,
+    }  # fmt: skip

@@ -1,0 +1,162 @@
+"""Tiny FedVLN runs of every stage in this process, with every message kept; two seen and two unseen generated houses."""
+
+import dataclasses
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from flwr.client import NumPyClient
+
+from clients.house import HouseClient
+from fedsuite.arrays import Arrays
+from fedsuite.config import to_flat
+from fedsuite.files import sha256_of
+from fedsuite.vln.config import FedVLNConfig
+from simulations import fedvln_system
+from simulations.client_app import app as client_app
+from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.server_app import serve
+from simulations.systems import settings_of
+from tests.harness import Recorder
+
+MARKER = "dies"  # a file <results>/<run>.dies: the run is killed once
+
+
+class Dying(HouseClient):
+    """The process is killed when the house of partition 1 is to train in round 3, if and as long as a file says so."""
+
+    def fit(
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+        marker = Path(self.config.results_dir) / f"{self.config.name}.{MARKER}"
+        if (self.site.partition, config["round"]) == (1, 3) and marker.exists():
+            marker.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(parameters, config)
+
+
+def _make_client(context: Context) -> NumPyClient:
+    client = fedvln_system.make_client(context)
+    if isinstance(client, HouseClient):
+        return Dying(client.site, client.config, client.agent, client.speaker)
+    return client
+
+
+# Tables and plots are another matter, and drawing them takes longer than these runs.
+SYSTEM = dataclasses.replace(
+    fedvln_system.SYSTEM, closing=lambda config, folder: None, make_client=_make_client
+)
+TINY: dict[str, Any] = {
+    "system": "tests.fedvln_runs:SYSTEM", "generated-seen-houses": 2, "generated-unseen-houses": 2,
+    "generated-paths-per-house": 4, "generated-feature-size": 8, "hidden-size": 16, "word-embedding-size": 8,
+    "action-embedding-size": 4, "angle-feature-size": 4, "max-actions": 4, "train-max-actions": 3,
+    "max-generated-length": 6, "batch-size": 64, "learning-rate": 1e-2, "participation-rate": 1.0, "local-epochs": 1,
+    "objective": "imitation", "num-rounds": 1, "server-learning-rate": 1.0, "min-word-count": 1, "evaluate-every": 1,
+    "checkpoint-every": 1,
+}  # fmt: skip
+METHODS: dict[str, dict[str, Any]] = {
+    "centralised": {"method": "centralised"},
+    "env-based": {"method": "local-only"},
+    "fed-full": {"share": "agent"},
+    "fed-lan": {"share": "language-encoder"},
+    "fed-lan-seen": {"share": "language-encoder", "seen_participation_rate": 0.5},
+}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Runs of the first two stages, which the later ones start from, below `root`."""
+
+    root: Path
+
+    def config(self, name: str, stage: str = "pre-explore", **changes: Any) -> dict[str, Any]:
+        """A run's resolved configuration; keys in snake case."""
+        values: dict[str, Any] = {"name": name, "stage": stage}
+        values |= {"results-dir": str(self.root / "runs"), "cache-dir": str(self.root / "cache")}
+        if stage in ("augment", "pre-explore"):
+            values |= {"start-from": str(self.run("train"))}
+            values |= {"speaker-from": str(self.run("speaker"))}
+        values |= {k.replace("_", "-"): v for k, v in changes.items()}
+        return to_flat(settings_of({**TINY, **values})[1])
+
+    def settings(self, name: str, stage: str = "pre-explore", **changes: Any) -> FedVLNConfig:
+        """The same, read."""
+        settings = settings_of(self.config(name, stage, **changes))[1]
+        assert isinstance(settings, FedVLNConfig)
+        return settings
+
+    def run(self, name: str) -> Path:
+        """A run's folder."""
+        return self.root / "runs" / name
+
+    def play(self, name: str, stage: str = "pre-explore", **changes: Any) -> Recorder:
+        """Carry a run out; all its messages."""
+        config = self.config(name, stage, **changes)
+        system, settings = settings_of(config)
+        system.validate(settings)
+        system.prepare(settings, lambda _: None)
+        recorder = Recorder(InProcessGrid(client_app, system.num_partitions(settings), config))
+        with server_identity():
+            serve(recorder, config)
+        return recorder
+
+    def write_toml(
+        self, folder: Path, name: str, stage: str = "pre-explore", **changes: Any
+    ) -> str:
+        """The configuration as a file for the command line; its name."""
+        lines = []
+        for key, value in self.config(name, stage, **changes).items():
+            text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+            lines += [f"{key} = {text}"] * (value != "")
+        (folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
+        return f"{name}.toml"
+
+
+@cache
+def chain_in(base: Path) -> Chain:
+    """One chain for all tests of a session, below pytest's own folder."""
+    chain = Chain(base / "fedvln-chain")
+    chain.play("train", "train")
+    chain.play("speaker", "speaker")
+    return chain
+
+
+def results_of(run: Path) -> dict[str, str]:
+    """SHA-256 of all that must be equal between equal runs."""
+    paths = [run / "history.jsonl", run / "model.safetensors"]
+    paths += sorted((run / "clients").rglob("*.*"))
+    return {str(p.relative_to(run)): sha256_of(p.read_bytes()) for p in paths}
+
+
+def arrays_in(message: Message) -> Arrays:
+    """The arrays that a message carries, by name."""
+    record = message.content.get("arrays")
+    if record is None:
+        return {}
+    assert isinstance(record, ArrayRecord)
+    return {str(k): v.numpy() for k, v in record.items()}
+
+
+def record_of(message: Message, name: str) -> dict[str, Any]:
+    """A ConfigRecord or MetricRecord of a message; {} if there is none."""
+    record = message.content.get(name)
+    if record is None:
+        return {}
+    assert isinstance(record, ConfigRecord | MetricRecord)
+    return dict(record)
+
+
+def kind_of(message: Message) -> str:
+    """query, train or evaluate."""
+    return message.metadata.message_type.partition(".")[0]
+
+
+def told(messages: Iterable[Message], kind: str) -> Iterator[tuple[Message, dict[str, Any]]]:
+    """The server's messages of a kind, each with its config."""
+    return ((m, record_of(m, "config")) for m in messages if kind_of(m) == kind)
