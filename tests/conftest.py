@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from fedsuite.vln.dataset import House, join_houses, load_house
 from fedsuite.vln.environment import World
 from fedsuite.vln.graph import NavGraph, load_graph
 from fedsuite.vln.prepare import prepare_houses, prepare_views
+from simulations import cli as command
+from tests.harness import exit_code_of
 
 SHARED = Path(__file__).parents[2] / "shared"
 FEATURE_SIZE = 8
@@ -210,3 +213,17 @@ def world(oak: House, elm: House) -> World:
 def scan_writer() -> Callable[..., None]:
     """`write_scan(folder, scan, position_m, edge, included)`."""
     return write_scan
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """`call("sweep", ...)` in `tmp_path`, in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, "--engine", "inprocess"])
+        code = exit_code_of(command.main)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

@@ -2,29 +2,13 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from fedsuite.config import setting
-from simulations import cli as command
 from tests import toy
-from tests.harness import exit_code_of, write_toml
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """`call("sweep", ...)` in `tmp_path`, in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, "--engine", "inprocess"])
-        code = exit_code_of(command.main)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+from tests.harness import write_toml
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,48 +1,15 @@
 """Sweeps with the toy system in this process: which runs they are, what is left, stopping and going on."""
 
 import json
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from fedsuite.run_folder import RunFolder
-from simulations import cli as command
 from tests import toy
-from tests.harness import exit_code_of, results_of, run_toy, write_toml
-
-SWEEP = """
-[sweep]
-metric = "train-loss"
-targets = [20.0, 1]
-lower = true
-[sweep.vary]
-width = [2, 3]
-step-size = [0.1, 0.05]
-"""
-NAMES = [f"width-{w}_step-size-{s}" for w in (2, 3) for s in (0.1, 0.05)]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """`call("sweep", ...)` in `tmp_path`, in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, "--engine", "inprocess"])
-        code = exit_code_of(command.main)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
-def write(folder: Path, end: str = SWEEP, top: str = "num-rounds = 3") -> Path:
-    """exp.toml of the toy system."""
-    path = folder / "exp.toml"
-    path.write_text(f'system = "tests.toy:SYSTEM"\n{top}\n{end}')
-    return path
+from tests.harness import results_of, run_toy, write_toml
+from tests.toy_sweep import NAMES, SWEEP, write
 
 
 def losses_of(folder: RunFolder) -> dict[int, float]:

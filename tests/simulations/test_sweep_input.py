@@ -1,47 +1,15 @@
 """Sweeps that are refused, each in one line and before anything starts; names of combinations."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from fedsuite.errors import InputError
-from simulations import cli as command
 from simulations.sweep import Sweep, read_sweep
-from tests.harness import exit_code_of, write_toml
+from tests.harness import write_toml
+from tests.toy_sweep import NAMES, SWEEP, write
 
-SWEEP = """
-[sweep]
-metric = "train-loss"
-targets = [20.0, 1]
-lower = true
-[sweep.vary]
-width = [2, 3]
-step-size = [0.1, 0.05]
-"""
-NAMES = [f"width-{w}_step-size-{s}" for w in (2, 3) for s in (0.1, 0.05)]
 VARY = ["--vary", "width=2,3", "--metric", "loss"]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """`call("sweep", ...)` in `tmp_path`, in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, "--engine", "inprocess"])
-        code = exit_code_of(command.main)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
-def write(folder: Path, end: str = SWEEP, top: str = "num-rounds = 3") -> Path:
-    """exp.toml of the toy system."""
-    path = folder / "exp.toml"
-    path.write_text(f'system = "tests.toy:SYSTEM"\n{top}\n{end}')
-    return path
 
 
 def test_names_of_combinations() -> None:
