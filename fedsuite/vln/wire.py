@@ -4,7 +4,7 @@ OPTIMIZER = "optimizer."
 """Prefix of an optimizer's arrays, where its state travels (client-optimizer = shared)."""
 
 SPEAKER = "speaker."
-"""Prefix of the speaker's arrays, sent to every house once."""
+"""Prefix of the speaker's arrays, sent once to every house that learns from what it says."""
 
 MODULES = ("encoder", "decoder", "critic")
 """Modules of an agent; an array's name starts with its module's and a dot."""
