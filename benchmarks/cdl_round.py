@@ -22,17 +22,20 @@ from torch import Tensor
 
 from benchmarks.report import finish, median
 from fedsuite.arrays import module_arrays
-from fedsuite.config import read_config, to_flat
-from fedsuite.driving.batches import stacked_batch
+from fedsuite.config import read_config, with_keys
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrastive import contrastive_terms, regression_loss, total_loss
-from fedsuite.driving.fleet import Fleet, names_of
-from fedsuite.driving.frames import Silo
-from fedsuite.driving.learner import Learner, Site, contrastive_settings
-from fedsuite.driving.plan import initial_network, make_plan
-from fedsuite.driving.sources import open_silos, prepare_sources, silos_folder
+from fedsuite.driving.contrast import contrastive_settings
+from fedsuite.driving.data.batches import stacked_batch
+from fedsuite.driving.data.frames import Silo
+from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources, silos_folder
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.driving.training.contrastive import contrastive_terms, regression_loss, total_loss
+from fedsuite.driving.training.fleet import Fleet
+from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.machine import keep_freed_memory
 from simulations.engines.inprocess import run_inprocess
+from simulations.systems import to_run_config
 
 NETWORK_OF = {11: "gaia", 22: "nws", 79: "exodus"}
 MIXINGS_PER_ROUND = 10
@@ -41,15 +44,20 @@ GOAL = 1.2
 
 def settings(folder: Path, silos: int, mixings: int, size: int, batch: int, loss: str) -> CDLConfig:
     """`mixings` counted ones; two more rounds: the first, and the last, which also evaluates."""
-    network = next(name for n, name in sorted(NETWORK_OF.items()) if silos <= n)
+    underlay = next(name for n, name in sorted(NETWORK_OF.items()) if silos <= n)
     return read_config(
         CDLConfig,
         {
-            "name": f"cdl-round-{silos}", "results-dir": str(folder / "runs"), "cache-dir": str(folder / "cache"),
-            "network": network, "num-silos": silos, "silos-per-client": silos, "train-frames": 64,
-            "test-frames": 4, "image-size": size, "batch-size": batch, "loss": loss, "dropout": 0.2,
-            "mixings-per-round": MIXINGS_PER_ROUND, "num-rounds": 2 + mixings // MIXINGS_PER_ROUND,
-            "evaluate-every": 0, "checkpoint-every": 2,
+            "name": f"cdl-round-{silos}", "results-dir": str(folder / "runs"),
+            "num-rounds": 2 + mixings // MIXINGS_PER_ROUND, "evaluate-every": 0, "checkpoint-every": 2,
+            "data": {
+                "cache-dir": str(folder / "cache"), "num-silos": silos, "train-frames": 64, "test-frames": 4,
+                "image-size": size,
+            },
+            "network.dropout": 0.2, "objective.loss": loss, "training.batch-size": batch,
+            "federation": {
+                "underlay": underlay, "silos-per-client": silos, "mixings-per-round": MIXINGS_PER_ROUND,
+            },
         },
     )  # fmt: skip
 
@@ -61,12 +69,12 @@ class BareSilo:
         def fresh() -> torch.nn.Module:
             return initial_network(config).to(memory_format=torch.channels_last)
 
-        self.backbone, self.sub = fresh(), fresh() if config.contrastive else None
+        self.backbone, self.sub = fresh(), fresh() if config.objective.contrastive else None
         networks = [n for n in (self.backbone, self.sub) if n is not None]
+        rate, decay = config.training.learning_rate, config.training.weight_decay
         self.optimizers = [
-            torch.optim.Adam(n.parameters(), config.learning_rate, weight_decay=config.weight_decay, fused=True)
-            for n in networks
-        ]  # fmt: skip
+            torch.optim.Adam(n.parameters(), rate, weight_decay=decay, fused=True) for n in networks
+        ]
 
 
 class BareLoop:
@@ -82,7 +90,12 @@ class BareLoop:
         """One local update of every silo, then theta_i^b <- sum_j A_ij theta_j^b."""
         c = self.config
         images, angles = stacked_batch(
-            self.frames, range(len(self.silos)), self.steps, c.batch_size, c.seed, c.flip
+            self.frames,
+            range(len(self.silos)),
+            self.steps,
+            c.training.batch_size,
+            c.seed,
+            c.training.flip,
         )
         pixels, targets = torch.from_numpy(images), torch.from_numpy(angles)
         for i, silo in enumerate(self.silos):
@@ -99,7 +112,7 @@ class BareLoop:
         for optimizer in optimizers:
             optimizer.zero_grad()
         output = silo.backbone(images)
-        loss = regression_loss(self.config.regression, output.predictions, angles)
+        loss = regression_loss(self.config.objective.regression, output.predictions, angles)
         if contrasts and silo.sub is not None:
             terms = contrastive_terms(self.settings, output, silo.sub(images))
             loss = total_loss(self.settings, loss, terms, 1.0)
@@ -132,7 +145,7 @@ class BareLoop:
 
 def interleaved(config: CDLConfig) -> tuple[list[float], list[float]]:
     """Seconds of a mixing step, round by round: of the app, of the bare loop."""
-    plan = make_plan(config)
+    plan = data_plan(config)
     silos = open_silos(silos_folder(config, plan.num_data_silos), False)
     bare = BareLoop(config, silos, plan.mixing.matrix(0))
     app_s: list[float] = []
@@ -150,7 +163,7 @@ def interleaved(config: CDLConfig) -> tuple[list[float], list[float]]:
         left = time.perf_counter()
         bare_s.append((left - back) / MIXINGS_PER_ROUND)
 
-    run_inprocess(to_flat(config), on_event)
+    run_inprocess(to_run_config(config), on_event)
     return app_s[2:-1], bare_s[2:-1]  # without round 0, the first one, and the last one
 
 
@@ -162,12 +175,12 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
             torch.cuda.synchronize()
 
     def seconds(stacked: str) -> Callable[[], float]:
-        own = read_config(CDLConfig, {**to_flat(config), "stacked": stacked})
+        own = with_keys(config, {"training.stacked": stacked})
         frames = tuple(
-            s.train for s in open_silos(silos_folder(own, make_plan(own).num_data_silos), False)
+            s.train for s in open_silos(silos_folder(own, data_plan(own).num_data_silos), False)
         )
         network = initial_network(own).to(device)
-        names = names_of(network, own.batch_norm)
+        names = names_of(network, own.network.batch_norm)
         fleet = Fleet(own, names, module_arrays(network), len(frames), device)
         learner = Learner(own, network, fleet, Site(tuple(range(len(frames))), frames))
         learner.train(0, 1, lambda _: np.eye(len(frames)))

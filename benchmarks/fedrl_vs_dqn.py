@@ -17,10 +17,18 @@ from typing import Any
 import torch
 
 from benchmarks.report import finish, median
-from fedsuite.config import to_flat
-from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.config import (
+    DataSettings,
+    EvaluationSettings,
+    FederationSettings,
+    FedRLConfig,
+    LearningSettings,
+    PrivacySettings,
+)
+from fedsuite.fedrl.open_world import prepare_world
+from fedsuite.progress import silent
 from simulations.engines.inprocess import run_inprocess
-from simulations.fedrl_system import prepare
+from simulations.systems import to_run_config
 
 ROUNDS, STEPS, REPEATS, GOAL = 4, 512, 5, 3.0
 
@@ -29,16 +37,14 @@ def settings(folder: Path, method: str, repeat: int, lanes: int) -> FedRLConfig:
     """ROUNDS rounds of STEPS environment steps, as many gradient steps, and the smallest test at the end."""
     return FedRLConfig(
         name=f"{method}-{lanes}-{repeat}",
-        method=method,
         results_dir=str(folder / "runs"),
-        cache_dir=str(folder / "cache"),
         num_rounds=ROUNDS,
-        round_length=STEPS,
-        exchange_every=lanes,
         evaluate_every=0,
-        evaluation_episodes=1,
-        test_noise="none",
-        history=2,
+        data=DataSettings(cache_dir=str(folder / "cache")),
+        federation=FederationSettings(method, parallel_episodes=lanes),
+        learning=LearningSettings(round_length=STEPS),
+        privacy=PrivacySettings(test_noise="none"),
+        evaluation=EvaluationSettings(episodes=1),
     )
 
 
@@ -50,7 +56,7 @@ def seconds(config: FedRLConfig) -> float:
         if event["kind"] == "round":
             rounds[int(event["round"])] = float(event["seconds"])
 
-    run_inprocess(to_flat(config), note)
+    run_inprocess(to_run_config(config), note)
     return median([s for number, s in rounds.items() if 1 < number < ROUNDS])
 
 
@@ -73,7 +79,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(settings(folder, "dqn-full", 0, 16), lambda _: None)
+        prepare_world(settings(folder, "dqn-full", 0, 16), silent)
         ratio, fedrl_ms, dqn_ms = compare(folder, 16)
         details = {"fedrl_ms": round(fedrl_ms, 2), "dqn_full_ms": round(dqn_ms, 2)}
         if arguments.literal:

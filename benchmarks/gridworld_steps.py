@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.report import cpu_seconds, finish, median
-from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.config import DataSettings, FedRLConfig
 from fedsuite.fedrl.gridworld.walkers import NUM_ACTIONS
 from fedsuite.fedrl.gridworld.world import GridWorld, open_gridworld, prepare
 
@@ -55,7 +55,7 @@ def make_run(world: GridWorld) -> Callable[[], None]:
 def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        config = FedRLConfig(cache_dir=folder)
+        config = FedRLConfig(data=DataSettings(cache_dir=folder))
         prepare(config)
         world = open_gridworld(config)
     times = cpu_seconds(make_run(world), REPEATS)

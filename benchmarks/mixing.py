@@ -14,9 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.report import cpu_seconds, finish, median
-from fedsuite.driving.mixing import mix
-from fedsuite.driving.mixing_matrix import make_schedule
-from fedsuite.driving.topology import load_network
+from fedsuite.driving.topology import build_overlay, load_network
+from fedsuite.driving.topology.mixing import mix
+from fedsuite.driving.topology.mixing_matrix import schedule_of
 
 REPEATS, GOAL = 7, 1.0
 
@@ -47,7 +47,7 @@ def main() -> None:
     joined = np.concatenate(parameters, axis=1).astype(np.float64)
     ratios, seconds, bare = {}, {}, {}
     for kind in ("ring", "mst"):
-        a = make_schedule(network, kind).matrix(1)
+        a = schedule_of(build_overlay(network, kind)).matrix(1)
         bare[kind] = median(cpu_seconds(lambda a=a: a @ joined, REPEATS))
         seconds[kind] = median(cpu_seconds(lambda a=a: mix(stacked, a), REPEATS))
         ratios[kind] = seconds[kind] / bare[kind]

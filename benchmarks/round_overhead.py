@@ -19,19 +19,22 @@ from typing import Any
 import torch
 
 from benchmarks.report import finish, median
-from fedsuite.aggregation import parallel_step, shares
+from fedsuite.aggregation import server_step, shares
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
-from fedsuite.config import read_config, to_flat
+from fedsuite.config import read_config
 from fedsuite.machine import keep_freed_memory
 from fedsuite.run_folder import folder_of
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.dataset import House, join_houses
+from fedsuite.vln.data.dataset import House, join_houses
+from fedsuite.vln.data.roster import make_roster, open_house
+from fedsuite.vln.data.sources import open_sources, prepare_sources
 from fedsuite.vln.environment import World
-from fedsuite.vln.learner import Feed, local_steps, train_locally
-from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.sources import open_sources, prepare_sources
+from fedsuite.vln.plan import initial_agent
+from fedsuite.vln.stages import local_steps
+from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.rmsprop import RMSprop
 from simulations.engines.ray import Resources, run_ray
-from simulations.fedvln_system import initial_agent, num_partitions, open_house
+from simulations.systems import to_run_config
 
 HOUSES, STEPS = 12, 22
 _worker: dict[str, Any] = {}
@@ -42,12 +45,20 @@ def settings(folder: Path, rounds: int) -> FedVLNConfig:
     config = read_config(
         FedVLNConfig,
         {
-            "name": "round-overhead", "results-dir": str(folder / "runs"), "cache-dir": str(folder / "cache"),
-            "generated-seen-houses": HOUSES, "generated-unseen-houses": 1, "generated-paths-per-house": 60,
-            "hidden-size": 128, "word-embedding-size": 64, "action-embedding-size": 16, "angle-feature-size": 16,
-            "objective": "imitation", "max-actions": 15, "train-max-actions": 10, "learning-rate": 1e-3,
-            "participation-rate": 1.0, "local-epochs": 8, "server-learning-rate": 1.0, "client-optimizer": "fresh",
+            "name": "round-overhead", "results-dir": str(folder / "runs"),
             "num-rounds": rounds, "evaluate-every": 0, "checkpoint-every": 1,
+            "data": {
+                "cache-dir": str(folder / "cache"), "generated-seen-houses": HOUSES, "generated-unseen-houses": 1,
+                "generated-paths-per-house": 60,
+            },
+            "agent": {
+                "hidden-size": 128, "word-embedding-size": 64, "action-embedding-size": 16, "angle-feature-size": 16,
+                "max-actions": 15, "train-max-actions": 10,
+            },
+            "objective": {"kind": "imitation", "learning-rate": 1e-3},
+            "federation": {
+                "participation-rate": 1.0, "local-epochs": 8, "server-learning-rate": 1.0, "client-optimizer": "fresh",
+            },
         },
     )  # fmt: skip
     return config
@@ -61,7 +72,7 @@ def _open(config: FedVLNConfig) -> None:
     _worker.update(
         config=config,
         houses=[(h, join_houses([h])) for h in houses],
-        agent=initial_agent(config, sources),
+        agent=initial_agent(config, make_roster(config, sources)),
     )
 
 
@@ -75,7 +86,7 @@ def _train(job: tuple[int, int, Arrays]) -> tuple[int, Arrays]:
     agent.train()
     samples = house.samples["train"]
     steps = local_steps(len(samples), config.local_epochs, config.batch_size)
-    optimizer = RMSprop(agent, config.learning_rate, bias_correction=config.bias_correction)
+    optimizer = RMSprop(agent.parameters(), config.learning_rate, config.bias_correction)
     feeds = [Feed(samples, config.teacher_weight)]
     train_locally(agent, optimizer, world, feeds, config, steps, number, partition)
     return len(samples), module_arrays(agent)
@@ -83,14 +94,15 @@ def _train(job: tuple[int, int, Arrays]) -> tuple[int, Arrays]:
 
 def bare_rounds(config: FedVLNConfig, rounds: int, workers: int) -> list[float]:
     """Seconds per round of the pool, first round left out."""
-    arrays = module_arrays(initial_agent(config, open_sources(config)))
+    arrays = module_arrays(initial_agent(config, make_roster(config, open_sources(config))))
     seconds = []
     with multiprocessing.get_context("spawn").Pool(workers, _open, (config,)) as pool:
         for number in range(1, rounds + 1):
             start = time.monotonic()
             jobs = [(k, number, arrays) for k in range(HOUSES)]
             replies = list(pool.imap(_train, jobs, chunksize=1))
-            arrays = parallel_step(arrays, [a for _, a in replies], shares([n for n, _ in replies]))
+            weights = shares([n for n, _ in replies])
+            arrays, _ = server_step(arrays, [a for _, a in replies], weights)
             seconds.append(time.monotonic() - start)
     return seconds[1:]
 
@@ -98,7 +110,8 @@ def bare_rounds(config: FedVLNConfig, rounds: int, workers: int) -> list[float]:
 def federated_rounds(config: FedVLNConfig, workers: int) -> list[float]:
     """Seconds per round on Ray, first round left out."""
     folder = folder_of(config)
-    run_ray(to_flat(config), folder, num_partitions(config), Resources(workers))
+    clients = len(make_roster(config, open_sources(config)))
+    run_ray(to_run_config(config), folder, clients, Resources(workers))
     rows = [json.loads(line) for line in (folder.path / "timings.jsonl").read_text().splitlines()]
     seconds = [r["seconds"] for r in rows if r["kind"] == "round" and r["round"] > 1]
     return seconds[: config.num_rounds - 1]

@@ -32,19 +32,19 @@ import torch
 
 from benchmarks.report import finish, median
 from fedsuite.machine import keep_freed_memory
-from fedsuite.vln import objective
-from fedsuite.vln.agent import AgentSizes, build_agent
-from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.dataset import House, join_houses, load_house
-from fedsuite.vln.environment import World
-from fedsuite.vln.houses import HouseSettings, write_houses
-from fedsuite.vln.learner import Feed, train_locally
-from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.prepare import prepare_houses
-from fedsuite.vln.rollout import Episodes, Walk
+from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
+from fedsuite.vln.data.dataset import House, join_houses, load_house
+from fedsuite.vln.data.prepare import prepare_houses
+from fedsuite.vln.environment import Episodes, World
+from fedsuite.vln.generator.houses import HouseSettings, write_houses
+from fedsuite.vln.model.agent import AgentSizes, build_agent
+from fedsuite.vln.training import objective
+from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.rmsprop import RMSprop
+from fedsuite.vln.training.rollout import Walk
 
 SIZES = AgentSizes(vocabulary=992, feature=512)
-CONFIG = FedVLNConfig(batch_size=64, objective="a2c")
+CONFIG = FedVLNConfig(objective=ObjectiveSettings(kind="a2c", batch_size=64))
 SQUARE, STEPS, WARM_UP = 2048, 15, 3
 GOAL = 3.0
 
@@ -55,7 +55,7 @@ def generated_house(folder: Path) -> House:
         num_seen=1, num_unseen=1, paths_per_house=60, unseen_paths=1, feature_size=8
     )
     write_houses(settings, folder)
-    prepare_houses(folder, folder / "houses", CONFIG.min_word_count)
+    prepare_houses(folder, folder / "houses", CONFIG.data.min_word_count)
     scan = (folder / "connectivity" / "scans.txt").read_text().split()[0]
     house = load_house(folder / "houses", folder / "connectivity", folder / "views", scan, 80)
     shape = (*house.views.shape[:2], SIZES.feature)
@@ -88,7 +88,7 @@ def counting(counts: list[float]) -> Iterator[None]:
 
     def counted(agent, world, episodes, *rest, **options):  # type: ignore[no-untyped-def]
         out = original(agent, world, episodes, *rest, **options)
-        counts.append(operations(world, episodes, CONFIG.batch_size, out))
+        counts.append(operations(world, episodes, CONFIG.objective.batch_size, out))
         return out
 
     objective.walk = counted
@@ -119,9 +119,9 @@ def main() -> None:
         house = generated_house(Path(folder))
     world, samples = join_houses([house]), house.samples["train"]
     agent = build_agent(SIZES, seed=0)
-    optimizer = RMSprop(agent, CONFIG.learning_rate, bias_correction=True)
+    optimizer = RMSprop(agent.parameters(), CONFIG.objective.learning_rate, bias_correction=True)
     square = torch.rand(SQUARE, SQUARE)
-    feeds = [Feed(samples, CONFIG.teacher_weight)]
+    feeds = [Feed(samples, CONFIG.objective.teacher_weight)]
     counts: list[float] = []
     times, rates, ratios, decisions = [], [], [], []
     with counting(counts):

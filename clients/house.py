@@ -1,31 +1,35 @@
 """A house as a Flower client that trains an agent on its own data and scores an agent on its validation instructions.
 
-What leaves a house: the arrays that its stage and method share (fedsuite.vln.stages.leaves_house), the number of its
+What leaves a house: the arrays that its stage and method share (fedsuite.vln.stages.share_of), the number of its
 samples, losses and scores. Views, graph, instructions, sampled paths and what the speaker says about them,
 trajectories and the optimizer's state stay; so does the house's own agent in pre-exploration (Zhou & Wang 2022,
 Algorithm 2).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch.utils.data import ConcatDataset
 
-from clients.house_member import AGENT, HouseMember, HouseSite
-from clients.house_scores import score_houses
+from clients.house_base import AGENT, HouseMember, HouseSite, optimizer_state
 from clients.numpy_client_app import named_arrays, named_reply
-from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
-from fedsuite.checkpoint import arrays_to_bytes
+from fedsuite.arrays import (
+    Arrays,
+    arrays_to_bytes,
+    load_arrays,
+    module_arrays,
+    under_prefix,
+    with_prefix,
+)
 from fedsuite.files import write_atomically
-from fedsuite.vln.agent import Agent
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.dataset import Sample
-from fedsuite.vln.joined_samples import join_samples
-from fedsuite.vln.learner import Feed, train_locally
-from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.speaker import Speaker
-from fedsuite.vln.stages import describes_paths, is_personal, leaves_house
-from fedsuite.vln.starting import MODEL, checked_arrays, house_model
+from fedsuite.vln.evaluation.houses import score_houses
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.speaker import Speaker
+from fedsuite.vln.stages import describes_paths, is_personal, share_of
+from fedsuite.vln.start import MODEL, checked_arrays, house_model
+from fedsuite.vln.training.learner import Feed, penalty_of, train_locally
+from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.wire import OPTIMIZER, SPEAKER
 
 
@@ -48,8 +52,10 @@ class HouseClient(HouseMember):
         load_arrays(self.agent, {**under_prefix(kept, AGENT), **sent})
         self.agent.train()
         c = self.config
-        optimizer = RMSprop(self.agent, c.learning_rate, bias_correction=c.bias_correction)
-        self.restore(optimizer, kept, received)
+        optimizer = RMSprop(
+            self.agent.parameters(), c.objective.learning_rate, c.objective.bias_correction
+        )
+        self.restore(self.agent, optimizer, kept, received)
         report = train_locally(
             self.agent,
             optimizer,
@@ -59,6 +65,7 @@ class HouseClient(HouseMember):
             steps=int(config["steps"]),
             round=number,
             partition=self.site.partition,
+            penalty=penalty_of(c),
         )
         self.keep(number, config, self.agent, optimizer)
         metrics: dict[str, Any] = {
@@ -68,9 +75,9 @@ class HouseClient(HouseMember):
             "gradient-norm": report.gradient_norm,
             "decisions": report.decisions,
         }
-        arrays = leaves_house(c, module_arrays(self.agent))
-        if c.client_optimizer == "shared":
-            arrays |= with_prefix(optimizer.state_arrays(), OPTIMIZER)
+        arrays = share_of(c).select(module_arrays(self.agent))
+        if c.federation.client_optimizer == "shared":
+            arrays |= optimizer_state(self.agent, optimizer)
         return named_reply(arrays, sum(self.sample_counts()), metrics)
 
     def evaluate(
@@ -93,22 +100,23 @@ class HouseClient(HouseMember):
             write_atomically(self.site.folder / MODEL, arrays_to_bytes(own))
             if not self.site.unseen:
                 return 0.0, 0, {}
+        site, write = self.site, bool(config.get("write"))
         count, metrics = score_houses(
-            self.agent.eval(), self.site, self.config, bool(config.get("write"))
+            self.agent.eval(), site.houses, site.world, site.folder, self.config, write
         )
         return 0.0, count, metrics
 
     def _feeds(self) -> list[Feed]:
         """What a step draws from."""
         c = self.config
-        annotated = Feed(self.site.samples("train"), c.teacher_weight)
+        annotated = Feed(self.site.samples("train"), c.objective.teacher_weight)
         if not describes_paths(c) or (c.stage == "pre-explore" and not self.site.unseen):
             return [annotated]
-        paths: Sequence[Sample] = join_samples(self.site.sampled)
+        paths: Any = ConcatDataset(list[Any](self.site.sampled))  # made when asked for, not here
         if not paths:
             # A house without such paths reads its instructions twice, as in the official release.
             return [annotated, annotated]
-        described = Feed(paths, c.generated_weight, self._loaded_speaker())
+        described = Feed(paths, c.objective.generated_weight, self._loaded_speaker())
         return [annotated, described] if c.stage == "augment" else [described]
 
     def _loaded_speaker(self) -> Speaker:

@@ -13,15 +13,17 @@ import torch
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
-from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.arrays import Arrays, non_finite, under_prefix
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.evaluation import predict
-from fedsuite.driving.fleet import Fleet, TensorNames
-from fedsuite.driving.frames import Silo
-from fedsuite.driving.learner import Learner, Matrix, Site
-from fedsuite.driving.metrics import errors_of
+from fedsuite.driving.contrast import penalty_of
+from fedsuite.driving.data.frames import Silo
+from fedsuite.driving.evaluation.metrics import errors_of
+from fedsuite.driving.evaluation.predict import predict
+from fedsuite.driving.model.tensor_names import TensorNames
+from fedsuite.driving.training.fleet import Fleet
+from fedsuite.driving.training.learner import Learner, Matrix, Site
 from fedsuite.driving.wire import AVERAGE, OWN, silo_metric
+from fedsuite.versions import Versions, checkpoint_rounds
 
 
 @dataclass
@@ -32,7 +34,7 @@ class VehicleSite:
     name: str
     numbers: tuple[int, ...]
     silos: tuple[Silo, ...]
-    private: PrivateState
+    private: Versions
     network: torch.nn.Module
     names: TensorNames
     initial: Arrays
@@ -71,7 +73,7 @@ class VehicleClient(NumPyClient):
         )
         fleet.load_backbone(named_arrays(parameters, config))
         site = Site(self.site.numbers, tuple(s.train for s in self.site.silos))
-        learner = Learner(self.config, self.site.network, fleet, site)
+        learner = Learner(self.config, self.site.network, fleet, site, penalty_of(self.config))
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
         arrays = fleet.backbone_arrays()
         self._save(fleet, arrays, number, checkpoint_rounds(config))
@@ -99,7 +101,7 @@ class VehicleClient(NumPyClient):
                 tensors = {k: torch.tensor(v, device=self.site.device) for k, v in model.items()}
                 angles = predict(
                     self.site.network, {**local, **tensors}, held.test,
-                    self.config.evaluation_batch_size, self.site.device,
+                    self.config.evaluation.batch_size, self.site.device,
                 )  # fmt: skip
                 errors = errors_of(angles, held.test.angles)
                 sums = {
@@ -134,7 +136,7 @@ class VehicleClient(NumPyClient):
         bad = non_finite(arrays) + non_finite(private)
         if bad:
             raise ValueError(
-                f"{self.site.name}: training diverged, {bad[0]} holds NaN or infinity; lower learning-rate"
+                f"{self.site.name}: training diverged, {bad[0]} holds NaN or infinity; lower training.learning-rate"
             )
         self.site.private.save(number, private, {})
         self.site.private.prune(checkpoints)

@@ -1,19 +1,36 @@
 """How replies become the next model.
 
 Symbols (FedVLN, Zhou & Wang 2022, Eq. 7 and Algorithm 1): w server model, w_k model of client k after local training,
-n_k its samples, p_k = n_k / sum of n over the round's clients, eta server learning rate.
+n_k its samples, p_k = n_k / sum of n over the round's clients, eta server learning rate, Delta the merged change.
 
-  parallel    w <- w + eta sum_k p_k (w_k - w)                      every client starts from the same w
-  sequential  w <- w + eta p_k (w_k - w)  for k in turn              client k starts from the w its predecessor moved
+  parallel    Delta = sum_k p_k (w_k - w);  w <- w + eta Delta        every client starts from the same w
+  sequential  w <- w + eta p_k (w_k - w)  for k in turn               client k starts from the w its predecessor moved
 
-Sums are taken in float64 in the order given (sort by partition first), then rounded once to the array's own type.
+A merge rule makes Delta of what the clients sent, a server optimizer makes the next w of Delta; both are values, chosen by
+configuration, `module:NAME` for one's own. Sums are taken in float64 in the order given (sort by partition first), then
+rounded once to the array's own type.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from fedsuite.arrays import Arrays
+
+Named = Mapping[str, np.ndarray]
+Weights = Sequence[float] | np.ndarray
+# (w, [w_k], [p_k], adding up to 1) -> Delta, float64, of the names that the clients sent, all the same ones.
+MergeRule = Callable[[Named, Sequence[Named], np.ndarray], Arrays]
+
+
+class ServerOptimizer(Protocol):
+    """What moves the server's model."""
+
+    def __call__(
+        self, server: Named, delta: Named, state: Named, rate: float
+    ) -> tuple[Arrays, Arrays]:
+        """w, Delta (float64), own state ({} at first), eta -> the next w of Delta's names, float64; the next state."""
 
 
 def shares(num_examples: Sequence[int]) -> np.ndarray:
@@ -26,31 +43,48 @@ def shares(num_examples: Sequence[int]) -> np.ndarray:
     return counts / counts.sum()
 
 
-def parallel_step(
-    server: Mapping[str, np.ndarray],
-    clients: Sequence[Mapping[str, np.ndarray]],
-    weights: Sequence[float] | np.ndarray,
-    server_learning_rate: float = 1.0,
-) -> Arrays:
-    """FedAvg on deltas with a server step; the clients may hold a subset of the server's names, all the same one."""
-    merged = {k: v.copy() for k, v in server.items()}
+def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
+    """Delta = sum_k p_k (w_k - w): FedAvg (McMahan et al. 2017)."""
+    delta: Arrays = {}
     for name in clients[0]:
         start = server[name].astype(np.float64)
-        delta = np.zeros_like(start)
+        delta[name] = np.zeros_like(start)
         for arrays, weight in zip(clients, weights, strict=True):
-            delta += weight * (arrays[name] - start)
-        merged[name] = (start + server_learning_rate * delta).astype(server[name].dtype)
-    return merged
+            delta[name] += weight * (arrays[name] - start)
+    return delta
 
 
-def sequential_step(
-    server: Mapping[str, np.ndarray],
-    client: Mapping[str, np.ndarray],
-    weight: float,
-    server_learning_rate: float = 1.0,
-) -> Arrays:
-    """Move the server model towards one client's, as the published numbers did (weights p_k of the whole round)."""
-    return parallel_step(server, [client], [weight], server_learning_rate)
+def median(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
+    """Delta = coordinate-wise median of w_k - w, all clients alike (Yin et al. 2018): few strange clients move it little."""
+    return {
+        name: np.median([arrays[name] - server[name].astype(np.float64) for arrays in clients], 0)
+        for name in clients[0]
+    }
+
+
+def plain(server: Named, delta: Named, state: Named, rate: float) -> tuple[Arrays, Arrays]:
+    """w + eta Delta; no state."""
+    return {k: server[k].astype(np.float64) + rate * d for k, d in delta.items()}, {}
+
+
+def server_step(
+    server: Named,
+    clients: Sequence[Named],
+    weights: Weights,
+    rate: float = 1.0,
+    merge: MergeRule = mean,
+    optimizer: ServerOptimizer = plain,
+    state: Named | None = None,
+) -> tuple[Arrays, Arrays]:
+    """The next server model, names that no client sent as they were, and the optimizer's next state."""
+    delta = merge(server, clients, np.asarray(weights, np.float64))
+    moved, after = optimizer(server, delta, state or {}, rate)
+    copied = {k: v.copy() for k, v in server.items()}
+    return copied | {k: np.asarray(v, server[k].dtype) for k, v in moved.items()}, after
+
+
+MERGE_RULES: Mapping[str, MergeRule] = {"mean": mean, "median": median}
+SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = {"none": plain}
 
 
 def weighted_means(

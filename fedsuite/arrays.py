@@ -5,8 +5,10 @@ Names are the dotted names of `torch.nn.Module.state_dict()`. Arrays are float32
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import safetensors.numpy
 import torch
 
 Arrays = dict[str, np.ndarray]
@@ -34,6 +36,17 @@ def load_arrays(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> No
             target.copy_(torch.tensor(arrays[name]))
 
 
+@dataclass(frozen=True)
+class Share:
+    """Which arrays of a model are exchanged, by the beginnings of their names; ("",) all, () none. The others stay."""
+
+    prefixes: tuple[str, ...] = ("",)
+
+    def select(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """The exchanged ones among `arrays`."""
+        return {k: v for k, v in arrays.items() if k.startswith(self.prefixes)}
+
+
 def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
     """The same arrays under `prefix` + name."""
     return {prefix + name: value for name, value in arrays.items()}
@@ -42,6 +55,14 @@ def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
 def under_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
     """The arrays whose name starts with `prefix`, with the prefix removed."""
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def arrays_to_bytes(
+    arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> bytes:
+    """Safetensors bytes of named arrays of any memory layout."""
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return safetensors.numpy.save(plain, metadata)
 
 
 def num_bytes(arrays: Iterable[np.ndarray]) -> int:

@@ -1,25 +1,27 @@
-"""Settings of a run: one frozen dataclass per system, read from one flat table of kebab-case keys.
+"""Settings of a run: one frozen dataclass per system, with a frozen dataclass for each of its sections.
 
-A field is declared with `setting(default, help, ...)`; its key is its name with "-" for "_". The
-table may come from a TOML file, the command line or Flower's run-config: scalars only (bool, int,
-float, str). Every complaint is an InputError that names the key, what was expected, what came, and
-the nearest valid key.
+A field is declared with `setting(default, help, ...)`, a section with `section(ItsClass)`. The key of a field
+is its name with "-" for "_", after the name of its section: `seed`, `federation.participation-rate`. A table of
+settings, from a TOML file, the command line or Flower's run-config, may nest or have dotted keys; values are
+scalars (bool, int, float, str). Every complaint is an InputError that names the key, what was expected,
+what came, and the nearest valid key.
 """
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
 
 from fedsuite.errors import InputError
+from fedsuite.unknown_keys import unknown_key
 
 Value = bool | int | float | str
 Settings = TypeVar("Settings")
+Section = TypeVar("Section")
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -57,21 +59,14 @@ class Limits:
         return None
 
 
-def setting(
-    default: Value,
-    help: str,
-    *,
-    ge: float | None = None,
-    gt: float | None = None,
-    le: float | None = None,
-    lt: float | None = None,
-    choices: tuple[Value, ...] | None = None,
-    may_change: bool = False,
-    path: bool = False,
-) -> Any:
-    """A dataclass field with a default, a help text and limits."""
-    limits = Limits(help, ge, gt, le, lt, choices, may_change, path)
-    return field(default=default, metadata={"limits": limits})
+def setting(default: Value, help: str, **limits: Any) -> Any:
+    """A dataclass field with a default, a help text and the limits that `Limits` has."""
+    return field(default=default, metadata={"limits": Limits(help, **limits)})
+
+
+def section(cls: type[Section]) -> Section:
+    """A dataclass field that holds the settings of a section, a frozen dataclass of `setting(...)` fields."""
+    return field(default=cls(), metadata={"section": cls})
 
 
 @dataclass(frozen=True)
@@ -90,6 +85,12 @@ class RunSettings:
     resume: str = setting(
         "", "run folder to continue; empty = a new run", may_change=True, path=True
     )
+    roster: str = setting(
+        "",
+        "file that lists who takes part, for a server without data; empty = made from the data at hand",
+        may_change=True,
+        path=True,
+    )
     evaluate_every: int = setting(1, "rounds between evaluations; 0 = only after the last", ge=0)
     checkpoint_every: int = setting(1, "rounds between checkpoints", ge=1, may_change=True)
     min_reply_fraction: float = setting(
@@ -104,54 +105,62 @@ class RunSettings:
     client_threads: int = setting(
         1, "torch threads of a client; results may differ in the last bits between counts", ge=1
     )
-
-
-def key_of(field_name: str) -> str:
-    """The kebab-case key of a field."""
-    return field_name.replace("_", "-")
+    device: str = setting(
+        "cpu", "where networks run: cpu, cuda, or auto", choices=("cpu", "cuda", "auto")
+    )
 
 
 def limits_of(cls: type) -> dict[str, Limits]:
     """Key -> limits of every field of a settings class, in declaration order."""
-    found = {}
-    for f in dataclasses.fields(cls):
-        if "limits" not in f.metadata:
-            raise TypeError(f"{cls.__name__}.{f.name}: declare the field with setting(...)")
-        found[key_of(f.name)] = f.metadata["limits"]
-    return found
+    return {key: limits for key, limits, _ in _fields(cls)}
 
 
 def types_of(cls: type) -> dict[str, type]:
     """Key -> bool, int, float or str of every field of a settings class."""
-    hints = get_type_hints(cls)
-    return {key_of(f.name): hints[f.name] for f in dataclasses.fields(cls)}
+    return {key: kind for key, _, kind in _fields(cls)}
 
 
 def read_config(
     cls: type[Settings], mapping: Mapping[str, object], source: str = "configuration"
 ) -> Settings:
-    """Build a settings object from flat kebab-case keys; missing keys take their defaults.
+    """Build a settings object from nested tables or dotted keys; missing keys take their defaults.
 
     `source` (a file name, say) opens every complaint.
     """
     limits, types = limits_of(cls), types_of(cls)
     values = {}
-    for key, raw in mapping.items():
+    for key, raw in flatten(mapping, source).items():
+        if raw == {} and any(known.startswith(f"{key}.") for known in limits):
+            continue  # a section without keys
         if key not in limits:
-            raise InputError(f"{source}: unknown key {key!r}{_suggestion(key, limits)}")
+            raise InputError(f"{source}: {unknown_key(key, limits)}")
         value = _checked_type(key, raw, types[key], source)
         expected = limits[key].complaint(value)
         if expected is not None:
             raise InputError(f"{source}: {key} must be {expected}, got {_shown(value)}")
-        values[key.replace("-", "_")] = value
-    return cls(**values)
+        values[key] = value
+    return with_keys(cls(), values)
+
+
+def flatten(mapping: Mapping[str, object], source: str = "configuration") -> dict[str, object]:
+    """Dotted keys of a table that may nest; InputError if a key is there in both forms."""
+    flat: dict[str, object] = {}
+    for key, value in mapping.items():
+        inner = flatten(value, source) if isinstance(value, Mapping) and value else None
+        for k, v in (
+            [(key, value)] if inner is None else [(f"{key}.{k}", v) for k, v in inner.items()]
+        ):
+            if k in flat:
+                raise InputError(f"{source}: {k} is given twice; leave one of them out")
+            flat[k] = v
+    return flat
 
 
 def parse_text(cls: type, key: str, text: str, source: str = "--set") -> Value:
     """The value of `key` written as text on a command line; strings need no quotes."""
     types = types_of(cls)
     if key not in types:
-        raise InputError(f"{source}: unknown key {key!r}{_suggestion(key, types)}")
+        raise InputError(f"{source}: {unknown_key(key, types)}")
     kind = types[key]
     if kind is str:
         return text
@@ -167,14 +176,27 @@ def parse_text(cls: type, key: str, text: str, source: str = "--set") -> Value:
     raise InputError(f"{source}: {key} must be {_TYPE_NAMES[kind]}, got {text!r}")
 
 
+def with_keys(config: Settings, values: Mapping[str, Value]) -> Settings:
+    """The settings with other values at some keys, unchecked."""
+    assert dataclasses.is_dataclass(config) and not isinstance(config, type)
+    by_section: dict[str, dict[str, Any]] = {"": {}}
+    for key, value in values.items():
+        name, _, last = key.replace("-", "_").rpartition(".")
+        by_section.setdefault(name, {})[last] = value
+    own = by_section.pop("")
+    own |= {n: dataclasses.replace(getattr(config, n), **v) for n, v in by_section.items()}
+    return dataclasses.replace(config, **own)
+
+
+def value_of(config: object, key: str) -> Value:
+    """The value at a key."""
+    value: Value = operator.attrgetter(key.replace("-", "_"))(config)
+    return value
+
+
 def to_flat(config: object) -> dict[str, Value]:
-    """Sorted kebab-case keys and values of a settings object."""
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"expected a settings object, got {config!r}")
-    return {
-        key_of(f.name): getattr(config, f.name)
-        for f in sorted(dataclasses.fields(config), key=lambda f: f.name)
-    }
+    """Sorted keys and values of a settings object."""
+    return {key: value_of(config, key) for key in sorted(limits_of(type(config)))}
 
 
 def config_digest(config: object) -> str:
@@ -199,8 +221,7 @@ def check_resumable(stored: object, wanted: object, source: str) -> None:
 def _checked_type(key: str, raw: object, kind: type, source: str) -> Value:
     right = type(raw) is kind or (kind is float and type(raw) is int)
     if not right:
-        hint = "; keys are flat, without tables" if isinstance(raw, Mapping) else ""
-        raise InputError(f"{source}: {key} must be {_TYPE_NAMES[kind]}, got {_shown(raw)}{hint}")
+        raise InputError(f"{source}: {key} must be {_TYPE_NAMES[kind]}, got {_shown(raw)}")
     value: Value = float(raw) if kind is float else raw  # type: ignore[arg-type,assignment]
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{source}: {key} must be a finite number, got {value}")
@@ -209,12 +230,17 @@ def _checked_type(key: str, raw: object, kind: type, source: str) -> Value:
     return value
 
 
-def _suggestion(key: str, known: Mapping[str, object]) -> str:
-    kebab = key.replace("_", "-")
-    near = difflib.get_close_matches(kebab, known, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return "; valid keys: " + ", ".join(sorted(known))
+def _fields(cls: type, prefix: str = "") -> Iterator[tuple[str, Limits, type]]:
+    """Key, limits and type of every field, those of sections in their place."""
+    hints = get_type_hints(cls)
+    for f in dataclasses.fields(cls):
+        key = prefix + f.name.replace("_", "-")
+        if "section" in f.metadata and not prefix:
+            yield from _fields(f.metadata["section"], f"{key}.")
+        elif "limits" in f.metadata:
+            yield key, f.metadata["limits"], hints[f.name]
+        else:
+            raise TypeError(f"{cls.__name__}.{f.name}: declare the field with setting(...)")
 
 
 def _shown(value: object) -> str:

@@ -1,17 +1,25 @@
 """What the round loop, the strategies and the clients say to each other, free of Flower.
 
-A strategy is a generator over one round: it yields a batch of tasks, is sent the checked replies of that batch,
-sorted by partition, and may yield again (sequential aggregation, relays between parties) before it returns the
-new server state. Parallel averaging yields once; training clients one after another yields once a client.
+Every step of a strategy is a generator: it yields a batch of tasks, is sent the checked replies of that batch, sorted by
+partition, and may yield again (one client after another, relays between parties) before it returns a RoundResult.
+Parallel averaging yields once; training clients in turn yields once a client.
 
-    def round(self, number, state, clients):
-        replies = yield [Task(partition=p, kind="train", arrays=state.arrays, config={...}) for p in chosen]
-        return RoundResult(ServerState(merged, scalars), metrics)
+    class Averaging(RoundStrategy):
+        def train(self, number, state, clients):
+            replies = yield [Task(c.partition, "train", state.arrays) for c in clients]
+            return RoundResult(replace(state, arrays=merged(replies)), metrics)
+
+        def evaluate(self, number, state, clients):
+            replies = yield [Task(c.partition, "evaluate", state.arrays, returns={}) for c in clients]
+            return RoundResult(state, metrics)
+
+The loop decides when to evaluate, remembers the best state, counts local steps and lets the server's learning rate decay;
+a strategy says by values how (`selection`, `rate`).
 """
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from fedsuite.arrays import Arrays
 
@@ -50,7 +58,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Reply:
-    """A checked answer: arrays finite, named and shaped as asked; num_examples >= 0; metrics finite numbers."""
+    """A checked answer: arrays finite, named and shaped as asked; num_examples >= 0; metrics finite numbers.
+
+    The metric `steps` of training replies is how many optimizer steps a client made; the loop adds them up.
+    """
 
     partition: int
     arrays: Arrays
@@ -60,31 +71,83 @@ class Reply:
 
 @dataclass(frozen=True)
 class ServerState:
-    """All that the strategy carries from round to round; goes into every checkpoint."""
+    """All that a run carries from round to round; goes into every checkpoint.
+
+    arrays: what is merged; scalars: counts and rates; optimizer: state of the server's optimizer, or of the one that clients
+    hand on; best: `arrays` of the best round so far, {} if the last round counts.
+    """
 
     arrays: Arrays
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    optimizer: Arrays = field(default_factory=dict)
+    best: Arrays = field(default_factory=dict)
+
+    @property
+    def selected(self) -> Arrays:
+        """The result so far: the best round's arrays, or the newest."""
+        return self.best or self.arrays
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The state after a round and its metrics (finite numbers; they go into the history)."""
+    """The state after a step and its metrics (finite numbers; they go into the history)."""
 
     state: ServerState
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which round's state is the result. metrics: of evaluations, higher is better, the later ones decide between equals;
+    the earliest of equals wins; () = the last round counts. patience: evaluations without a better one after which the
+    run ends; 0 = never."""
+
+    metrics: tuple[str, ...] = ()
+    patience: int = 0
+
+
+@dataclass(frozen=True)
+class RateSchedule:
+    """The server's learning rate eta: times `decay`, once a round at most, when another `every_steps` steps are full."""
+
+    rate: float = 1.0
+    decay: float = 1.0
+    every_steps: int = 1
+
+
 Exchanges = Generator[Sequence[Task], Sequence[Reply], RoundResult]
+Clients = Sequence[ClientInfo]
 
 
-class RoundStrategy(Protocol):
-    """What the round loop asks of a system's strategy."""
+class RoundStrategy:
+    """What the round loop asks of a system's strategy; `start` and `train` have to be written.
 
-    def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
-        """Round 0: build the initial state, and evaluate it if wanted."""
+    Every method is a generator. `state.scalars` holds, beside the strategy's own: local-steps and server-learning-rate (if
+    there is a `rate`), best-round and best-score.<n> (if there is a `selection` and an evaluation had its metrics).
+    """
 
-    def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
-        """Round `number` (1-based)."""
+    selection: Selection = Selection()
+    rate: RateSchedule | None = None
 
-    def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
-        """After the last round: closing evaluations; the returned state is the run's result."""
+    def start(self, clients: Clients) -> Exchanges:
+        """Before round 1: hand out what clients need, build the initial state."""
+        raise NotImplementedError
+
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """Round `number` (1-based): train and merge."""
+        raise NotImplementedError
+
+    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """Score the state after round `number`; 0: the initial one."""
+        yield []
+        return RoundResult(state)
+
+    def close(self, number: int, state: ServerState, clients: Clients, improved: bool) -> Exchanges:
+        """End round `number`, evaluated or not. improved: it is the best so far."""
+        yield []
+        return RoundResult(state)
+
+    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """After round `number`, the last: final evaluations; the returned state's arrays are the run's result."""
+        yield []
+        return RoundResult(ServerState(state.selected, state.scalars))

@@ -1,18 +1,20 @@
-"""Files that are either there in full or not at all."""
+"""Files that are written in full or not at all, and tables that stand beside the code that reads them."""
 
 import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary name beside `path`, to disk, then rename."""
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Write to a temporary name beside `path`, to disk (where `durable`), then rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with temporary.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
@@ -34,3 +36,14 @@ def sync_folder(folder: Path) -> None:
 def sha256_of(data: bytes) -> str:
     """Hex digest."""
     return hashlib.sha256(data).hexdigest()
+
+
+def read_table(module: str, name: str) -> Any:
+    """The JSON file `name` beside a module, given its `__file__`; lists come as tuples, for tables never change."""
+    return _as_tuples(json.loads(Path(module).with_name(name).read_text(encoding="utf-8")))
+
+
+def _as_tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_tuples(part) for key, part in value.items()}
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

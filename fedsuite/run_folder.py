@@ -160,6 +160,12 @@ def check_folder(folder: RunFolder, settings: RunSettings) -> None:
     check_resumable(stored, settings, str(folder.path))
 
 
+def variant_of(label: str) -> str:
+    """The variant that a run of an experiment belongs to; "" where only seeds differ."""
+    variant, _, last = label.rpartition("/")
+    return variant or ("" if re.fullmatch(r"seed-\d+", last) else last)
+
+
 def _take(descriptor: int, path: Path, patience_s: float) -> None:
     give_up = time.monotonic() + patience_s
     while True:

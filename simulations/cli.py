@@ -13,51 +13,19 @@ import typer
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed
-from simulations.experiment import Request
-from simulations.playing import Engine, play_request
-from simulations.starting_run import with_start
-from simulations.typed_sweep import TypedSweep
+from simulations.engines.ray import Resources
+from simulations.experiments.request import Request
+from simulations.experiments.run import Engine, run_request
+from simulations.experiments.sweep import SweepOptions
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
-
-ConfigFile = Annotated[
-    Path | None, typer.Argument(help="TOML of the experiment; may be left out with --resume.")
-]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a key, in all variants; may be repeated."
+        "--set", metavar="KEY=VALUE", help="Override a key, in all variants; repeat for more."
     ),
 ]
-Seeds = Annotated[
-    str, typer.Option(metavar="S1,S2", help="Play every variant with each of these seeds.")
-]
-Start = Annotated[
-    str,
-    typer.Option(
-        "--from", metavar="RUN", help="Go on from this run's model (path, name or model file)."
-    ),
-]
-Resume = Annotated[
-    str, typer.Option(metavar="RUN", help="Continue this run or experiment (path or name).")
-]
-Overwrite = Annotated[
-    bool, typer.Option(help="Replace a run or a whole experiment of the same name.")
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(metavar="VARIANT", help="Play this variant only; may be repeated."),
-]
-WhichEngine = Annotated[
-    Engine,
-    typer.Option(
-        help="Where clients run: worker processes, or this process; auto: as suits the system."
-    ),
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Worker processes (ray); default: one a core.")
-]
-ClientGpus = Annotated[float, typer.Option(min=0.0, help="Share of a GPU for each worker (ray).")]
+Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help="Run this variant only.")]
 
 app = typer.Typer(
     help="Federated embodied learning on Flower.",
@@ -69,55 +37,70 @@ data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
 
+@app.command(
+    "sweep", help="Run all combinations of some keys' values: which reaches targets soonest?"
+)
 @app.command()
 def run(
-    config: ConfigFile = None,
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Argument(help="TOML of the experiment; may be left out with --resume.")
+    ] = None,
     change: Changes = None,
-    seeds: Seeds = "",
-    start: Start = "",
-    resume: Resume = "",
-    overwrite: Overwrite = False,
+    seeds: Annotated[
+        str, typer.Option(metavar="S1,S2", help="Run every variant with each of these seeds.")
+    ] = "",
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="RUN", help="Go on from this run's model, or model file."),
+    ] = "",
+    resume: Annotated[
+        str, typer.Option(metavar="RUN", help="Continue this run or experiment (path or name).")
+    ] = "",
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace what is there; with --only these runs."),
+    ] = False,
     only: Only = None,
-    engine: WhichEngine = "auto",
-    workers: Workers = None,
-    client_gpus: ClientGpus = 0.0,
-) -> None:
-    """Run an experiment, of one run or one per variant and seed, or continue it."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    changes = with_start(change or [], start, config, resume)
-    request = Request(config, changes, resume, overwrite, only or [], seeds=seeds)
-    play_request(request, engine, (workers, client_gpus))
-
-
-@app.command()
-def sweep(
-    config: ConfigFile = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=V1,V2", help="A key and its values; may be repeated."),
+        typer.Option(metavar="KEY=V1,V2", help="Sweep this key over these values."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric of the rounds to judge by.")] = "",
+    metric: Annotated[str, typer.Option(help="Metric of the rounds to judge a sweep by.")] = "",
     target: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NUMBER", help="Value to be reached; may be repeated."),
+        list[str] | None, typer.Option(metavar="NUMBER", help="Value to be reached in a sweep.")
     ] = None,
     lower: Annotated[bool, typer.Option("--lower", help="Lower values are better.")] = False,
-    change: Changes = None,
-    seeds: Seeds = "",
-    start: Start = "",
-    resume: Resume = "",
-    overwrite: Overwrite = False,
-    only: Only = None,
-    engine: WhichEngine = "auto",
-    workers: Workers = None,
-    client_gpus: ClientGpus = 0.0,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="Clients run in workers, in this process, or as suits the system."),
+    ] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes (ray); default: one per core.")
+    ] = None,
+    client_gpus: Annotated[
+        float, typer.Option(min=0.0, help="Share of a GPU for each client at work (ray).")
+    ] = 0.0,
 ) -> None:
-    """Run every combination of some keys' values; tell how many rounds each takes to reach targets."""
+    """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     signal.signal(signal.SIGTERM, _interrupt)
-    changes = with_start(change or [], start, config, resume)
-    typed = TypedSweep(vary or [], metric, target or [], lower)
-    request = Request(config, changes, resume, overwrite, only or [], typed, seeds)
-    play_request(request, engine, (workers, client_gpus))
+    options = SweepOptions(vary or [], metric, target or [], lower)
+    swept = context.info_name == "sweep" or any((vary, metric, target, lower))
+    typed = options if swept else None
+    request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
+    run_request(request, engine, Resources(workers, client_gpus))
+
+
+@app.command("config")
+def print_config(
+    config: Annotated[Path, typer.Argument(help="TOML of the experiment.")],
+    change: Changes = None,
+    only: Only = None,
+) -> None:
+    """Print the resolved run-config of one run, ready for `flwr run . --stream -c FILE`."""
+    from simulations.experiments.resolved import resolved
+
+    print(resolved(config, change or [], only or []), end="")
 
 
 @app.command()
@@ -125,7 +108,7 @@ def runs(
     results_dir: Annotated[Path, typer.Argument(help="Folder of run folders.")] = Path("runs"),
 ) -> None:
     """List runs: status, rounds, latest metrics."""
-    from simulations.tables import runs_table
+    from simulations.experiments.tables import runs_table
 
     Console().print(runs_table(results_dir))
 
@@ -136,7 +119,7 @@ def show(
     rounds: Annotated[int, typer.Option(min=1, help="Latest rounds to show.")] = 10,
 ) -> None:
     """Show one run: status, configuration, metrics by round."""
-    from simulations.tables import run_tables
+    from simulations.experiments.tables import run_tables
 
     console = Console()
     for table in run_tables(run_folder, rounds):
@@ -148,7 +131,7 @@ def keys(
     system: Annotated[str, typer.Argument(help="System, or module:ATTRIBUTE.")] = "fedvln",
 ) -> None:
     """List every key of a system: default, meaning, valid values."""
-    from simulations.tables import keys_table
+    from simulations.experiments.tables import keys_table
 
     Console().print(keys_table(system))
 
@@ -160,12 +143,12 @@ def prepare(
     out: Annotated[Path, typer.Argument(help="Folder to write <scan>.npy to.")],
 ) -> None:
     """Convert view features once, to one memory-mapped array per house."""
-    from fedsuite.vln.prepare import prepare_views
+    from fedsuite.vln.data.prepare import prepare_views
+    from simulations.experiments.progress import Preparing
 
     console = Console()
-    width = prepare_views(
-        features, connectivity, out, lambda text: console.print(text, highlight=False)
-    )
+    with Preparing(console) as progress:
+        width = prepare_views(features, connectivity, out, progress)
     console.print(f"{out}: features of width {width}", highlight=False)
 
 

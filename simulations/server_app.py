@@ -1,24 +1,29 @@
 """The Flower ServerApp of every system: checks the configuration, runs the rounds, writes what is left at the end.
 
+With a roster the server opens no data; without one (plain `flwr run .` on one machine) it prepares the data itself.
 The command line has checked everything before; it is all repeated here for runs started with plain
 `flwr run .`.
 """
 
+import json
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedsuite.checkpoint import arrays_to_bytes
+from fedsuite.arrays import arrays_to_bytes
 from fedsuite.config import RunSettings, to_flat
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import write_atomically, write_json
+from fedsuite.progress import Progress, in_lines, silent
+from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
-from simulations.systems import Progress, System, settings_of
-from strategies.flower_strategy import FedsuiteStrategy
-from strategies.round_loop import OnEvent
+from simulations.systems import System, settings_of
+from strategies.runtime.exchange import OnEvent
+from strategies.runtime.flower_strategy import FedsuiteStrategy
 
 app = ServerApp()
 # A run that was killed lets go of its folder a moment later, when its processes have noticed.
@@ -28,14 +33,14 @@ LOCK_PATIENCE_S = 20.0
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Entry point of Flower."""
-    serve(grid, context.run_config, progress=print)
+    serve(grid, context.run_config, progress=in_lines(print))
 
 
 def serve(
     grid: Grid,
     run_config: Mapping[str, Any],
     on_event: OnEvent = lambda _: None,
-    progress: Progress = lambda _: None,
+    progress: Progress = silent,
 ) -> None:
     """A whole run over any grid. However it ends, run.json says how, and a failure is raised."""
     system, settings = settings_of(run_config)
@@ -71,15 +76,17 @@ def _serve(
     progress: Progress,
 ) -> None:
     system.validate(settings)
-    system.prepare(settings, progress)
+    has_data = not settings.roster
+    roster = system.prepare(settings, progress) if has_data else read_roster(Path(settings.roster))
+    write_roster(folder.path / ROSTER, roster)
     write_json(folder.config, {**to_flat(settings), "resume": ""})
     strategy = FedsuiteStrategy(
-        system.make_strategy(settings, folder.path),
-        settings,
-        folder,
-        system.num_partitions(settings),
-        on_event,
+        system.make_strategy(settings, roster), settings, folder, roster.names, on_event
     )
     result = strategy.run(grid)
     write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
-    system.closing(settings, folder.path)
+    if roster.words:
+        write_atomically(folder.path / VOCABULARY, json.dumps(roster.words).encode())
+    if has_data:
+        system.draw(settings, folder.path)
+    system.report(settings, folder.path)

@@ -3,88 +3,111 @@
 `system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System
 of your own, in any module that Python can import (installed, or on PYTHONPATH). Nothing is imported
 before it is asked for.
+
+In Flower's run-config, one flat table, the keys of a system stand under its name
+(`fedvln.federation.participation-rate`), those of RunSettings by themselves (`seed`).
 """
 
-import difflib
-import importlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from fedsuite.config import RunSettings, limits_of, read_config
+from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.errors import InputError
+from fedsuite.progress import Progress
+from fedsuite.roster import Member, Roster
+from fedsuite.unknown_keys import unknown_key
+from fedsuite.values import chosen
 
 if TYPE_CHECKING:
-    from flwr.app import Context
     from flwr.client import NumPyClient
 
     from fedsuite.federation import RoundStrategy
 
 BUILT_IN: Mapping[str, str] = {
-    "fedvln": "simulations.fedvln_system:SYSTEM",
-    "cdl": "simulations.cdl_system:SYSTEM",
-    "fedrl": "simulations.fedrl_system:SYSTEM",
+    "fedvln": "simulations.fedvln.system:SYSTEM",
+    "cdl": "simulations.cdl.system:SYSTEM",
+    "fedrl": "simulations.fedrl.system:SYSTEM",
 }
-OWN_DEFAULT = "default"  # a run-config value that leaves the choice to the system
-Progress = Callable[[str], None]
 C = TypeVar("C", bound=RunSettings)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """What a client's process knows before it opens any data.
+
+    roster, partition: who takes part, and which of them this is; folder: its private folder; options: the node's own
+    configuration.
+    """
+
+    roster: Roster
+    partition: int
+    folder: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def member(self) -> Member:
+        """The roster's entry."""
+        return self.roster.members[self.partition]
+
+
+def _nothing(*_: object) -> None:
+    """A step that a system does without."""
 
 
 @dataclass(frozen=True)
 class System(Generic[C]):
     """What the server app, the client app and the command line need to know of a system.
 
-    validate: raise InputError for settings that cannot work; fast, starts nothing, writes nothing.
-    prepare: convert data once; may take time, tells progress, does nothing when all is there.
-    num_partitions: number of clients; called after prepare.
-    make_strategy: the server's side; gets the run folder.
-    make_client: the client of a node; reads context.run_config and
-    context.node_config["partition-id"].
-    closing: tables and plots at the end of a run.
+    prepare: where the data are: convert them once (quick when all is there) and say who takes part.
+    make_strategy: the server's half: opens no data.
+    make_client: a client's half: opens its own data and nothing of others.
+    validate: raise InputError for settings that cannot work; fast, opens no data, writes nothing.
+    draw: baselines and pictures of a finished run that need the data; only where these are.
+    report: tables and curves, from the run's folder alone; after draw.
     compare: tables and plots over the completed runs of an experiment of several; gets its folder and
     the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
     It writes <folder>/results.md. None: a table of the last metrics.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
+    node_key: key of a real node's configuration that says which member it is.
     """
 
+    name: str
     config_class: type[C]
-    validate: Callable[[C], None]
-    prepare: Callable[[C, Progress], None]
-    num_partitions: Callable[[C], int]
-    make_strategy: Callable[[C, Path], "RoundStrategy"]
-    make_client: Callable[["Context"], "NumPyClient"]
-    closing: Callable[[C, Path], None]
+    prepare: Callable[[C, Progress], Roster]
+    make_strategy: Callable[[C, Roster], "RoundStrategy"]
+    make_client: Callable[[C, Node], "NumPyClient"]
+    validate: Callable[[C], None] = _nothing
+    draw: Callable[[C, Path], None] = _nothing
+    report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
     engine: Literal["ray", "inprocess"] = "ray"
+    node_key: str = "name"
 
 
 def load_system(name: str) -> System[Any]:
     """The System called `name`, or found at `module:attribute`; InputError if there is none."""
-    module_name, colon, attribute = BUILT_IN.get(name, name).partition(":")
-    if not (module_name and colon and attribute):
-        near = difflib.get_close_matches(name, BUILT_IN, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "valid: " + ", ".join(BUILT_IN)
-        raise InputError(
-            f"system: unknown system {name!r}; {hint} (or module:ATTRIBUTE of your own)"
-        )
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ModuleNotFoundError, AttributeError) as error:
-        if isinstance(error, ModuleNotFoundError) and not _is_part_of(error.name, module_name):
-            raise
-        raise InputError(
-            f"system: {name!r} cannot be imported ({error}); install its package or set PYTHONPATH"
-        ) from None
+    found = chosen("system", BUILT_IN.get(name, name), BUILT_IN)
     if not isinstance(found, System):
         raise InputError(f"system: {name!r} is a {type(found).__name__}, expected a System")
     return found
 
 
+def to_run_config(settings: RunSettings) -> dict[str, Value]:
+    """All settings as a Flower run-config; `settings_of` reads it."""
+    name = load_system(settings.system).name
+    return {_placed(key, name): value for key, value in to_flat(settings).items()}
+
+
 def settings_of(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings]:
-    """System and settings of a Flower run-config; other systems' keys and the value "default" are left out."""
+    """System and settings of a Flower run-config.
+
+    Flower adds every key of the app with its default, so keys of other built-in systems may be there at their
+    defaults; InputError for another value of these, and for unknown keys.
+    """
     return _settings_of(json.dumps(dict(run_config), sort_keys=True))
 
 
@@ -92,11 +115,28 @@ def settings_of(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings
 def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
     run_config = json.loads(text)
     system = load_system(str(run_config.get("system", RunSettings().system)))
-    known = limits_of(system.config_class)
-    own = {k: v for k, v in run_config.items() if k in known and v != OWN_DEFAULT}
-    return system, read_config(system.config_class, own, "run-config")
+    own = {_placed(key, system.name): key for key in limits_of(system.config_class)}
+    for key in run_config.keys() - own.keys():
+        _check_foreign(key, run_config[key], system.name, own)
+    values = {key: run_config[placed] for placed, key in own.items() if placed in run_config}
+    return system, read_config(system.config_class, values, "run-config")
 
 
-def _is_part_of(missing: str | None, module_name: str) -> bool:
-    """Whether the module that was not found is the system's own, not one that it needs."""
-    return missing is not None and (module_name + ".").startswith(missing + ".")
+def _placed(key: str, name: str) -> str:
+    """A key of a settings class in the run-config."""
+    return key if key in limits_of(RunSettings) else f"{name}.{key}"
+
+
+def _check_foreign(key: str, value: object, name: str, own: Mapping[str, str]) -> None:
+    """Refuse a key that is not of the system called `name`, unless it is another's at its default."""
+    other = key.partition(".")[0]
+    if other not in BUILT_IN or other == name:
+        raise InputError(f"run-config: {unknown_key(key, own)}")
+    defaults = to_run_config(load_system(other).config_class())
+    if key not in defaults:
+        raise InputError(f"run-config: {unknown_key(key, defaults)}")
+    if value != defaults[key]:
+        raise InputError(
+            f"run-config: {key} is of system {other}, but the run is of {name}; leave it out, or set "
+            f'system = "{other}"'
+        )

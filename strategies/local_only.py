@@ -5,14 +5,23 @@ unseen houses the server keeps every house's agent (names `<partition>/<array>`)
 unseen houses; the score is the mean over the agents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
-from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
-from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.stages import visit_steps
-from strategies.participation import participants
+from fedsuite.federation import (
+    ClientInfo,
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+    Task,
+)
+from strategies.house_averaging import trainers
+from strategies.participation import Participation, everybody
 from strategies.scoring import under_split
 
 
@@ -21,75 +30,58 @@ def own_prefix(partition: int) -> str:
     return f"{partition}/"
 
 
-class LocalOnly:
-    """One agent per training house, all from the same initial arrays."""
+@dataclass(frozen=True)
+class LocalOnly(RoundStrategy):
+    """One agent per training house, all from the same initial arrays; steps: a client's optimizer steps per round."""
 
-    def __init__(self, config: FedVLNConfig, initial: Arrays) -> None:
-        self.config, self.initial = config, initial
+    initial: Arrays
+    steps: Callable[[ClientInfo], int]
+    participation: Participation = everybody
 
-    def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
+    def start(self, clients: Clients) -> Exchanges:
         """Every training house gets the same initial agent."""
         yield []  # nothing to ask the clients
         arrays: Arrays = {}
-        for client in _trainers(clients):
+        for client in trainers(clients):
             arrays |= with_prefix(self.initial, own_prefix(client.partition))
-        return RoundResult(ServerState(arrays, {"local-steps": 0}))
+        return RoundResult(ServerState(arrays))
 
-    def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Participants go on with their own agents."""
-        c = self.config
-        chosen = participants(_trainers(clients), c.participation_rate, c.seed, number)
         replies = yield [
-            Task(
-                client.partition,
-                "train",
-                under_prefix(state.arrays, own_prefix(client.partition)),
-                {"steps": visit_steps(c, client.num_examples)},
-            )
-            for client in chosen
+            Task(c.partition, "train", _own(state, c.partition), {"steps": self.steps(c)})
+            for c in self.participation(number, trainers(clients))
         ]
         arrays = dict(state.arrays)
         for reply in replies:
             arrays |= with_prefix(reply.arrays, own_prefix(reply.partition))
-        steps = [r.metrics["steps"] for r in replies]
-        total = int(state.scalars["local-steps"]) + int(sum(steps))
-        means = weighted_means([r.metrics for r in replies], steps)
+        means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
         metrics = {f"train.{k}": v for k, v in means.items() if k != "steps"}
-        return RoundResult(
-            ServerState(arrays, {"local-steps": total}), {**metrics, "local-steps": float(total)}
-        )
+        return RoundResult(replace(state, arrays=arrays), metrics)
 
-    def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Own agent on own val-seen instructions; every agent on all unseen houses."""
-        metrics: dict[str, float] = {}
-        seen = yield self._tasks(state, [(c, c.partition) for c in _trainers(clients)], "val_seen")
-        metrics |= _split_means(seen, "val_seen")
-        unseen = [c for c in clients if c.details.get("val_unseen.count", 0)]
+        own = [(c, c.partition) for c in trainers(clients)]
+        metrics = _split_means((yield _walks(state, own, "val_seen")), "val_seen")
         per_agent: list[dict[str, float]] = []
-        for trainer in _trainers(clients):
-            tasks = self._tasks(state, [(c, trainer.partition) for c in unseen], "val_unseen")
-            per_agent.append(_split_means((yield tasks), "val_unseen"))
-        metrics |= weighted_means(per_agent, [1.0] * len(per_agent))
-        return RoundResult(state, metrics)
-
-    def _tasks(
-        self, state: ServerState, who: Sequence[tuple[ClientInfo, int]], split: str
-    ) -> list[Task]:
-        return [
-            Task(
-                client.partition,
-                "evaluate",
-                under_prefix(state.arrays, own_prefix(owner)),
-                {},
-                {},
-            )
-            for client, owner in who
-            if client.details.get(f"{split}.count", 0)
-        ]
+        for trainer in trainers(clients):
+            everywhere = [(c, trainer.partition) for c in clients]
+            replies = yield _walks(state, everywhere, "val_unseen")
+            per_agent.append(_split_means(replies, "val_unseen"))
+        return RoundResult(state, metrics | weighted_means(per_agent, [1.0] * len(per_agent)))
 
 
-def _trainers(clients: Sequence[ClientInfo]) -> list[ClientInfo]:
-    return [c for c in clients if c.num_examples > 0]
+def _own(state: ServerState, partition: int) -> Arrays:
+    return under_prefix(state.arrays, own_prefix(partition))
+
+
+def _walks(state: ServerState, who: Sequence[tuple[ClientInfo, int]], split: str) -> list[Task]:
+    """Each client with the agent of a partition, where it has instructions of the split."""
+    return [
+        Task(client.partition, "evaluate", _own(state, owner), {}, {})
+        for client, owner in who
+        if client.details.get(f"{split}.count", 0)
+    ]
 
 
 def _split_means(replies: Sequence[Reply], split: str) -> dict[str, float]:

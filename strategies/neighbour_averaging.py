@@ -10,19 +10,26 @@ the backbone that it had. With several mixings per round all but the last happen
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.learner import TERMS
-from fedsuite.driving.metrics import Errors, merged
-from fedsuite.driving.mixing import average_model, consensus_distance, mix
-from fedsuite.driving.mixing_matrix import renormalise
-from fedsuite.driving.wire import AVERAGE, OWN, by_silo
-from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
+from fedsuite.driving.evaluation.metrics import Errors, merged
+from fedsuite.driving.topology.mixing import average_model, consensus_distance, mix
+from fedsuite.driving.topology.mixing_matrix import renormalise
+from fedsuite.driving.wire import AVERAGE, OWN, TERMS, by_silo
+from fedsuite.federation import (
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+    Task,
+)
 
 SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside the average model
 
@@ -42,7 +49,7 @@ class Costs:
     bits: int
 
 
-class NeighbourAveraging:
+class NeighbourAveraging(RoundStrategy):
     """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `holders`: silos of each partition."""
 
     def __init__(
@@ -55,14 +62,15 @@ class NeighbourAveraging:
 
     # --- the three phases of a run ---------------------------------------------------------------
 
-    def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
+    def start(self, clients: Clients) -> Exchanges:
         """Every silo starts from the same backbone."""
+        yield []  # nothing to ask the clients
         arrays = {k: np.repeat(v[None], self.num_silos, axis=0) for k, v in self.initial.items()}
-        return RoundResult(ServerState(arrays), (yield from self._evaluate(arrays)))
+        return RoundResult(ServerState(arrays))
 
-    def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """`mixings-per-round` times: local updates, then one mixing step."""
-        per_round = self.config.mixings_per_round
+        per_round = self.config.federation.mixings_per_round
         first = (number - 1) * per_round
         replies = yield [
             Task(
@@ -73,7 +81,7 @@ class NeighbourAveraging:
         collected, present = self._collect(state.arrays, replies)
         matrix = renormalise(self.schedule.matrix(first + per_round - 1), present)
         arrays = mix(collected, matrix)
-        names = (*TERMS, "sub-network-distance") if self.config.contrastive else TERMS[:1]
+        names = (*TERMS, "sub-network-distance") if self.config.objective.contrastive else TERMS[:1]
         metrics = _training_metrics(replies, names)
         metrics |= {
             "consensus-distance": consensus_distance(arrays),
@@ -85,14 +93,21 @@ class NeighbourAveraging:
             metrics["simulated-seconds"] = (first + per_round) * self.costs.cycle_time_ms / 1000
         if not present.all():
             metrics["silos-missing"] = float((~present).sum())
-        if self._is_evaluated(number):
-            metrics = (yield from self._evaluate(arrays)) | metrics
-        return RoundResult(ServerState(arrays), metrics)
+        return RoundResult(replace(state, arrays=arrays), metrics)
 
-    def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """The average model over all silos' test frames, and every silo's own backbone over its own."""
+        average = with_prefix(average_model(state.arrays), AVERAGE)
+        replies = yield [
+            Task(p, "evaluate", with_prefix(_rows(state.arrays, held), OWN) | average, {}, {})
+            for p, held in enumerate(self.holders)
+        ]
+        return RoundResult(state, _errors_by_silo(replies))
+
+    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The result is the average model, with every silo's backbone beside it."""
         metrics: dict[str, float] = {}
-        if self.config.cross_evaluation:
+        if self.config.evaluation.cross_evaluation:
             metrics = yield from self._cross_evaluate(state.arrays)
         result = average_model(state.arrays) | with_prefix(state.arrays, SILOS)
         return RoundResult(ServerState(result, state.scalars), metrics)
@@ -112,33 +127,6 @@ class NeighbourAveraging:
                 collected[name][held] = rows
         return collected, present
 
-    def _evaluate(self, arrays: Arrays):  # type: ignore[no-untyped-def]
-        """The average model over all silos' test frames, and every silo's own backbone over its own."""
-        average = with_prefix(average_model(arrays), AVERAGE)
-        replies: Sequence[Reply] = yield [
-            Task(p, "evaluate", with_prefix(_rows(arrays, held), OWN) | average, {}, {})
-            for p, held in enumerate(self.holders)
-        ]
-        found = {silo: m for r in replies for silo, m in by_silo(r.metrics).items()}
-        pooled = merged(_errors(m, "average") for m in found.values())
-        own = {silo: _errors(m, "own") for silo, m in sorted(found.items())}
-        metrics = {"rmse": pooled.rmse, "mae": pooled.mae}
-        for name, values in (
-            ("rmse", [e.rmse for e in own.values()]),
-            ("mae", [e.mae for e in own.values()]),
-        ):
-            metrics |= {
-                f"silo-{name}.mean": float(np.mean(values)),
-                f"silo-{name}.worst": max(values),
-            }
-        metrics |= {f"silo.{silo}.rmse": e.rmse for silo, e in own.items()}
-        metrics |= {f"silo.{silo}.mae": e.mae for silo, e in own.items()}
-        for silo, m in sorted(found.items()):
-            of_average = _errors(m, "average")
-            metrics |= {f"silo.{silo}.average-rmse": of_average.rmse}
-            metrics |= {f"silo.{silo}.average-mae": of_average.mae}
-        return metrics
-
     def _cross_evaluate(self, arrays: Arrays):  # type: ignore[no-untyped-def]
         """Every silo's backbone on all silos' test frames: how a vehicle fares away from home."""
         everywhere: list[Errors] = []
@@ -155,14 +143,33 @@ class NeighbourAveraging:
         metrics["everywhere-mae.mean"] = float(np.mean([e.mae for e in everywhere]))
         return metrics | {f"silo.{i}.everywhere-rmse": value for i, value in enumerate(rmse)}
 
-    def _is_evaluated(self, number: int) -> bool:
-        every = self.config.evaluate_every
-        return number == self.config.num_rounds or (every > 0 and number % every == 0)
-
 
 def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:
     """The backbones of some silos [S, ...]."""
     return {k: v[list(held)] for k, v in arrays.items()}
+
+
+def _errors_by_silo(replies: Sequence[Reply]) -> dict[str, float]:
+    """Errors of the average model and of the silos' own backbones, together and silo by silo."""
+    found = {silo: m for r in replies for silo, m in by_silo(r.metrics).items()}
+    pooled = merged(_errors(m, "average") for m in found.values())
+    own = {silo: _errors(m, "own") for silo, m in sorted(found.items())}
+    metrics = {"rmse": pooled.rmse, "mae": pooled.mae}
+    for name, values in (
+        ("rmse", [e.rmse for e in own.values()]),
+        ("mae", [e.mae for e in own.values()]),
+    ):
+        metrics |= {
+            f"silo-{name}.mean": float(np.mean(values)),
+            f"silo-{name}.worst": max(values),
+        }
+    metrics |= {f"silo.{silo}.rmse": e.rmse for silo, e in own.items()}
+    metrics |= {f"silo.{silo}.mae": e.mae for silo, e in own.items()}
+    for silo, m in sorted(found.items()):
+        of_average = _errors(m, "average")
+        metrics |= {f"silo.{silo}.average-rmse": of_average.rmse}
+        metrics |= {f"silo.{silo}.average-mae": of_average.mae}
+    return metrics
 
 
 def _errors(metrics: Mapping[str, float], label: str) -> Errors:

@@ -1,37 +1,76 @@
-"""Who takes part in a round.
+"""Who takes part in a round, as values: called with the round's number and the clients that may, in partition order.
 
 Participation rate r (FedVLN, Algorithm 1): int(r N) of the N clients of a group, at least one, uniformly without replacement
 inside a round and independently across rounds.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
-from fedsuite.federation import ClientInfo
+from fedsuite.federation import ClientInfo, Clients
 from fedsuite.randomness import rng_for
 
+Participation = Callable[[int, Clients], list[ClientInfo]]
 
-def participants(
-    clients: Sequence[ClientInfo], rate: float, seed: int, round: int, group: str = "seen"
-) -> list[ClientInfo]:
-    """The round's clients in partition order. `group` names the stream, so that seen and unseen houses draw apart."""
-    count = max(1, int(len(clients) * rate))
-    rng = rng_for(seed, f"participation of {group} clients", round)
-    chosen = rng.choice(len(clients), size=count, replace=False)
-    return [clients[i] for i in sorted(int(i) for i in chosen)]
+
+def everybody(number: int, clients: Clients) -> list[ClientInfo]:
+    """All of them, every round."""
+    return list(clients)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws of the run's seed. `group` names the stream, so that seen and unseen houses draw apart."""
+
+    rate: float
+    seed: int
+    group: str = "seen"
+
+    def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+        rng = rng_for(self.seed, f"participation of {self.group} clients", number)
+        chosen = rng.choice(len(clients), size=_count(clients, self.rate), replace=False)
+        return [clients[i] for i in sorted(int(i) for i in chosen)]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The lists of the official release, in its training order: all drawn up-front from Python's generator."""
+
+    rate: float
+    seed: int = 10
+
+    def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+        count = _count(clients, self.rate)
+        lists = _published_lists(self.seed, len(clients), count, max(2000, number))
+        return [clients[i] for i in lists[number - 1]]
+
+
+@dataclass(frozen=True)
+class SeenAndUnseen:
+    """Unseen houses, and seen ones beside them, each group by draws of its own; in partition order.
+
+    detail `unseen` of a client: whether its house is an unseen one.
+    """
+
+    unseen: Participation
+    seen: Participation
+
+    def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+        groups = [
+            [c for c in clients if bool(c.details["unseen"]) == kind] for kind in (True, False)
+        ]
+        drawn = zip((self.unseen, self.seen), groups, strict=True)
+        chosen = [c for draw, group in drawn if group for c in draw(number, group)]
+        return sorted(chosen, key=lambda client: client.partition)
+
+
+def _count(clients: Clients, rate: float) -> int:
+    return max(1, int(len(clients) * rate))
 
 
 @lru_cache(maxsize=4)
 def _published_lists(seed: int, num_clients: int, count: int, rounds: int) -> list[list[int]]:
     draw = random.Random(seed)
     return [draw.sample(range(num_clients), count) for _ in range(rounds)]
-
-
-def published_participants(
-    clients: Sequence[ClientInfo], rate: float, round: int, seed: int = 10
-) -> list[ClientInfo]:
-    """The lists of the official release, in its training order: all drawn up-front from Python's generator."""
-    count = max(1, int(len(clients) * rate))
-    lists = _published_lists(seed, len(clients), count, max(2000, round))
-    return [clients[i] for i in lists[round - 1]]

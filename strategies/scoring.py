@@ -8,8 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays
 from fedsuite.federation import ClientInfo, Reply, Scalar, Task
-from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.speaker_learner import speaker_scores
+from fedsuite.vln.evaluation.bleu import speaker_scores
 from fedsuite.vln.wire import VALIDATION
 
 # Shown first.
@@ -39,11 +38,6 @@ def speaker_corpus(own: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for m in own for name in m)
     sums = {name: sum(m.get(name, 0.0) for m in own) for name in names}
     return speaker_scores(sums) if sums.get("count") else {}
-
-
-def scores_of(config: FedVLNConfig) -> Scores:
-    """The rule of the stage."""
-    return speaker_corpus if config.stage == "speaker" else agent_means
 
 
 def merged_scores(replies: Sequence[Reply], scores: Scores) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedsuite.driving.frames import Frames
+from fedsuite.driving.data.frames import Frames
 from fedsuite.randomness import rng_for
 
 SIZE = 40

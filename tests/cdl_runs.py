@@ -7,19 +7,14 @@ from typing import Any
 from flwr.app import ArrayRecord, Message
 from PIL import Image
 
-from fedsuite.config import to_flat
 from fedsuite.driving.config import CDLConfig
 from fedsuite.files import sha256_of
 from fedsuite.history import read_rows
-from simulations.cdl_system import SYSTEM, num_partitions
-from simulations.client_app import app as client_app
-from simulations.engines.inprocess import InProcessGrid, server_identity
-from simulations.server_app import serve
 from simulations.systems import settings_of
-from tests.harness import Recorder
+from tests.harness import config_from
 
 TINY: dict[str, Any] = {
-    "system": "cdl", "network": "gaia", "num-silos": 4, "image-size": 40, "train-frames": 12,
+    "system": "cdl", "underlay": "gaia", "num-silos": 4, "image-size": 40, "train-frames": 12,
     "test-frames": 6, "batch-size": 4, "num-rounds": 3, "checkpoint-every": 3,
 }  # fmt: skip
 Digests = tuple[str, str]
@@ -27,8 +22,7 @@ Digests = tuple[str, str]
 
 def config_of(cache: Path, results: Path, name: str, **changes: Any) -> dict[str, Any]:
     paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
-    values = {k.replace("_", "-"): v for k, v in changes.items()}
-    return to_flat(settings_of({**TINY, **paths, **values})[1])
+    return config_from({**TINY, **paths}, **changes)
 
 
 def settings_from(config: Mapping[str, Any]) -> CDLConfig:
@@ -50,17 +44,6 @@ def digests(results: Path, name: str) -> Digests:
 def round_rows(run: Path) -> dict[int, dict[str, float]]:
     rows = read_rows(run / "history.jsonl")
     return {r["round"]: r["metrics"] for r in rows if r["kind"] == "round"}
-
-
-def recorded(config: dict[str, Any]) -> Recorder:
-    """The messages of a whole run."""
-    settings = settings_from(config)
-    SYSTEM.validate(settings)
-    SYSTEM.prepare(settings, lambda _: None)
-    recorder = Recorder(InProcessGrid(client_app, num_partitions(settings), config))
-    with server_identity():
-        serve(recorder, config)
-    return recorder
 
 
 def arrays_in(message: Message) -> ArrayRecord:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedsuite.vln.dataset import House, join_houses, load_house
+from fedsuite.vln.data.dataset import House, join_houses, load_house
+from fedsuite.vln.data.graph import NavGraph, load_graph
+from fedsuite.vln.data.prepare import prepare_houses, prepare_views
 from fedsuite.vln.environment import World
-from fedsuite.vln.graph import NavGraph, load_graph
-from fedsuite.vln.prepare import prepare_houses, prepare_views
 from simulations import cli as command
 from tests.harness import exit_code_of
 
@@ -220,8 +220,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """`call("sweep", ...)` in `tmp_path`, in this process: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, "--engine", "inprocess"])
+    def call(*arguments: str, engine: bool = True) -> tuple[int, str, str]:
+        options = ["--engine", "inprocess"] if engine else []
+        monkeypatch.setattr(sys, "argv", ["fedsuite", *arguments, *options])
         code = exit_code_of(command.main)
         out, err = capsys.readouterr()
         return code, out, err

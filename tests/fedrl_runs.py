@@ -15,14 +15,14 @@ from safetensors.numpy import load_file
 
 from clients.party import PartyClient
 from fedsuite.arrays import Arrays
-from fedsuite.config import limits_of, to_flat
 from fedsuite.fedrl.config import FedRLConfig
-from simulations import fedrl_system
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.fedrl import system as fedrl_system
+from simulations.fedrl.client import _open_site
 from simulations.server_app import serve
-from simulations.systems import settings_of
-from tests.harness import Recorder
+from simulations.systems import Node, settings_of
+from tests.harness import Recorder, config_from, prepared
 
 
 class Dying(PartyClient):
@@ -32,7 +32,7 @@ class Dying(PartyClient):
         self, parameters: list[np.ndarray], config: dict[str, Any]
     ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
         own = self.site.config
-        marker = Path(own.cache_dir) / f"{own.name}.dies"
+        marker = Path(own.data.cache_dir) / f"{own.name}.dies"
         due = (self.site.role, config["phase"], config["round"]) == ("beta", "learn", 2)
         if due and marker.exists():
             marker.unlink()
@@ -40,15 +40,15 @@ class Dying(PartyClient):
         return super().fit(parameters, config)
 
 
-def _make_client(context: Context) -> PartyClient:
-    client = fedrl_system.make_client(context)
+def _make_client(config: FedRLConfig, node: Node) -> PartyClient:
+    client = fedrl_system.make_client(config, node)
     assert isinstance(client, PartyClient)
     return Dying(client.site)
 
 
 # Tables and plots are another matter, and drawing them takes longer than these runs.
 SYSTEM = dataclasses.replace(
-    fedrl_system.SYSTEM, closing=lambda config, folder: None, make_client=_make_client
+    fedrl_system.SYSTEM, report=lambda config, folder: None, make_client=_make_client
 )
 TINY: dict[str, Any] = {
     "system": "tests.fedrl_runs:SYSTEM", "maps": 200, "step-limit": 6, "evaluation-episodes": 5,
@@ -60,11 +60,7 @@ ROLES = ("alpha", "beta", "gamma")
 def config_of(cache: Path, results: Path, name: str = "run", **changes: Any) -> dict[str, Any]:
     """The run-config of a tiny run; keys in snake case."""
     paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
-    values = {k.replace("_", "-"): v for k, v in changes.items()}
-    assert (
-        values.keys() <= limits_of(FedRLConfig).keys()
-    )  # unknown keys would be left out in silence
-    return to_flat(settings_of({**TINY, **paths, **values})[1])
+    return config_from({**TINY, **paths}, **changes)
 
 
 def settings_from(config: dict[str, Any]) -> FedRLConfig:
@@ -84,15 +80,11 @@ def play(
     """
 
     def forgetful(message: Message, context: Context) -> Message:
-        fedrl_system._open_site.cache_clear()
+        _open_site.cache_clear()
         return client_app(message, context)
 
-    settings = settings_from(config)
-    SYSTEM.validate(settings)
-    SYSTEM.prepare(settings, lambda _: None)
-    grid = InProcessGrid(
-        client_app if resident else forgetful, SYSTEM.num_partitions(settings), config
-    )
+    parties = len(prepared(config))
+    grid = InProcessGrid(client_app if resident else forgetful, parties, config)
     for context in grid.contexts.values():
         context.node_config["resident"] = resident
     with server_identity():
@@ -108,7 +100,7 @@ def recorded(config: dict[str, Any]) -> list["Letter"]:
         return recorders[0]
 
     play(config, wrap)
-    return list(_letters(recorders[0], len(settings_from(config).roles)))
+    return list(_letters(recorders[0], len(settings_from(config).federation.roles)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,25 +16,29 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fedsuite.config import read_config
+from fedsuite.config import flatten, read_config
 from fedsuite.run_folder import RunFolder, read_stored_config
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.graph import load_graph
-from fedsuite.vln.sources import open_sources
-from simulations.experiment import Request
-from simulations.launch import read_toml
-from simulations.playing import play_request
-from simulations.variants import runs_of
+from fedsuite.vln.data.graph import load_graph
+from fedsuite.vln.data.sources import open_sources
+from simulations.engines.ray import Resources
+from simulations.experiments.request import Request, read_toml
+from simulations.experiments.run import run_request
+from simulations.experiments.variants import runs_of
 from tests.conftest import random_items, tsv_line, write_grid
+from tests.harness import full_keys
 
 TOMLS = Path(__file__).parents[1] / "simulations" / "fedvln"
 FILES = {p.stem: p for p in sorted(TOMLS.glob("*.toml"))}
 GOES_ON_FROM = {"start-from", "speaker-from"}
-SIZES: dict[str, Any] = {
-    "generated-seen-houses": 2, "generated-unseen-houses": 2, "generated-paths-per-house": 6, "hidden-size": 16,
-    "word-embedding-size": 8, "action-embedding-size": 4, "angle-feature-size": 8, "max-actions": 6,
-    "train-max-actions": 4, "max-generated-length": 6, "batch-size": 16, "local-epochs": 1, "num-rounds": 1,
-}  # fmt: skip
+SIZES = full_keys(
+    FedVLNConfig,
+    {
+        "generated-seen-houses": 2, "generated-unseen-houses": 2, "generated-paths-per-house": 6, "hidden-size": 16,
+        "word-embedding-size": 8, "action-embedding-size": 4, "angle-feature-size": 8, "max-actions": 6,
+        "train-max-actions": 4, "max-generated-length": 6, "batch-size": 16, "local-epochs": 1, "num-rounds": 1,
+    },
+)  # fmt: skip
 # Two seen and two unseen houses of 2 x 6 places: number of paths by split.
 SEEN, UNSEEN = {"train": 5, "val_seen": 2}, {"val_unseen": 2}
 HOUSES = {"oak": SEEN, "elm": SEEN, "ash": UNSEEN, "fir": UNSEEN}
@@ -105,9 +109,9 @@ class Desk:
         for table in tables_of(name).values():
             for key in GOES_ON_FROM & table.keys():
                 self._play_once(Path(table[key]).parts[1])
-        varied = read_toml(FILES[name]).get("sweep", {}).get("vary", {})
+        varied = flatten(read_toml(FILES[name]).get("sweep", {}).get("vary", {}))
         sizes = [f"{k}={v}" for k, v in SIZES.items() if k not in varied]
-        play_request(Request(FILES[name], sizes), "inprocess", (None, 0.0))
+        run_request(Request(FILES[name], sizes), "inprocess", Resources())
 
     def settings(self, name: str, label: str) -> FedVLNConfig:
         """What a run was played with."""
@@ -115,7 +119,8 @@ class Desk:
 
     def run(self, name: str, label: str) -> Path:
         """A run's folder."""
-        return self.folder / "runs" / name / label
+        named = read_toml(FILES[name]).get("name", f"fedvln-{name}")
+        return self.folder / "runs" / named / label
 
 
 @contextmanager
@@ -126,10 +131,10 @@ def set_up(folder: Path) -> Iterator[Desk]:
         data.mkdir(parents=True)
         write_annotations(data / "annotations", data / "connectivity")
     widths = {
-        table["features"]: table.get("feature-size", SEMANTIC_WIDTH)
+        table["data.features"]: table.get("data.feature-size", SEMANTIC_WIDTH)
         for name in FILES
         for table in tables_of(name).values()
-        if "features" in table
+        if "data.features" in table
     }
     for file, width in widths.items():
         write_features(folder / file, width, folder / "data" / "r2r" / "connectivity")

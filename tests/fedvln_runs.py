@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.client import NumPyClient
 
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays
 from fedsuite.config import to_flat
 from fedsuite.files import sha256_of
+from fedsuite.roster import Roster
 from fedsuite.vln.config import FedVLNConfig
-from simulations import fedvln_system
-from simulations.client_app import app as client_app
-from simulations.engines.inprocess import InProcessGrid, server_identity
-from simulations.server_app import serve
-from simulations.systems import settings_of
-from tests.harness import Recorder
+from fedsuite.vln.data.roster import make_roster
+from fedsuite.vln.data.sources import open_sources
+from simulations.fedvln import system as fedvln_system
+from simulations.systems import Node, settings_of
+from tests.harness import Recorder, config_from, recorded
 
 MARKER = "dies"  # a file <results>/<run>.dies: the run is killed once
 
@@ -41,8 +41,8 @@ class Dying(HouseClient):
         return super().fit(parameters, config)
 
 
-def _make_client(context: Context) -> NumPyClient:
-    client = fedvln_system.make_client(context)
+def _make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
+    client = fedvln_system.make_client(config, node)
     if isinstance(client, HouseClient):
         return Dying(client.site, client.config, client.agent, client.speaker)
     return client
@@ -50,7 +50,10 @@ def _make_client(context: Context) -> NumPyClient:
 
 # Tables and plots are another matter, and drawing them takes longer than these runs.
 SYSTEM = dataclasses.replace(
-    fedvln_system.SYSTEM, closing=lambda config, folder: None, make_client=_make_client
+    fedvln_system.SYSTEM,
+    report=lambda config, folder: None,
+    draw=lambda config, folder: None,
+    make_client=_make_client,
 )
 TINY: dict[str, Any] = {
     "system": "tests.fedvln_runs:SYSTEM", "generated-seen-houses": 2, "generated-unseen-houses": 2,
@@ -82,8 +85,7 @@ class Chain:
         if stage in ("augment", "pre-explore"):
             values |= {"start-from": str(self.run("train"))}
             values |= {"speaker-from": str(self.run("speaker"))}
-        values |= {k.replace("_", "-"): v for k, v in changes.items()}
-        return to_flat(settings_of({**TINY, **values})[1])
+        return config_from({**TINY, **values}, **changes)
 
     def settings(self, name: str, stage: str = "pre-explore", **changes: Any) -> FedVLNConfig:
         """The same, read."""
@@ -97,21 +99,14 @@ class Chain:
 
     def play(self, name: str, stage: str = "pre-explore", **changes: Any) -> Recorder:
         """Carry a run out; all its messages."""
-        config = self.config(name, stage, **changes)
-        system, settings = settings_of(config)
-        system.validate(settings)
-        system.prepare(settings, lambda _: None)
-        recorder = Recorder(InProcessGrid(client_app, system.num_partitions(settings), config))
-        with server_identity():
-            serve(recorder, config)
-        return recorder
+        return recorded(self.config(name, stage, **changes))
 
     def write_toml(
         self, folder: Path, name: str, stage: str = "pre-explore", **changes: Any
     ) -> str:
         """The configuration as a file for the command line; its name."""
         lines = []
-        for key, value in self.config(name, stage, **changes).items():
+        for key, value in to_flat(self.settings(name, stage, **changes)).items():
             text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
             lines += [f"{key} = {text}"] * (value != "")
         (folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
@@ -125,6 +120,11 @@ def chain_in(base: Path) -> Chain:
     chain.play("train", "train")
     chain.play("speaker", "speaker")
     return chain
+
+
+def roster_of(config: FedVLNConfig) -> Roster:
+    """Who takes part in a run whose data are prepared."""
+    return make_roster(config, open_sources(config))
 
 
 def results_of(run: Path) -> dict[str, str]:

@@ -1,34 +1,76 @@
 """Ways to run the toy system: in this process, and through the command line as people do."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedsuite.config import Value, read_config, to_flat
+from fedsuite.config import RunSettings, Value, limits_of, read_config, with_keys
 from fedsuite.files import sha256_of
+from fedsuite.progress import silent
+from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
+from fedsuite.versions import Versions
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import serve
+from simulations.systems import load_system, settings_of, to_run_config
 from tests.toy import ToySettings
 
 ROOT = Path(__file__).parents[1]
 WAIT_S = 120.0
+Settings = TypeVar("Settings", bound=RunSettings)
+
+
+def full_keys(cls: type, short: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys for short ones, in snake or kebab case; a whole key stands for itself.
+
+    Short: the last part (`hidden-size`; of two keys the one outside [evaluation]), section and last part
+    (`data-dir`, `evaluation-batch-size`), or the section whose `kind` is meant (`objective`).
+    """
+    known, found = limits_of(cls), {}
+    for name, value in short.items():
+        key = name.replace("_", "-")
+        meant = [key] if key in known else [k for k in known if k.rpartition(".")[2] == key]
+        meant = [k for k in meant if not k.startswith("evaluation.")] or meant
+        meant = meant or [k for k in known if key in (k.replace(".", "-"), k.removesuffix(".kind"))]
+        if len(meant) != 1:
+            raise KeyError(f"{key} could be {meant} of {cls.__name__}; name one key")
+        found[meant[0]] = value
+    return found
+
+
+def changed(settings: Settings, **short: Any) -> Settings:
+    """The settings with other values, unchecked; short keys in snake case."""
+    return with_keys(settings, full_keys(type(settings), short))
+
+
+def toml_from(short: Mapping[str, Any], **more: Any) -> str:
+    """Lines of a TOML from short keys, unchecked; `system` must be among them."""
+    values = {**short, **more}
+    keys = full_keys(load_system(values["system"]).config_class, values)
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+def config_from(short: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A checked run-config from short keys; `system` must be among them."""
+    values = {**short, **more}
+    cls = load_system(values["system"]).config_class
+    return to_run_config(read_config(cls, full_keys(cls, values)))
 
 
 def toy_settings(results: Path, **changes: Value) -> ToySettings:
     """Settings of a toy run called "run"; keys in snake case."""
-    values: dict[str, object] = {"results-dir": str(results), "name": "run", "num-rounds": 4}
-    values |= {key.replace("_", "-"): value for key, value in changes.items()}
-    return read_config(ToySettings, values)
+    values = {"results-dir": str(results), "name": "run", "num-rounds": 4, **changes}
+    return read_config(ToySettings, full_keys(ToySettings, values))
 
 
 def run_toy(
@@ -36,9 +78,10 @@ def run_toy(
 ) -> RunFolder:
     """A whole toy run in this process; `wrap` may put something around the grid."""
     settings = toy_settings(results, **changes)
-    grid = InProcessGrid(client_app, settings.num_clients, to_flat(settings))
+    config = to_run_config(settings)
+    grid = InProcessGrid(client_app, settings.num_clients, config)
     with server_identity():
-        serve(wrap(grid), to_flat(settings))
+        serve(wrap(grid), config)
     return RunFolder(Path(settings.resume) if settings.resume else results / settings.name)
 
 
@@ -75,6 +118,21 @@ class Recorder(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], **kwargs: Any) -> Iterable[Message]:
         raise AssertionError("the round loop pushes and pulls by itself")
+
+
+def prepared(config: Mapping[str, Any]) -> Roster:
+    """Checks and preparation of a resolved run-config; who takes part."""
+    system, settings = settings_of(config)
+    system.validate(settings)
+    return system.prepare(settings, silent)
+
+
+def recorded(config: dict[str, Any]) -> Recorder:
+    """A whole run in this process; all its messages."""
+    recorder = Recorder(InProcessGrid(client_app, len(prepared(config)), config))
+    with server_identity():
+        serve(recorder, config)
+    return recorder
 
 
 def results_of(folder: RunFolder) -> dict[str, str]:
@@ -126,7 +184,7 @@ def cli(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def wait_for_checkpoint(process: subprocess.Popen[str], folder: RunFolder, round: int) -> None:
     """Until the run has made this round durable; fails if it ends before."""
     give_up = time.monotonic() + WAIT_S
-    while not (folder.checkpoints / f"round-{round:06d}").is_dir():
+    while not Versions(folder.checkpoints).path(round).is_file():
         if process.poll() is not None or time.monotonic() > give_up:
             process.kill()
             raise AssertionError(f"no checkpoint of round {round}: {process.communicate()}")

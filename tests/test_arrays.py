@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from fedsuite.arrays import (
+    Share,
     fingerprint,
     load_arrays,
     module_arrays,
@@ -44,12 +45,17 @@ def test_arrays_are_copies_in_both_directions():
 
 
 def test_read_only_arrays_can_be_loaded():
-    """Arrays that come out of a message are read-only views of its bytes."""
+    """Arrays that come out of a message are read-only views of its bytes; the module can go on learning."""
     m = module()
-    arrays = module_arrays(m)
+    arrays = {k: np.asarray(v + 1) for k, v in module_arrays(m).items()}
     for a in arrays.values():
         a.flags.writeable = False
     load_arrays(m, arrays)
+    with torch.no_grad():
+        for value in m.state_dict().values():
+            value += 1
+    for name, value in module_arrays(m).items():
+        np.testing.assert_array_equal(value, arrays[name] + 1)
 
 
 def test_names_must_be_the_modules():
@@ -73,6 +79,23 @@ def test_prefixes_undo_each_other_and_select():
     assert list(both) == ["3/a", "3/b", "33/a", "33/b"]
     assert list(under_prefix(both, "3/")) == ["a", "b"]
     assert under_prefix(both, "3/")["a"] is both["3/a"]
+
+
+@pytest.mark.parametrize(
+    ("share", "names"),
+    [
+        (Share(), ["encoder.w", "decoder.w", "encoders", "critic.encoder.w"]),
+        (Share(("encoder.",)), ["encoder.w"]),
+        (Share(("decoder.", "critic.")), ["decoder.w", "critic.encoder.w"]),
+        (Share(("nothing.",)), []),
+        (Share(()), []),
+    ],
+)
+def test_a_share_selects_by_the_beginnings_of_names(share, names):
+    arrays = {n: np.zeros(1) for n in ("encoder.w", "decoder.w", "encoders", "critic.encoder.w")}
+    selected = share.select(arrays)
+    assert list(selected) == names and all(selected[n] is arrays[n] for n in names)
+    assert selected is not arrays
 
 
 def test_sizes_and_non_finite_names():

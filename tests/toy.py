@@ -16,17 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Context
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
-from clients.private_state import PrivateState, checkpoint_rounds
 from fedsuite.config import RunSettings, setting
 from fedsuite.errors import InputError
-from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundResult, ServerState, Task
+from fedsuite.federation import (
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+    Task,
+)
+from fedsuite.progress import Progress
 from fedsuite.randomness import rng_for
+from fedsuite.roster import Member, Roster
 from fedsuite.run_folder import folder_of
-from simulations.systems import Progress, System, settings_of
+from fedsuite.versions import Versions, checkpoint_rounds
+from simulations.systems import System
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class ToyClient(NumPyClient):
     def __init__(self, settings: ToySettings, partition: int) -> None:
         self.c, self.partition = settings, partition
         self.x, self.y = _client_data(settings, partition)
-        self.private = PrivateState(folder_of(settings).client(f"site-{partition}") / "momentum")
+        self.private = Versions(folder_of(settings).client(f"site-{partition}") / "momentum")
 
     def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
         self.private.rollback(int(config["resume-round"]))
@@ -119,18 +128,18 @@ class ToyClient(NumPyClient):
         return {"loss": float("inf") if self._is_faulty(number, "metric") else loss}
 
 
-class ToyStrategy:
+class ToyStrategy(RoundStrategy):
     """Weighted mean of the clients' w."""
 
     def __init__(self, settings: ToySettings) -> None:
         self.c = settings
 
-    def start(self, clients: Sequence[ClientInfo]) -> Exchanges:
+    def start(self, clients: Clients) -> Exchanges:
         yield []
         w = rng_for(self.c.seed, "toy start").standard_normal(self.c.width).astype(np.float32)
         return RoundResult(ServerState({"w": w}, {"seen": 0}))
 
-    def round(self, number: int, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         replies = yield [Task(c.partition, "train", state.arrays, {"extra": "x"}) for c in clients]
         total = sum(r.num_examples for r in replies)
         w = sum(np.float32(r.num_examples / total) * r.arrays["w"] for r in replies)
@@ -139,10 +148,11 @@ class ToyStrategy:
         if (self.c.fault, self.c.fault_round) == ("server-bug", number):
             raise KeyError("a bug in the strategy")
         metrics = {"train-loss": float(np.mean([r.metrics["loss"] for r in replies]))}
-        seen = int(state.scalars["seen"]) + total
-        return RoundResult(ServerState({"w": np.asarray(w, np.float32)}, {"seen": seen}), metrics)
+        scalars = {**state.scalars, "seen": int(state.scalars["seen"]) + total}
+        after = dataclasses.replace(state, arrays={"w": np.asarray(w, np.float32)}, scalars=scalars)
+        return RoundResult(after, metrics)
 
-    def finish(self, state: ServerState, clients: Sequence[ClientInfo]) -> Exchanges:
+    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         replies: Sequence[Reply] = yield [
             Task(c.partition, "evaluate", state.arrays) for c in clients
         ]
@@ -154,28 +164,24 @@ def _validate(settings: ToySettings) -> None:
         raise InputError(f"{settings.data_file}: no such file; set data-file to one that exists")
 
 
-def _prepare(settings: ToySettings, progress: Progress) -> None:
+def _prepare(settings: ToySettings, progress: Progress) -> Roster:
     progress("nothing to prepare")
+    members = (Member(f"site-{i}", "site", 20 + i) for i in range(settings.num_clients))
+    return Roster(tuple(members))
 
 
-def _closing(settings: ToySettings, folder: Path) -> None:
+def _report(settings: ToySettings, folder: Path) -> None:
     (folder / "closing.txt").write_text("done\n")
 
 
-def _make_client(context: Context) -> ToyClient:
-    _, settings = settings_of(context.run_config)
-    assert isinstance(settings, ToySettings)
-    return ToyClient(settings, int(context.node_config["partition-id"]))
-
-
 SYSTEM = System(
+    name="toy",
     config_class=ToySettings,
     validate=_validate,
     prepare=_prepare,
-    num_partitions=lambda settings: settings.num_clients,
-    make_strategy=lambda settings, folder: ToyStrategy(settings),
-    make_client=_make_client,
-    closing=_closing,
+    make_strategy=lambda settings, roster: ToyStrategy(settings),
+    make_client=lambda settings, node: ToyClient(settings, node.partition),
+    report=_report,
 )
 
 

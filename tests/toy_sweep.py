@@ -15,7 +15,8 @@ NAMES = [f"width-{w}_step-size-{s}" for w in (2, 3) for s in (0.1, 0.05)]
 
 
 def write(folder: Path, end: str = SWEEP, top: str = "num-rounds = 3") -> Path:
-    """exp.toml of the toy system."""
+    """exp.toml of the toy system, whose runs are called exp unless `top` says otherwise."""
     path = folder / "exp.toml"
+    top = top if "name =" in top else f'name = "exp"\n{top}'
     path.write_text(f'system = "tests.toy:SYSTEM"\n{top}\n{end}')
     return path

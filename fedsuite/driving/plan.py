@@ -1,4 +1,4 @@
-"""The plan of a run, from its settings alone: which silos there are, who holds them, over what they mix, what that costs.
+"""The plan of a run, from its settings and the number of silos: who holds them, over what they mix, what that costs.
 
 Silos stand at the first N nodes of the network, in its order. Where N is smaller than the network, the others only
 carry traffic: two silos are as far apart as the shortest path between them through the whole network.
@@ -13,10 +13,8 @@ import numpy as np
 import torch
 
 from fedsuite.driving.config import CUSTOM, SERVER_SCENARIOS, CDLConfig
-from fedsuite.driving.fleet import names_of
-from fedsuite.driving.mixing_matrix import MixingSchedule, closed_groups, schedule_of
-from fedsuite.driving.networks import build_network
-from fedsuite.driving.sources import num_silos
+from fedsuite.driving.model.networks import build_network
+from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.topology import (
     DelayModel,
     Network,
@@ -25,8 +23,10 @@ from fedsuite.driving.topology import (
     cycle_time_ms,
     load_network,
 )
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_groups, schedule_of
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
+from fedsuite.roster import Roster
 
 ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays for both ways
 
@@ -66,41 +66,55 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def make_plan(config: CDLConfig) -> Plan:
-    """InputError where data, network, scenario and clients do not fit each other."""
-    whole = load_network(config.network_file or config.network)
-    count = num_silos(config, whole.num_silos)
-    network = first_silos(whole, 1 if config.pooled else count)
-    bits = config.model_bits or message_bits(config)
+def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
+    """InputError where data, network, scenario and clients do not fit each other.
+
+    num_silos: that the data are made of; 0: as configured, or one per node of the network.
+    """
+    whole = load_network(config.federation.underlay_file or config.federation.underlay)
+    count = num_silos or config.data.num_silos or whole.num_silos
+    network = first_silos(whole, 1 if config.federation.pooled else count)
+    bits = config.wall_clock.model_bits or message_bits(config)
     delay = delay_of(config)
     overlay = _overlay(config, network, bits, delay)
-    own = network.weights if config.scenario == CUSTOM else None
-    mixing = schedule_of(overlay, config.seed, config.mixing_matrix, own)
+    own = network.weights if config.federation.scenario == CUSTOM else None
+    mixing = schedule_of(overlay, config.seed, config.federation.mixing_matrix, own)
     cycle_ms = None
-    if network.has_distances and not config.pooled:
+    if network.has_distances and not config.federation.pooled:
         cycle_ms = cycle_time_ms(
-            network, overlay, bits, config.computation_time_ms, delay,
-            one_way=config.scenario in ONE_WAY, budget=config.matcha_budget, seed=config.seed,
+            network, overlay, bits, config.wall_clock.computation_time_ms, delay,
+            one_way=config.federation.scenario in ONE_WAY, budget=config.federation.matcha_budget, seed=config.seed,
         )  # fmt: skip
-    size = config.silos_per_client
+    size = config.federation.silos_per_client
     silos = range(network.num_silos)
     holders = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
     _check_holders(config, network, mixing, holders)
     return Plan(count, holders, network, overlay, mixing, bits, cycle_ms)
 
 
+def plan_of(config: CDLConfig, roster: Roster) -> Plan:
+    """The plan, as the roster's silos make it."""
+    return make_plan(config, int(roster.facts["silos"]))
+
+
+def mixing_of(config: CDLConfig, roster: Roster) -> MixingSchedule:
+    """Mixing matrices over all silos."""
+    frames = [n for member in roster.members for n in member.details["frames"]]
+    return plan_of(config, roster).schedule(frames if config.federation.data_weighted else None)
+
+
 def first_silos(network: Network, count: int) -> Network:
     """The network as its first `count` nodes see it."""
     if count > network.num_silos:
         raise InputError(
-            f"num-silos: {count} silos, but network {network.name} has {network.num_silos} nodes; "
+            f"data.num-silos: {count} silos, but underlay {network.name} has {network.num_silos} nodes; "
             "choose a larger network or fewer silos"
         )
     if count == network.num_silos:
         return network
     if network.weights is not None and count > 1:
         raise InputError(
-            f"network-file: {network.name} is a matrix of {network.num_silos} silos, but the data have {count}; "
+            f"federation.underlay-file: {network.name} is a matrix of {network.num_silos} silos, but the data have {count}; "
             "give a matrix of as many rows"
         )
     km = dict(nx.all_pairs_dijkstra_path_length(network.underlay, weight="distance_km"))
@@ -115,27 +129,27 @@ def first_silos(network: Network, count: int) -> Network:
 
 def delay_of(config: CDLConfig) -> DelayModel:
     """The delay model's constants."""
-    access = 1e9 * config.access_capacity_gbit_s
+    access = 1e9 * config.wall_clock.access_capacity_gbit_s
     return DelayModel(
-        latency_ms_per_km=config.latency_ms_per_km,
-        base_latency_ms=config.base_latency_ms,
-        core_capacity_bit_per_s=1e9 * config.core_capacity_gbit_s,
+        latency_ms_per_km=config.wall_clock.latency_ms_per_km,
+        base_latency_ms=config.wall_clock.base_latency_ms,
+        core_capacity_bit_per_s=1e9 * config.wall_clock.core_capacity_gbit_s,
         upload_bit_per_s=access,
         download_bit_per_s=access,
-        local_updates=config.local_updates,
+        local_updates=config.training.local_updates,
     )
 
 
 def initial_network(config: CDLConfig) -> torch.nn.Module:
     """The network before training, the same for every silo and scenario with the same seed."""
     seed = int(rng_for(config.seed, "initial network").integers(2**31))
-    norm = "group" if config.batch_norm == "group" else "batch"
+    norm = "group" if config.network.batch_norm == "group" else "batch"
     return build_network(
-        config.model,  # type: ignore[arg-type]
-        config.image_size,
-        config.channels,
+        config.network.model,  # type: ignore[arg-type]
+        config.data.image_size,
+        config.data.channels,
         norm=norm,  # type: ignore[arg-type]
-        dropout=config.dropout,
+        dropout=config.network.dropout,
         seed=seed,
     )
 
@@ -145,21 +159,26 @@ def message_bits(config: CDLConfig) -> int:
     """M: the backbone as it travels, parameters and mixed buffers."""
     network = initial_network(config)
     state = network.state_dict()
-    mixed = names_of(network, config.batch_norm).mixed
+    mixed = names_of(network, config.network.batch_norm).mixed
     return sum(8 * state[n].numel() * state[n].element_size() for n in mixed)
 
 
 def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) -> Overlay:
-    scenario = config.scenario
-    if config.data_weighted and scenario not in SERVER_SCENARIOS:
+    scenario = config.federation.scenario
+    if config.federation.data_weighted and scenario not in SERVER_SCENARIOS:
         raise InputError(
-            f"data-weighted: {scenario} mixes with neighbours; choose fedavg, fedprox or star, or set it to false"
+            f"federation.data-weighted: {scenario} mixes with neighbours; choose fedavg, fedprox or star, or set it to false"
         )
     if network.num_silos == 1:
         return Overlay("local", 1, ())
     kind = "star" if scenario in SERVER_SCENARIOS else scenario
     return build_overlay(
-        network, kind, bits, config.computation_time_ms, delay, budget=config.matcha_budget
+        network,
+        kind,
+        bits,
+        config.wall_clock.computation_time_ms,
+        delay,
+        budget=config.federation.matcha_budget,
     )
 
 
@@ -167,13 +186,13 @@ def _check_holders(
     config: CDLConfig, network: Network, mixing: MixingSchedule, holders: Sequence[Sequence[int]]
 ) -> None:
     """Several mixings in one message are exact only where no silo needs one that another client holds."""
-    if config.mixings_per_round == 1:
+    if config.federation.mixings_per_round == 1:
         return
     across = closed_groups(mixing.support, holders)
     if across:
         i, j = across[0]
         raise InputError(
-            f"mixings-per-round: {config.mixings_per_round}, but {network.labels[i]} needs {network.labels[j]}'s "
-            f"model after every mixing and another client holds it; set silos-per-client={network.num_silos} or "
-            "mixings-per-round=1"
+            f"federation.mixings-per-round: {config.federation.mixings_per_round}, but {network.labels[i]} needs "
+            f"{network.labels[j]}'s model after every mixing and another client holds it; set "
+            f"federation.silos-per-client={network.num_silos} or federation.mixings-per-round=1"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 OWN, AVERAGE = "own.", "average."  # evaluation: each silo's backbone [S, ...]; one model for all
-SUMS = ("squared-error", "absolute-error", "count")
+TERMS = ("regression-loss", "cd-plus", "cd-minus", "loss")  # of the objective, in training
 
 
 def silo_metric(silo: int, name: str) -> str:

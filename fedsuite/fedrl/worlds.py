@@ -33,6 +33,24 @@ class Step:
     terminal: np.ndarray
 
 
+class Remembering:
+    """Keeps arrays by name, those of `remembered`, each as an attribute with an underscore in front."""
+
+    remembered: tuple[str, ...]
+
+    def state(self) -> Arrays:
+        """Copies of all that `restore` needs to go on in the middle of episodes."""
+        return {name: getattr(self, f"_{name}").copy() for name in self.remembered}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`; ValueError if it is of another shape."""
+        for name in self.remembered:
+            own = getattr(self, f"_{name}")
+            if state[name].shape != own.shape:
+                raise ValueError(f"{name}: expected shape {own.shape}, got {state[name].shape}")
+            setattr(self, f"_{name}", state[name].astype(own.dtype))
+
+
 class View(Protocol):
     """One party's own side of E lanes."""
 

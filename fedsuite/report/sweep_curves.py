@@ -10,12 +10,11 @@ from typing import Any
 
 import matplotlib
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedsuite.errors import InputError
-from fedsuite.report.plots import COLOURS, blank_figure, save_figure
+from fedsuite.report.plots import COLOURS, blank_figure, draw_mean, save_figure
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 _MOST_BANDS = 6  # with more curves the bands of their seeds would cover one another
@@ -42,7 +41,7 @@ def sweep_curves(
         look: dict[str, Any] = {"color": "black", "linestyle": "-"}
         for place, known in enumerate(looks):
             look |= known[_part(setting, place)]
-        _curve(axes, frame, look, band=len(curves) <= _MOST_BANDS)
+        draw_mean(axes, frame, "round", "value", look, band=len(curves) <= _MOST_BANDS)
     for target in targets:
         axes.axhline(target, color="grey", linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
     axes.set_xlabel("round")
@@ -85,13 +84,3 @@ def _line(number: int) -> Any:
     if number < len(simple):
         return simple[number]
     return (0, (6, 2, *(1, 2) * (number - 2)))
-
-
-def _curve(axes: Axes, frame: pd.DataFrame, look: Mapping[str, Any], band: bool) -> None:
-    by_round = frame.groupby("round")["value"]
-    mean, deviation = by_round.mean(), by_round.std()
-    rounds = mean.index.to_numpy()
-    axes.plot(rounds, mean.to_numpy(), markersize=4, **look)
-    if band and frame["run"].nunique() > 1:
-        low, high = (mean - deviation).to_numpy(), (mean + deviation).to_numpy()
-        axes.fill_between(rounds, low, high, color=look["color"], alpha=0.15, linewidth=0)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsuite.vln.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph
+from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph
 
 STOP = 0
 
@@ -106,6 +106,25 @@ class Surroundings:
     def padding(self) -> Tensor:
         """[B, K], True where there is no candidate."""
         return torch.arange(self.view.shape[1], device=self.view.device) >= self.count.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """tokens [B, L] int64 padded with 0; length [B] int64 on the CPU; start, start_view, goal [B] int64.
+
+    start and goal are rows of the World. feature_factor [B, F] multiplies all that an episode sees at all its steps and
+    takes the place of feature dropout (environment dropout, Tan et al. 2019); None = ordinary feature dropout.
+    """
+
+    tokens: Tensor
+    length: Tensor
+    start: Tensor
+    start_view: Tensor
+    goal: Tensor
+    feature_factor: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
 
 
 def _teacher_table(graph: NavGraph, candidates: Candidates) -> np.ndarray:

@@ -5,21 +5,23 @@
   augment       the agent, on instructions and on sampled paths that the speaker describes
   pre-explore   the agents of unseen houses, on sampled paths of these houses (Algorithm 2)
 
-Privacy levels of the paper's Table 6 follow from `leaves_house`: in pre-exploration a house hands over its whole agent
+Privacy levels of the paper's Table 6 follow from `share_of`: in pre-exploration a house hands over its whole agent
 (share = agent), the language encoder (share = language-encoder) or nothing (method = local-only).
 """
 
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Share
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.learner import local_steps
-from fedsuite.vln.wire import MODULES
+from fedsuite.vln.model.agent import MODULES
 
 ENCODER = "encoder."
+
+
+def local_steps(num_samples: int, epochs: int, batch_size: int) -> int:
+    """Optimizer steps of `epochs` local epochs."""
+    return math.ceil(epochs * num_samples / batch_size)
 
 
 def visit_steps(config: FedVLNConfig, num_samples: int) -> int:
@@ -27,7 +29,7 @@ def visit_steps(config: FedVLNConfig, num_samples: int) -> int:
 
     In augmented training a step has two mini-batches of each kind and counts twice, as in the official release.
     """
-    steps = local_steps(num_samples, config.local_epochs, config.batch_size)
+    steps = local_steps(num_samples, config.federation.local_epochs, config.objective.batch_size)
     return math.ceil(steps / 2) if config.stage == "augment" else steps
 
 
@@ -38,16 +40,16 @@ def describes_paths(config: FedVLNConfig) -> bool:
 
 def is_personal(config: FedVLNConfig) -> bool:
     """Whether every house keeps an agent of its own from round to round and is scored with it."""
-    return config.stage == "pre-explore" and config.method != "centralised"
+    return config.stage == "pre-explore" and config.federation.method != "centralised"
 
 
-def leaves_house(config: FedVLNConfig, arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """The arrays of a house's agent (or speaker) that it exchanges with the server."""
-    if is_personal(config) and config.method == "local-only":
-        return {}
-    if is_personal(config) and config.share == "language-encoder":
-        return {k: v for k, v in arrays.items() if k.startswith(ENCODER)}
-    return dict(arrays)
+def share_of(config: FedVLNConfig) -> Share:
+    """Which arrays of a house's agent (or speaker) it exchanges with the server."""
+    if is_personal(config) and config.federation.method == "local-only":
+        return Share(())
+    if is_personal(config) and config.federation.share == "language-encoder":
+        return Share((ENCODER,))
+    return Share()
 
 
 def modules_of(names: Mapping[str, object]) -> set[str]:

@@ -6,11 +6,5 @@ OPTIMIZER = "optimizer."
 SPEAKER = "speaker."
 """Prefix of the speaker's arrays, sent once to every house that learns from what it says."""
 
-MODULES = ("encoder", "decoder", "critic")
-"""Modules of an agent; an array's name starts with its module's and a dot."""
-
 VALIDATION = ("val_seen", "val_unseen")
 """Splits that a house scores; its metrics are named `<split>.<metric>`, with `<split>.count`."""
-
-ORDERS = (1, 2, 3, 4)
-"""Orders of n-grams that BLEU counts."""

@@ -10,6 +10,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -18,6 +19,8 @@ from flwr.app.error import Error
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+
+from fedsuite.progress import silent
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER_NODE_ID, TASK_ID = 1, 1, 1
@@ -126,14 +129,16 @@ def run_inprocess(
     run_config: Mapping[str, Any], on_event: Callable[[Mapping[str, Any]], None] = lambda _: None
 ) -> None:
     """Run server and clients of a resolved run-config here."""
+    from fedsuite.roster import read_roster
     from simulations.client_app import app as client_app
     from simulations.server_app import serve
     from simulations.systems import settings_of
 
     system, settings = settings_of(run_config)
     system.validate(settings)
-    system.prepare(settings, lambda _: None)
-    grid = InProcessGrid(client_app, system.num_partitions(settings), run_config)
+    given = Path(settings.roster) if settings.roster else None
+    roster = read_roster(given) if given else system.prepare(settings, silent)
+    grid = InProcessGrid(client_app, len(roster), run_config)
     with server_identity():
         serve(grid, run_config, on_event)
 

@@ -31,16 +31,36 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Resources:
-    """workers: client processes side by side; gpus_per_client: share of a GPU that each may use."""
+    """workers: client processes side by side, None: as suits; gpus_per_client: share of a GPU that each may use."""
 
-    workers: int
+    workers: int | None = None
     gpus_per_client: float = 0.0
+
+    def check(self) -> None:
+        """InputError where no client could ever start: Ray would wait for what is not there."""
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"--workers: {self.workers} can run no client; give at least 1")
+        if self.gpus_per_client <= 0:
+            return
+        import torch
+
+        gpus = torch.cuda.device_count()
+        given = f"--client-gpus: {self.gpus_per_client:g} wanted"
+        if not gpus:
+            raise InputError(
+                f"{given}, but no GPU is visible here; leave it out, or see to the driver and CUDA_VISIBLE_DEVICES"
+            )
+        if self.gpus_per_client > gpus:
+            raise InputError(f"{given}, but {gpus} visible; give at most {gpus}")
+        if self.gpus_per_client > 1 and self.gpus_per_client % 1:
+            raise InputError(f"{given}; above 1 only whole GPUs can be given")
 
     def federation_config(self, num_clients: int) -> str:
         """Flower's words for it."""
+        workers = self.workers or default_workers(num_clients)
         return (
             f"num-supernodes={num_clients} client-resources-num-cpus=1 "
-            f"client-resources-num-gpus={self.gpus_per_client} init-args-num-cpus={self.workers}"
+            f"client-resources-num-gpus={self.gpus_per_client} init-args-num-cpus={workers}"
         )
 
 
@@ -52,6 +72,7 @@ def run_ray(
     on_event: OnEvent = lambda _: None,
 ) -> None:
     """Run to the end; InputError or RunFailed with one line if it does not get there."""
+    resources.check()
     before = _stamp(folder.status_file)
     short = None if len(tempfile.gettempdir()) <= LONGEST_TMPDIR else "/tmp"
     with tempfile.TemporaryDirectory("", "fs-", short, ignore_cleanup_errors=True) as home:
@@ -65,7 +86,7 @@ def run_ray(
 
 
 def default_workers(num_clients: int) -> int:
-    """One a core that this process may use, no more than there are clients."""
+    """One for each core that this process may use, no more than there are clients."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(cores or 1, num_clients))
 

@@ -22,6 +22,7 @@ from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
 from simulations.engines.guard import Guard
 from simulations.engines.processes import Family, can_follow, wait_until
+from simulations.run_config import as_toml
 
 START_LIMIT_S = 120.0
 CONNECTION = "fedsuite"
@@ -138,7 +139,6 @@ class Launch:
 
 def app_toml(run_config: Mapping[str, Value]) -> str:
     """A Flower app that consists of references to the installed packages and this run's configuration."""
-    config = "\n".join(f"{k} = {json.dumps(v)}" for k, v in sorted(run_config.items()))
     return f"""[project]
 name = "fedsuite-run"
 version = "1.0.0"
@@ -153,9 +153,7 @@ publisher = "fedsuite"
 serverapp = "simulations.server_app:app"
 clientapp = "simulations.client_app:app"
 
-[tool.flwr.app.config]
-{config}
-"""
+{as_toml(run_config, "tool.flwr.app.config")}"""
 
 
 def _settings(home: Path) -> dict[str, str]:

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
 from safetensors.numpy import load_file
 
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
-from fedsuite.vln.learner import Feed, train_locally
-from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.sources import open_sources
-from simulations.fedvln_system import initial_agent, make_client
-from tests.fedvln_runs import Chain, arrays_in, chain_in, kind_of, record_of, told
+from fedsuite.run_folder import folder_of
+from fedsuite.vln.plan import initial_agent
+from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.rmsprop import RMSprop
+from simulations.fedvln.system import make_client
+from simulations.systems import Node
+from tests.fedvln_runs import Chain, arrays_in, chain_in, kind_of, record_of, roster_of, told
 from tests.harness import Recorder
 
 SETTINGS: dict[str, Any] = {"batch_size": 2, "local_epochs": 1, "num_rounds": 2}
@@ -34,9 +35,10 @@ def augmented(chain: Chain) -> Recorder:
 
 def client_of(chain: Chain, partition: int, name: str = "by-hand", **changes: Any) -> HouseClient:
     """A client of an augmented run, made as the app makes it."""
-    config = chain.config(name, "augment", **{**SETTINGS, **changes})
-    context = Context(1, 1, {"partition-id": partition}, RecordDict(), config)
-    client = make_client(context)
+    config = chain.settings(name, "augment", **{**SETTINGS, **changes})
+    roster = roster_of(config)
+    folder = folder_of(config).client(roster.names[partition])
+    client = make_client(config, Node(roster, partition, folder))
     assert isinstance(client, HouseClient)
     return client
 
@@ -62,10 +64,12 @@ def hand_out(client: HouseClient, chain: Chain) -> Arrays:
 
 
 def by_hand(client: HouseClient, chain: Chain, feeds: list[Feed], steps: int) -> Arrays:
-    agent = initial_agent(client.config, open_sources(client.config))
+    agent = initial_agent(client.config, roster_of(client.config))
     load_arrays(agent, agent_arrays(chain))
     c = client.config
-    optimizer = RMSprop(agent.train(), c.learning_rate, bias_correction=c.bias_correction)
+    optimizer = RMSprop(
+        agent.train().parameters(), c.objective.learning_rate, c.objective.bias_correction
+    )
     train_locally(agent, optimizer, client.site.world, feeds, c, steps, 1, client.site.partition)
     return module_arrays(agent)
 
@@ -131,8 +135,8 @@ def test_instructions_and_described_paths_are_learnt_from_together(chain: Chain)
     assert client.speaker is not None and len(client.site.sampled[0]) > 10
     load_arrays(client.speaker, hand_out(client, chain))
     c = client.config
-    annotated = Feed(client.site.samples("train"), c.teacher_weight)
-    described = Feed(client.site.sampled[0], c.generated_weight, client.speaker.eval())
+    annotated = Feed(client.site.samples("train"), c.objective.teacher_weight)
+    described = Feed(client.site.sampled[0], c.objective.generated_weight, client.speaker.eval())
     want = by_hand(client, chain, [annotated, described], 2)
     assert same(fitted(client, agent_arrays(chain), 2), want)
     assert not same(by_hand(client, chain, [annotated], 2), want)
@@ -143,7 +147,7 @@ def test_a_house_without_sampled_paths_reads_its_instructions_twice(chain: Chain
     client = HouseClient(
         replace(client.site, sampled=((),)), client.config, client.agent, client.speaker
     )
-    annotated = Feed(client.site.samples("train"), client.config.teacher_weight)
+    annotated = Feed(client.site.samples("train"), client.config.objective.teacher_weight)
     twice = by_hand(client, chain, [annotated, annotated], 2)
     assert same(fitted(client, agent_arrays(chain), 2), twice)
     assert not same(by_hand(client, chain, [annotated], 2), twice)

@@ -10,11 +10,12 @@ import torch
 from flwr.app import Message
 
 from fedsuite.arrays import Arrays, module_arrays, num_bytes
-from fedsuite.vln.agent import AgentSizes, build_agent
-from fedsuite.vln.instructions import tokenize
-from fedsuite.vln.sources import open_sources
-from simulations.fedvln_system import initial_agent, initial_speaker, open_house, partitions
-from tests.fedvln_runs import METHODS, Chain, arrays_in, chain_in, kind_of, record_of
+from fedsuite.vln.data.instructions import tokenize
+from fedsuite.vln.data.roster import open_house
+from fedsuite.vln.data.sources import places_of
+from fedsuite.vln.model.agent import AgentSizes, build_agent
+from fedsuite.vln.plan import initial_agent, initial_speaker
+from tests.fedvln_runs import METHODS, Chain, arrays_in, chain_in, kind_of, record_of, roster_of
 from tests.harness import Recorder
 
 ENCODER = {
@@ -49,12 +50,12 @@ def explored(chain: Chain, request: pytest.FixtureRequest) -> tuple[Chain, str, 
 def agent_of(chain: Chain) -> Arrays:
     """Arrays of the run's agent, for their names, shapes and types."""
     config = chain.settings("any")
-    return module_arrays(initial_agent(config, open_sources(config)))
+    return module_arrays(initial_agent(config, roster_of(config)))
 
 
 def speaker_of(chain: Chain) -> Arrays:
     config = chain.settings("any")
-    arrays = module_arrays(initial_speaker(config, open_sources(config)))
+    arrays = module_arrays(initial_speaker(config, roster_of(config)))
     return {f"speaker.{k}": v for k, v in arrays.items()}
 
 
@@ -180,11 +181,11 @@ def strings_in(messages: list[Message]) -> tuple[set[str], set[str]]:
 def private_texts(chain: Chain) -> tuple[set[str], set[str]]:
     """Viewpoint ids of all houses, and words of their instructions."""
     config = chain.settings("any", **METHODS["fed-lan-seen"])
-    sources = open_sources(config)
+    places = places_of(config)
     viewpoints: set[str] = set()
     words: set[str] = set()
-    for number, who in enumerate(partitions(config, sources)):
-        house = open_house(config, sources, who.scans[0], number)
+    for number, who in enumerate(roster_of(config).members):
+        house = open_house(config, places, who.details["houses"][0], number)
         viewpoints |= set(house.graph.viewpoint_ids)
         texts = [s.text for samples in house.samples.values() for s in samples]
         words |= {w for text in texts for w in tokenize(text)}
@@ -197,7 +198,7 @@ def test_no_text_of_a_house_is_in_any_message(explored: tuple[Chain, str, Record
     viewpoints, words = private_texts(chain)
     assert len(viewpoints) > 50 and len(words) > 20
     config = chain.settings("any", **METHODS["fed-lan-seen"])
-    scans = {s for p in partitions(config, open_sources(config)) for s in p.scans}
+    scans = {s for member in roster_of(config).members for s in member.details["houses"]}
     keys, values = strings_in([*recorder.sent, *recorder.received])
     assert keys and values
     other = values - scans - {"all-unseen-houses"}

@@ -12,17 +12,19 @@ from safetensors.numpy import load_file, save_file
 
 from fedsuite.arrays import Arrays, module_arrays, under_prefix
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.vln.agent import Agent
+from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.dataset import House, join_houses
-from fedsuite.vln.learner import Feed, train_locally, walk_all
-from fedsuite.vln.metrics import episode_metrics
-from fedsuite.vln.optimizer import RMSprop
-from fedsuite.vln.sampled_paths import sampled_paths
-from fedsuite.vln.sources import open_sources
+from fedsuite.vln.data.dataset import House, join_houses
+from fedsuite.vln.data.roster import open_house
+from fedsuite.vln.data.sampled_paths import sampled_paths
+from fedsuite.vln.data.sources import open_sources, places_of
+from fedsuite.vln.evaluation.metrics import episode_metrics
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.stages import visit_steps
-from simulations.fedvln_system import initial_agent, initial_speaker, open_house, partitions
-from tests.fedvln_runs import METHODS, Chain, chain_in
+from fedsuite.vln.training.learner import Feed, train_locally, walk_all
+from fedsuite.vln.training.rmsprop import RMSprop
+from tests.fedvln_runs import METHODS, Chain, chain_in, roster_of
 
 LAN = {**METHODS["fed-lan"], "num_rounds": 2}
 EXPORTED = "model.safetensors"
@@ -51,9 +53,9 @@ def scores_of_round(run: Path, number: int) -> dict[str, float]:
 
 
 def houses_of(config: FedVLNConfig) -> list[House]:
-    sources = open_sources(config)
-    who = partitions(config, sources)
-    return [open_house(config, sources, p.scans[0], i) for i, p in enumerate(who)]
+    places = places_of(config)
+    who = roster_of(config).members
+    return [open_house(config, places, m.details["houses"][0], i) for i, m in enumerate(who)]
 
 
 def version(run: Path, house: House, number: int) -> Arrays:
@@ -61,11 +63,12 @@ def version(run: Path, house: House, number: int) -> Arrays:
 
 
 def server(run: Path, number: int) -> Arrays:
-    return load_file(run / "checkpoints" / f"round-{number:06d}" / "arrays.safetensors")
+    stored = load_file(run / "checkpoints" / f"round-{number:06d}.safetensors")
+    return under_prefix(stored, "arrays.")
 
 
 def agent_with(config: FedVLNConfig, arrays: Arrays) -> Agent:
-    agent = initial_agent(config, open_sources(config))
+    agent = initial_agent(config, roster_of(config))
     agent.load_state_dict({k: torch.tensor(v) for k, v in arrays.items()}, strict=True)
     return agent
 
@@ -83,7 +86,7 @@ def test_private_versions_differ_between_houses(chain: Chain, explored: Path) ->
     start = load_file(chain.run("train") / EXPORTED)
     assert all(np.array_equal(v, start[k]) for k, v in server(explored, 0).items())
     one, two = version(explored, first, 1), version(explored, second, 1)
-    for part in ("agent.encoder.", "agent.decoder.", "optimizer.encoder."):
+    for part in ("agent.encoder.", "agent.decoder.", "optimizer.square_avg.encoder."):
         names = [k for k in one if k.startswith(part)]
         assert names and any(not np.array_equal(one[k], two[k]) for k in names)
 
@@ -97,25 +100,28 @@ def trained_by_hand(
     partition = [h.graph.scan for h in houses_of(config)].index(house.graph.scan)
     order = [*sources.training_scans, *sources.unseen_scans].index(house.graph.scan)
     paths = sampled_paths(house, config.seed, order)
-    speaker = initial_speaker(config, sources)
+    speaker = initial_speaker(config, roster_of(config))
     handed = load_file(run / "clients" / house.graph.scan / "speaker" / "round-000000.safetensors")
     assert same(handed, load_file(chain.run("speaker") / EXPORTED))
     speaker.load_state_dict({k: torch.tensor(v) for k, v in handed.items()})
     agent = agent_with(config, start).train()
-    rmsprop = RMSprop(agent, config.learning_rate, bias_correction=config.bias_correction)
+    rmsprop = RMSprop(
+        agent.parameters(), config.objective.learning_rate, config.objective.bias_correction
+    )
+    names = list(dict(agent.named_parameters()))
     if optimizer:
-        rmsprop.load_state_arrays(optimizer)
+        load_optimizer_arrays(rmsprop, names, optimizer)
     train_locally(
         agent,
         rmsprop,
         join_houses([house]),
-        [Feed(paths, config.generated_weight, speaker.eval())],
+        [Feed(paths, config.objective.generated_weight, speaker.eval())],
         config,
         visit_steps(config, len(paths)),
         number,
         partition,
     )
-    state = {f"optimizer.{k}": v for k, v in rmsprop.state_arrays().items()}
+    state = {f"optimizer.{k}": v for k, v in optimizer_arrays(rmsprop, names).items()}
     return {**{f"agent.{k}": v for k, v in module_arrays(agent).items()}, **state}
 
 

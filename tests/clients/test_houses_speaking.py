@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from fedsuite.vln.instructions import tokenize
+from fedsuite.vln.data.instructions import tokenize
 from tests.fedvln_runs import Chain, arrays_in, chain_in, kind_of, record_of
 from tests.harness import Recorder
 

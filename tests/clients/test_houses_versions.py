@@ -7,17 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from clients.house_member import HouseMember, HouseSite
-from clients.private_state import PrivateState
+from clients.house_base import HouseMember, HouseSite
+from fedsuite.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.optimizer import RMSprop
+from fedsuite.vln.training.rmsprop import RMSprop
+from tests.harness import changed
 
-EXPLORE = FedVLNConfig(stage="pre-explore", share="language-encoder", client_optimizer="kept")
+EXPLORE = changed(
+    FedVLNConfig(), stage="pre-explore", share="language-encoder", client_optimizer="kept"
+)
 
 
 def member(folder: Path, config: FedVLNConfig = EXPLORE) -> HouseMember:
     """A house without data: it only keeps things."""
-    site = HouseSite(0, "oak", (), None, PrivateState(folder), folder)  # type: ignore[arg-type]
+    site = HouseSite(0, "oak", (), None, Versions(folder), folder)  # type: ignore[arg-type]
     return HouseMember(site, config)
 
 
@@ -25,7 +28,7 @@ def trained(house: HouseMember, number: int, config: dict[str, object]) -> None:
     """The end of a visit in round `number`; the agent's only weight is the round."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, number)
-    house.keep(number, config, model, RMSprop(model, 0.1))  # type: ignore[arg-type]
+    house.keep(number, config, model, RMSprop(model.parameters(), 0.1))  # type: ignore[arg-type]
 
 
 def weight_before(house: HouseMember, number: int) -> int:
@@ -67,12 +70,12 @@ def test_without_a_choice_only_checkpoints_are_kept(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_where_nothing_is_private(tmp_path: Path) -> None:
-    house = member(tmp_path, FedVLNConfig(stage="train", client_optimizer="fresh"))
+    house = member(tmp_path, changed(FedVLNConfig(), stage="train", client_optimizer="fresh"))
     trained(house, 1, {"checkpoint-rounds": "0"})
     assert house.site.private.rounds() == [] and house.kept(2) == {}
-    house = member(tmp_path, FedVLNConfig(stage="train", client_optimizer="kept"))
+    house = member(tmp_path, changed(FedVLNConfig(), stage="train", client_optimizer="kept"))
     trained(house, 1, {"checkpoint-rounds": "0"})
-    assert set(house.kept(2)) == {"optimizer.weight", "optimizer.step"}
+    assert set(house.kept(2)) == {"optimizer.square_avg.weight", "optimizer.step"}
 
 
 def test_a_resume_drops_later_versions(tmp_path: Path) -> None:

@@ -8,15 +8,16 @@ import pytest
 
 from clients.party import PartyClient, PartySite
 from fedsuite.arrays import Arrays
-from fedsuite.fedrl.opening import open_world
+from fedsuite.fedrl.open_world import open_world
+from fedsuite.progress import silent
 from tests.fedrl_runs import ROLES, SYSTEM, Letter, config_of, recorded, settings_from
 
-RUN: dict[str, Any] = {"exchange_every": 4, "num_rounds": 2, "round_length": 16, "step_limit": 4}
+RUN: dict[str, Any] = {"parallel_episodes": 4, "num_rounds": 2, "round_length": 16, "step_limit": 4}
 
 
 def site_of(config: dict[str, Any], folder: Path, party: int, resident: bool) -> PartySite:
     settings = settings_from(config)
-    SYSTEM.prepare(settings, lambda _: None)
+    SYSTEM.prepare(settings, silent)
     role: Any = ROLES[party]
     world = open_world(settings)
     return PartySite(party, role, settings, world, folder / role, resident, "cpu")

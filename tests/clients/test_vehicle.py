@@ -10,17 +10,18 @@ import torch
 from safetensors.numpy import load_file
 
 from clients.numpy_client_app import named_arrays
-from clients.private_state import PrivateState
 from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import Arrays, module_arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.evaluation import predict
-from fedsuite.driving.fleet import names_of
-from fedsuite.driving.frames import Frames, Silo
-from fedsuite.driving.learner import Learner
-from fedsuite.driving.mixing import mix
-from fedsuite.driving.networks import build_network
+from fedsuite.driving.data.frames import Frames, Silo
+from fedsuite.driving.evaluation.predict import predict
+from fedsuite.driving.model.networks import build_network
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.topology.mixing import mix
+from fedsuite.driving.training.learner import Learner
 from fedsuite.driving.wire import by_silo
+from fedsuite.versions import Versions
+from tests.harness import changed
 
 BASE: dict[str, Any] = {"image_size": 40, "batch_size": 4, "num_rounds": 4, "seed": 5}
 NUMBERS = (3, 7)  # of the two silos, as the run counts them
@@ -37,11 +38,11 @@ SILOS = tuple(Silo(f"silo-{n}", frames_of(8 + n, n), frames_of(5, 10 + n)) for n
 
 def client_of(folder: Path, count: int = 2, **changes: Any) -> VehicleClient:
     """A client that holds the first `count` of the two silos; they average when they mix inside a message."""
-    config = CDLConfig(**{**BASE, **changes})
-    network = build_network("resnet8", 40, 1, dropout=config.dropout, seed=config.seed)
+    config = changed(CDLConfig(), **{**BASE, **changes})
+    network = build_network("resnet8", 40, 1, dropout=config.network.dropout, seed=config.seed)
     site = VehicleSite(
         partition=1, name="pair", numbers=NUMBERS[:count], silos=SILOS[:count],
-        private=PrivateState(folder), network=network, names=names_of(network, config.batch_norm),
+        private=Versions(folder), network=network, names=names_of(network, config.network.batch_norm),
         initial=module_arrays(network), device="cpu",
     )  # fmt: skip
     return VehicleClient(site, config, lambda t: np.full((count, count), 1 / count))
@@ -118,7 +119,7 @@ def test_a_client_that_starts_anew_goes_on_from_its_disk(tmp_path: Path) -> None
         assert equal(one[0], two[0]) and one[2] == two[2]
         arrays = one[0]
     again.get_properties({"resume-round": 1})  # rounds 2 and 3 are to be played again
-    assert PrivateState(tmp_path / "b").rounds() == [1]
+    assert Versions(tmp_path / "b").rounds() == [1]
 
 
 def test_a_round_played_again_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsuite.driving.frames import Silo
+from fedsuite.driving.data.frames import Silo
 from tests.bar_frames import bar_frames
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.opening import open_world
+from fedsuite.fedrl.open_world import open_world
 from fedsuite.fedrl.worlds import Role
 from fedsuite.randomness import rng_for, torch_generator_for
 
@@ -33,10 +33,14 @@ class Stage:
     """K parallel episodes. seen[p][j]: record j as party p has it, before and after; told[j]: action, reward, terminal."""
 
     def __init__(self, config: FedRLConfig) -> None:
-        self.c, self.world, self.lanes = config, open_world(config), config.exchange_every
-        self.views = [self.world.view(r, "train", self.lanes) for r in config.roles]  # type: ignore[arg-type]
+        self.c, self.world, self.lanes = (
+            config,
+            open_world(config),
+            config.federation.parallel_episodes,
+        )
+        self.views = [self.world.view(r, "train", self.lanes) for r in config.federation.roles]  # type: ignore[arg-type]
         self.judge = self.world.judge("train", self.lanes)
-        self.seen: list[list[Pair]] = [[] for _ in config.roles]
+        self.seen: list[list[Pair]] = [[] for _ in config.federation.roles]
         self.told: list[tuple[int, float, bool]] = []
         self.actions: list[list[int]] = []
         self.next_episode = 0
@@ -66,8 +70,8 @@ class Stage:
 
     def epsilon(self) -> float:
         """Exploration after the steps that were made."""
-        left = max(0.0, 1 - len(self.told) / self.c.epsilon_steps)
-        return self.c.epsilon_last + left * (1 - self.c.epsilon_last)
+        left = max(0.0, 1 - len(self.told) / self.c.learning.epsilon_steps)
+        return self.c.learning.epsilon_last + left * (1 - self.c.learning.epsilon_last)
 
     def explored(self, exchange: int, greedy: np.ndarray) -> np.ndarray:
         """Epsilon-greedy."""
@@ -80,16 +84,16 @@ class Stage:
     def sample(self, exchange: int) -> np.ndarray:
         """Minibatches of record numbers [U, B], uniform over the records held; [0, B] while there are too few."""
         c, count = self.c, len(self.told)
-        learns = count > c.batch_size + c.history
-        updates = ticks(count - self.lanes, count, c.steps_per_update) if learns else 0
-        held = min(count, c.memory)
+        learns = count > c.learning.batch_size + c.world.history
+        updates = ticks(count - self.lanes, count, c.learning.steps_per_update) if learns else 0
+        held = min(count, c.learning.memory)
         rng = rng_for(c.seed, "minibatches", exchange, 0)
-        return count - held + rng.integers(held, size=(updates, c.batch_size))
+        return count - held + rng.integers(held, size=(updates, c.learning.batch_size))
 
     def refreshes(self, exchange: int) -> bool:
         """Whether a multiple of target-every has been passed since the last exchange."""
         done = len(self.told)
-        return exchange > 0 and ticks(done - self.lanes, done, self.c.target_every) > 0
+        return exchange > 0 and ticks(done - self.lanes, done, self.c.learning.target_every) > 0
 
     def inputs(self, party: int, ids: np.ndarray, after: bool) -> tuple[Tensor, ...]:
         """A party's network inputs of records ids [B]."""
@@ -108,19 +112,21 @@ class Stage:
         made = []
         for j, best in zip(ids, best_next.tolist(), strict=True):
             _, reward, terminal = self.told[j]
-            made.append(reward if terminal else reward + self.c.discount * best)
+            made.append(reward if terminal else reward + self.c.learning.discount * best)
         return torch.tensor(made)
 
     def noise(self, exchange: int, of: str, party: int, shape: Sequence[int]) -> Tensor:
         """N(0, sigma^2)."""
         c = self.c
         rng = rng_for(c.seed, f"noise-{of}", exchange, party)
-        return torch.from_numpy(rng.standard_normal(tuple(shape), np.float32)) * c.noise_sigma
+        return (
+            torch.from_numpy(rng.standard_normal(tuple(shape), np.float32)) * c.privacy.noise_sigma
+        )
 
     def noisy(self, exchange: int, updates: int) -> list[bool]:
         """The public coin."""
         coins = rng_for(self.c.seed, "noisy-minibatch", exchange).random(updates)
-        return [coin < self.c.rules.noise_probability for coin in coins]
+        return [coin < self.c.published.rules.noise_probability for coin in coins]
 
     def new_network(self, role: str, purpose: str = "network") -> nn.Module:
         generator = torch_generator_for(self.c.seed, f"{purpose}-{role}")
@@ -129,7 +135,7 @@ class Stage:
 
     def new_mlp(self, purpose: str = "mlp") -> nn.Sequential:
         """The shared MLP made of plain layers; numbers drawn as every party draws them."""
-        actions, parties = self.world.num_actions, len(self.c.roles)
+        actions, parties = self.world.num_actions, len(self.c.federation.roles)
         mlp = nn.Sequential(
             nn.Linear(parties * actions, 2 * actions), nn.ReLU(), nn.Linear(2 * actions, actions)
         )
@@ -155,9 +161,9 @@ def dqn(
 ) -> tuple[Stage, nn.Module, nn.Module]:
     """Textbook DQN with uniform replay; the stage, the network and its target."""
     stage = Stage(config)
-    network = stage.new_network(config.roles[0])
+    network = stage.new_network(config.federation.roles[0])
     target = copy.deepcopy(network)
-    adam = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+    adam = torch.optim.Adam(network.parameters(), lr=config.learning.learning_rate)
     for n in range(exchanges):
         if stage.refreshes(n):
             fresh = dict(network.named_parameters())
@@ -188,7 +194,7 @@ class Whole(nn.Module):
     def __init__(self, stage: Stage, frozen: bool = False) -> None:
         super().__init__()
         net, mlp = ("frozen-target", "frozen-mlp") if frozen else ("network", "mlp")
-        self.locals = nn.ModuleList(stage.new_network(r, net) for r in stage.c.roles)
+        self.locals = nn.ModuleList(stage.new_network(r, net) for r in stage.c.federation.roles)
         self.mlp = stage.new_mlp(mlp)
 
     def forward(self, inputs: Sequence[tuple[Tensor, ...]], noise: Sequence[Tensor]) -> Tensor:
@@ -199,13 +205,13 @@ class Whole(nn.Module):
 
 def monolith(config: FedRLConfig, exchanges: int) -> tuple[Stage, Whole, Whole]:
     """One step of Adam on everything at once for each environment step (K = 1); the stage, network, target."""
-    assert config.exchange_every == 1
+    assert config.federation.parallel_episodes == 1
     stage = Stage(config)
-    parties, num_actions = range(len(config.roles)), stage.world.num_actions
+    parties, num_actions = range(len(config.federation.roles)), stage.world.num_actions
     network = Whole(stage)
-    frozen = config.rules.target_refresh == "published"
+    frozen = config.published.rules.target_refresh == "published"
     target = Whole(stage, frozen=True) if frozen else copy.deepcopy(network)
-    adam = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+    adam = torch.optim.Adam(network.parameters(), lr=config.learning.learning_rate)
 
     def noise(of: str, n: int, shape: tuple[int, ...], on: bool = True) -> list[Tensor]:
         return [on * stage.noise(n, of, p, shape).reshape(-1, num_actions) for p in parties]
@@ -264,9 +270,10 @@ class Side:
 def two_algorithms(config: FedRLConfig, exchanges: int) -> tuple[Stage, list[Side], nn.Sequential]:
     """Algorithms 1 and 2 with K lanes and minibatches in an exchange; the stage, all sides, the MLP's target."""
     stage = Stage(config)
-    parties, num_actions = range(len(config.roles)), stage.world.num_actions
+    parties, num_actions = range(len(config.federation.roles)), stage.world.num_actions
     sides = [
-        Side(stage.new_network(r), stage.new_mlp(), config.learning_rate) for r in config.roles
+        Side(stage.new_network(r), stage.new_mlp(), config.learning.learning_rate)
+        for r in config.federation.roles
     ]
     mlp_target = stage.new_mlp()
     for n in range(exchanges):
@@ -276,7 +283,7 @@ def two_algorithms(config: FedRLConfig, exchanges: int) -> tuple[Stage, list[Sid
             mlp_target = copy.deepcopy(sides[0].mlp)
         _act(stage, sides, n)
         ids = stage.sample(n)
-        shape = (len(ids), config.batch_size, num_actions)
+        shape = (len(ids), config.learning.batch_size, num_actions)
         coin = torch.tensor(stage.noisy(n, len(ids)))[:, None, None]
         before = [stage.noise(n, "before", p, shape) * coin for p in parties]
         after = [stage.noise(n, "after", p, shape) * coin for p in parties]

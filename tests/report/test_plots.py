@@ -8,7 +8,7 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.report import plots
-from fedsuite.report.plots import COLOURS, learning_curves
+from fedsuite.report.plots import COLOURS, learning_curves, save_figure
 
 
 def frame(values, run="r"):
@@ -17,25 +17,23 @@ def frame(values, run="r"):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Axes of every figure that is made."""
+    """Every figure that is written."""
     made = []
 
-    def recording(*size):
-        figure, axes = original(*size)
-        made.append(axes)
-        return figure, axes
+    def recording(figure, path):
+        made.append(figure)
+        save_figure(figure, path)
 
-    original = plots.blank_figure
-    monkeypatch.setattr(plots, "blank_figure", recording)
+    monkeypatch.setattr(plots, "save_figure", recording)
     return made
 
 
 def test_one_curve_per_label(tmp_path, drawn):
     file = tmp_path / "plots" / "sr.png"
     runs = {"full": frame([0.1, np.nan, 0.3]), "lan": frame([0.2, 0.25, 0.35])}
-    learning_curves(runs, "sr", file, y_label="success rate")
+    learning_curves(runs, {"sr": "success rate"}, file)
     assert file.read_bytes().startswith(b"\x89PNG")
-    (axes,) = drawn
+    (axes,) = drawn[0].axes
     full, lan = axes.get_lines()
     assert full.get_xdata().tolist() == [1, 3] and full.get_ydata().tolist() == [0.1, 0.3]
     assert lan.get_ydata().tolist() == [0.2, 0.25, 0.35]
@@ -46,18 +44,49 @@ def test_one_curve_per_label(tmp_path, drawn):
 
 def test_seeds_become_a_mean_with_a_band(tmp_path, drawn):
     both = pd.concat([frame([0.1, 0.3], "s1"), frame([0.3, 0.7], "s2")])
-    learning_curves({"lan": both}, "sr", tmp_path / "sr.svg")
-    (axes,) = drawn
+    learning_curves({"lan": both}, {"sr": "SR"}, tmp_path / "sr.svg")
+    (axes,) = drawn[0].axes
     assert axes.get_lines()[0].get_ydata() == pytest.approx([0.2, 0.5])
     low_high = axes.collections[0].get_paths()[0].get_extents()
     spread = np.std([0.3, 0.7], ddof=1)
     assert (low_high.y0, low_high.y1) == pytest.approx((0.2 - np.sqrt(0.02), 0.5 + spread))
-    assert axes.get_legend().get_texts()[0].get_text() == "lan (2 seeds)"
+    assert axes.get_legend().get_texts()[0].get_text() == "lan (2 runs)"
+
+
+def points(x, score):
+    return pd.DataFrame({"x": x, "score": score, "reward": [-s for s in score]})
+
+
+def test_metrics_have_a_panel_each(tmp_path, drawn):
+    """Over another metric, with level lines; runs at the same place are a mean with a band."""
+    lines = {"b": points([1, 2], [3, 5]), "a": points([1, 2, 1, 2], [0, 2, 4, 8])}
+    panels, levels = {"score": "F1", "reward": "average reward"}, {"random": (1.0, -7.0)}
+    learning_curves(lines, panels, tmp_path / "x.png", x="x", x_label="steps", levels=levels)
+    score, reward = drawn[0].axes
+    b, a, level = score.get_lines()
+    assert b.get_ydata().tolist() == [3, 5] and b.get_label() == "b"
+    assert a.get_ydata().tolist() == [2, 5] and a.get_label() == "a (2 runs)"
+    assert np.asarray(level.get_ydata()).tolist() == [1, 1]
+    assert np.asarray(reward.get_lines()[2].get_ydata()).tolist() == [-7, -7]
+    assert reward.get_lines()[1].get_ydata().tolist() == [-2, -5]
+    assert (score.get_ylabel(), reward.get_ylabel()) == ("F1", "average reward")
+    heights = np.asarray(score.collections[0].get_paths()[0].vertices)[:, 1]
+    low, high = 2 - np.std([0, 4], ddof=1), 5 + np.std([2, 8], ddof=1)
+    assert [heights.min(), heights.max()] == pytest.approx([low, high])
+
+
+def test_chosen_values_are_marked(tmp_path, drawn):
+    for values, scale in (([2, 4, 8, 16], "log"), ([0, 1, 8], "linear"), ([2, 3, 4], "linear")):
+        lines = {"a": points([float(v) for v in values], [1.0] * len(values))}
+        learning_curves(lines, {"score": "F1"}, tmp_path / "x.png", x="x", marked=True)
+        axes = drawn[-1].axes[0]
+        assert axes.get_xscale() == scale
+        assert [t.get_text() for t in axes.get_xticklabels()] == [str(v) for v in values]
 
 
 def test_equal_runs_give_equal_files(tmp_path):
     for name in ("a.png", "b.png"):
-        learning_curves({"lan": frame([0.1, 0.2])}, "sr", tmp_path / name)
+        learning_curves({"lan": frame([0.1, 0.2])}, {"sr": "SR"}, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
@@ -74,10 +103,10 @@ def test_colours_stay_apart_for_the_colour_blind():
 
 
 def test_bad_input_is_named(tmp_path):
-    with pytest.raises(InputError, match="run 'lan' has no metric 'srr'; did you mean sr"):
-        learning_curves({"lan": frame([0.1])}, "srr", tmp_path / "a.png")
+    with pytest.raises(InputError, match="run 'lan' has no metric 'srr'; it has sr"):
+        learning_curves({"lan": frame([0.1])}, {"srr": "SR"}, tmp_path / "a.png")
     with pytest.raises(InputError, match=r"a\.doc: cannot draw this format; use one of .*png"):
-        learning_curves({"lan": frame([0.1])}, "sr", tmp_path / "a.doc")
+        learning_curves({"lan": frame([0.1])}, {"sr": "SR"}, tmp_path / "a.doc")
     with pytest.raises(InputError, match="no runs"):
-        learning_curves({}, "sr", tmp_path / "a.png")
+        learning_curves({}, {"sr": "SR"}, tmp_path / "a.png")
     assert not list(tmp_path.iterdir())

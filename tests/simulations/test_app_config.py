@@ -1,14 +1,14 @@
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import pytest
+from flwr.common.config import flatten_dict
 
-from fedsuite.config import read_config, to_flat
+from fedsuite.config import read_config
 from fedsuite.errors import InputError
 from simulations import app_config
-from simulations.systems import BUILT_IN, OWN_DEFAULT, load_system, settings_of
-from simulations.variants import runs_of
+from simulations.experiments.variants import runs_of
+from simulations.systems import BUILT_IN, load_system, settings_of, to_run_config
 
 PYPROJECT = tomllib.loads(app_config.PYPROJECT.read_text())
 
@@ -19,14 +19,11 @@ def test_the_block_is_up_to_date() -> None:
 
 
 def test_flower_sees_every_key_with_its_default() -> None:
-    table = PYPROJECT["tool"]["flwr"]["app"]["config"]
+    table = flatten_dict(PYPROJECT["tool"]["flwr"]["app"]["config"])
     for name in BUILT_IN:
-        defaults = to_flat(load_system(name).config_class())
-        assert defaults.keys() <= table.keys()
-        assert settings_of({**table, "system": name})[1] == load_system(name).config_class()
-        assert all(table[k] in (v, OWN_DEFAULT) for k, v in defaults.items() if k != "system")
-    users = Counter(k for n in BUILT_IN for k in to_flat(load_system(n).config_class()))
-    assert all(users[k] > 1 for k, v in table.items() if v == OWN_DEFAULT)
+        defaults = load_system(name).config_class()
+        assert to_run_config(defaults).items() <= {**table, "system": name}.items()
+        assert settings_of({**table, "system": name})[1] == defaults
 
 
 def test_flower_would_find_the_apps_and_ships_what_they_need() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.checkpoint import rounds
 from fedsuite.run_folder import RunFolder
+from fedsuite.versions import Versions
 from simulations import cli as command
 from tests.harness import (
     ROOT,
@@ -44,9 +44,9 @@ def test_run_names_the_folder_after_the_toml_and_shows_progress(call, tmp_path: 
     assert (code, err) == (0, "")
     assert "round 1/2  train-loss" in out and "round 2/2  train-loss" in out
     assert "closing  loss" in out
-    assert f"completed: {tmp_path / 'runs' / 'first'}" in out
+    assert f"completed: {tmp_path / 'runs' / 'toy-first'}" in out
     own = run_toy(tmp_path / "own", num_rounds=2)
-    assert results_of(RunFolder(tmp_path / "runs" / "first")) == results_of(own)
+    assert results_of(RunFolder(tmp_path / "runs" / "toy-first")) == results_of(own)
 
 
 def test_set_overrides_the_file(call, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_set_overrides_the_file(call, tmp_path: Path) -> None:
         (
             {},
             ["toy.toml", "--set", "system=fedvnl"],
-            "system: unknown system 'fedvnl'; did you mean",
+            "system: unknown 'fedvnl'; did you mean",
         ),
         ({}, ["toy.toml", "--resume", "x"], "x: no such run folder"),
         ({}, ["toy.toml", "--resume", "x", "--overwrite"], "give one of them"),
@@ -114,6 +114,17 @@ def test_unknown_options_are_exit_code_2(call, arguments: list[str]) -> None:
     assert call(*arguments)[0] == 2
 
 
+def test_gpus_that_are_not_there_are_told_before_anything_is_prepared(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    write_toml(tmp_path)
+    code, out, err = call("run", "toy.toml", "--client-gpus", "0.5")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith("error: --client-gpus: 0.5 wanted, but no GPU is visible here; leave it")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_failed_run_is_one_line_and_exit_code_1(call, tmp_path: Path) -> None:
     write_toml(tmp_path, fault="raise")
     code, _, err = call("run", "toy.toml", *INPROCESS)
@@ -124,7 +135,7 @@ def test_a_failed_run_is_one_line_and_exit_code_1(call, tmp_path: Path) -> None:
 
 
 def test_an_existing_run_is_kept_unless_told_otherwise(call, tmp_path: Path) -> None:
-    write_toml(tmp_path, num_rounds=2)
+    write_toml(tmp_path, name="toy", num_rounds=2)
     folder = RunFolder(tmp_path / "runs" / "toy")
     assert call("run", "toy.toml", *INPROCESS)[0] == 0
     before = results_of(folder)
@@ -134,7 +145,7 @@ def test_an_existing_run_is_kept_unless_told_otherwise(call, tmp_path: Path) -> 
     bad = call("run", "toy.toml", "--overwrite", "--set", "data-file=none", *INPROCESS)
     assert bad[0] == 2 and results_of(folder) == before  # refused before anything is deleted
     assert call("run", "toy.toml", "--overwrite", "--set", "num-rounds=3", *INPROCESS)[0] == 0
-    assert rounds(folder.checkpoints) == [0, 2, 3]
+    assert Versions(folder.checkpoints).rounds() == [0, 2, 3]
 
 
 def test_overwrite_deletes_runs_only(call, tmp_path: Path) -> None:
@@ -169,13 +180,11 @@ def test_resume_by_name_by_path_and_with_the_file(call, tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_named_with_the_cure(call, tmp_path: Path) -> None:
     write_toml(tmp_path, num_rounds=3)
     call("run", "toy.toml", *INPROCESS)
-    arrays = tmp_path / "runs" / "toy" / "checkpoints" / "round-000003" / "arrays.safetensors"
-    arrays.write_bytes(arrays.read_bytes()[:-1])
+    last = tmp_path / "runs" / "toy" / "checkpoints" / "round-000003.safetensors"
+    last.write_bytes(last.read_bytes()[:-1])
     code, _, err = call("run", "--resume", "toy", "--set", "num-rounds=5", *INPROCESS)
-    assert code == 2 and "damaged checkpoint" in err and f"delete {arrays.parent}" in err
-    for path in arrays.parent.iterdir():
-        path.unlink()
-    arrays.parent.rmdir()  # what the message says
+    assert code == 2 and f"{last}: damaged checkpoint" in err and "delete the file" in err
+    last.unlink()  # what the message says
     assert call("run", "--resume", "toy", "--set", "num-rounds=5", *INPROCESS)[0] == 0
     whole = run_toy(tmp_path / "whole", num_rounds=5)
     assert results_of(RunFolder(tmp_path / "runs" / "toy")) == results_of(whole)
@@ -218,6 +227,7 @@ def test_data_prepare(call, data_dir: Path, tmp_path: Path) -> None:
     ]
     code, out, _ = call("data", "prepare", *arguments)
     assert code == 0 and "features of width 8" in out.replace("\n", " ")
+    assert "houses whose views are converted: 3\n" in out
     assert (tmp_path / "v" / "oak.npy").is_file()
     code, _, err = call("data", "prepare", str(tmp_path / "no.tsv"), *arguments[1:])
     assert code == 2 and "no such feature file" in err

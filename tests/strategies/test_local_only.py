@@ -1,17 +1,22 @@
 """Every house for itself: agents never mix."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from fedsuite.federation import ClientInfo, Reply, RoundResult, Task
+from fedsuite.federation import ClientInfo, Reply, Task
 from fedsuite.vln.config import FedVLNConfig
-from strategies.local_only import LocalOnly, own_prefix
-from strategies.participation import participants
+from strategies.local_only import own_prefix
+from strategies.participation import Drawn
+from tests.harness import changed
+from tests.strategies.played import Federation, made
 
-CONFIG = FedVLNConfig(
-    method="local-only", num_rounds=3, participation_rate=0.5, batch_size=4, local_epochs=1
+CONFIG = changed(
+    FedVLNConfig(),
+    method="local-only",
+    num_rounds=3,
+    participation_rate=0.5,
+    batch_size=4,
+    local_epochs=1,
 )
 INITIAL = {"w": np.zeros(2, np.float32)}
 CLIENTS = [
@@ -24,45 +29,38 @@ CLIENTS = [
 ]
 
 
-def drive(generator, exchanges: list[list[Task]]) -> RoundResult:
+class Houses(Federation):
     """Partition p adds p + 1 to its agent; a walk succeeds as often as the agent's weight says."""
 
-    def answer(task: Task) -> Reply:
+    def answer(self, task: Task) -> Reply:
+        client = self.clients[task.partition]
         if task.kind == "train":
             arrays = {k: v + np.float32(task.partition + 1) for k, v in task.arrays.items()}
             metrics = {"steps": float(task.config["steps"]), "loss": float(task.partition)}
-            return Reply(task.partition, arrays, CLIENTS[task.partition].num_examples, metrics)
+            return Reply(task.partition, arrays, client.num_examples, metrics)
         score, metrics = float(task.arrays["w"][0]), {}
         for split in ("val_seen", "val_unseen"):
-            if count := CLIENTS[task.partition].details.get(f"{split}.count", 0):
+            if count := client.details.get(f"{split}.count", 0):
                 metrics |= {f"{split}.sr": score + task.partition, f"{split}.count": float(count)}
         return Reply(task.partition, {}, 1, metrics)
-
-    try:
-        tasks = next(generator)
-        while True:
-            exchanges.append(list(tasks))
-            tasks = generator.send([answer(t) for t in tasks])
-    except StopIteration as end:
-        return end.value
 
 
 @pytest.fixture
 def trained():
     """State after three rounds, with the tasks of each."""
-    strategy, exchanges, states = LocalOnly(CONFIG, INITIAL), [], []
-    state = drive(strategy.start(CLIENTS), []).state
+    strategy, federation, results = made(CONFIG, INITIAL), Houses(CLIENTS), []
+    state = federation.start(strategy)
+    federation.pop()
     for number in (1, 2, 3):
-        result = drive(strategy.round(number, state, CLIENTS), exchanges)
-        state = result.state
-        states.append(result)
-    return strategy, state, exchanges, states
+        results.append(federation.train(strategy, number, state))
+        state = results[-1].state
+    return strategy, state, federation.pop(), results
 
 
 def test_all_training_houses_start_alike():
-    asked: list[list[Task]] = []
-    state = drive(LocalOnly(CONFIG, INITIAL).start(CLIENTS), asked).state
-    assert not any(asked)
+    federation = Houses(CLIENTS)
+    state = federation.start(made(CONFIG, INITIAL))
+    assert not any(federation.exchanges)
     assert set(state.arrays) == {f"{p}/w" for p in range(4)}
     assert all(np.array_equal(a, INITIAL["w"]) for a in state.arrays.values())
 
@@ -70,7 +68,7 @@ def test_all_training_houses_start_alike():
 def test_participants_are_those_of_federated_training(trained):
     _, _, exchanges, _ = trained
     for number, tasks in enumerate(exchanges, 1):
-        want = participants(CLIENTS[:4], 0.5, CONFIG.seed, number)
+        want = Drawn(0.5, CONFIG.seed)(number, CLIENTS[:4])
         assert [t.partition for t in tasks] == [c.partition for c in want]
         assert [t.config["steps"] for t in tasks] == [c.num_examples // 4 for c in want]
 
@@ -87,21 +85,11 @@ def test_agents_stay_apart(trained):
 
 
 def test_prefixes_of_ten_and_more_houses_do_not_mix():
-    many = [ClientInfo(p, str(p), 4) for p in range(12)]
-    config = replace(CONFIG, participation_rate=1.0)
-    strategy = LocalOnly(config, INITIAL)
-    state = drive(strategy.start(many), []).state
-    generator = strategy.round(1, state, many)
-    tasks = next(generator)
-    assert all(set(t.arrays) == {"w"} for t in tasks) and len(tasks) == 12
-    replies = [
-        Reply(t.partition, {"w": np.full(2, t.partition, np.float32)}, 4, {"steps": 1.0})
-        for t in tasks
-    ]
-    with pytest.raises(StopIteration) as end:
-        generator.send(replies)
-    arrays = end.value.value.state.arrays
-    assert [arrays[f"{p}/w"][0] for p in range(12)] == list(range(12))
+    many = Houses([ClientInfo(p, str(p), 4) for p in range(12)])
+    strategy = made(changed(CONFIG, participation_rate=1.0), INITIAL)
+    arrays = many.train(strategy, 1, many.start(strategy)).state.arrays
+    assert all(set(t.arrays) == {"w"} for t in many.trained) and len(many.trained) == 12
+    assert [arrays[f"{p}/w"][0] for p in range(12)] == list(range(1, 13))
 
 
 def test_steps_are_counted_and_losses_averaged_over_steps(trained):
@@ -112,11 +100,20 @@ def test_steps_are_counted_and_losses_averaged_over_steps(trained):
     assert results[0].metrics["train.loss"] == pytest.approx(want)
 
 
+def test_rounds_are_not_scored_and_have_no_server_rate(trained):
+    """Own agents walk in the end only."""
+    strategy, state, _, results = trained
+    federation = Houses(CLIENTS)
+    assert federation.evaluate(strategy, 3, state).metrics == {} and not any(federation.exchanges)
+    assert "server-learning-rate" not in {**state.scalars, **results[-1].metrics}
+
+
 def test_closing_evaluation(trained):
     """Own agents on own val-seen instructions; every agent in every unseen house, mean over agents."""
     strategy, state, _, _ = trained
-    exchanges: list[list[Task]] = []
-    result = drive(strategy.finish(state, CLIENTS), exchanges)
+    federation = Houses(CLIENTS)
+    result = federation.finish(strategy, 3, state)
+    exchanges = federation.exchanges
     own = [state.arrays[f"{p}/w"][0] for p in range(4)]
     assert [[t.partition for t in tasks] for tasks in exchanges] == [[0, 2, 3], *[[4, 5]] * 4]
     for p, tasks in enumerate(exchanges[1:]):

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.learner import TERMS
-from fedsuite.driving.mixing_matrix import MixingSchedule, contraction, make_schedule
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule, contraction
+from fedsuite.driving.wire import TERMS
 from fedsuite.federation import Reply, RoundResult, ServerState, Task
 from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
+from tests.harness import changed
+from tests.schedules import make_schedule
 
 INITIAL = {
     "w": np.zeros((3, 2), np.float32),
@@ -25,7 +27,9 @@ Train = Callable[[int, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 def strategy_of(
     kind: str, num_silos: int, per_client: int = 1, **settings: Any
 ) -> NeighbourAveraging:
-    config = CDLConfig(scenario=kind if kind != "star" else "fedavg", num_rounds=4, **settings)
+    config = changed(
+        CDLConfig(), scenario=kind if kind != "star" else "fedavg", num_rounds=4, **settings
+    )
     silos = list(range(num_silos))
     holders = [silos[i : i + per_client] for i in range(0, num_silos, per_client)]
     return NeighbourAveraging(config, INITIAL, holders, make_schedule(num_silos, kind, 3), COSTS)
@@ -90,7 +94,7 @@ def test_rows_of_the_matrix_mix_the_replies(kind: str, per_client: int) -> None:
     strategy = strategy_of(kind, 5, per_client)
     state = state_of(strategy)
     matrix = make_schedule(5, kind, 3).matrix(0)
-    result = play(strategy, strategy.round(1, state, []), add_own_number)
+    result = play(strategy, strategy.train(1, state, []), add_own_number)
     expected = matrix @ np.arange(5.0)
     for i in range(5):
         np.testing.assert_allclose(result.state.arrays["w"][i], expected[i], rtol=1e-6)
@@ -102,14 +106,14 @@ def test_rows_of_the_matrix_mix_the_replies(kind: str, per_client: int) -> None:
 
 def test_an_absent_silo_keeps_its_backbone_and_the_others_go_on_without_it() -> None:
     strategy = strategy_of("complete", 4)
-    state = play(strategy, strategy.round(1, state_of(strategy), []), add_own_number).state
-    result = play(strategy, strategy.round(2, state, []), add_own_number, missing=[2])
+    state = play(strategy, strategy.train(1, state_of(strategy), []), add_own_number).state
+    result = play(strategy, strategy.train(2, state, []), add_own_number, missing=[2])
     before = 1.5  # all silos after round 1
     np.testing.assert_allclose(result.state.arrays["w"][2], before, rtol=1e-6)
     for i in (0, 1, 3):
         np.testing.assert_allclose(result.state.arrays["w"][i], before + 4 / 3, rtol=1e-6)
     assert result.metrics["silos-missing"] == 1
-    assert "silos-missing" not in play(strategy, strategy.round(2, state, []), stay).metrics
+    assert "silos-missing" not in play(strategy, strategy.train(2, state, []), stay).metrics
 
 
 def test_pure_mixing_contracts_by_the_spectral_bound() -> None:
@@ -122,7 +126,7 @@ def test_pure_mixing_contracts_by_the_spectral_bound() -> None:
         bound = contraction(make_schedule(7, kind, 3).matrix(0)) ** 2
         mean = start["w"].mean(0)
         for number in range(1, 30):
-            result = play(strategy, strategy.round(number, state, []), stay)
+            result = play(strategy, strategy.train(number, state, []), stay)
             before = result.metrics["consensus-distance-before-mixing"]
             assert result.metrics["consensus-distance"] <= bound * before * (1 + 1e-5) + 1e-12
             state = result.state
@@ -132,7 +136,7 @@ def test_pure_mixing_contracts_by_the_spectral_bound() -> None:
 
 def test_errors_are_pooled_over_samples_and_averaged_over_silos() -> None:
     strategy = strategy_of("ring", 3)
-    metrics = play(strategy, strategy.start([]), stay).metrics
+    metrics = play(strategy, strategy.evaluate(0, state_of(strategy), []), stay).metrics
     assert metrics["rmse"] == pytest.approx(np.sqrt(8.0))
     assert metrics["mae"] == pytest.approx(2.0)
     assert metrics["silo-rmse.mean"] == metrics["silo-rmse.worst"] == pytest.approx(2.0)
@@ -141,8 +145,8 @@ def test_errors_are_pooled_over_samples_and_averaged_over_silos() -> None:
 
 def test_the_result_is_the_average_model_with_the_silos_beside_it() -> None:
     strategy = strategy_of("local", 3, cross_evaluation=True)
-    state = play(strategy, strategy.round(1, state_of(strategy), []), add_own_number).state
-    result = play(strategy, strategy.finish(state, []), stay)
+    state = play(strategy, strategy.train(1, state_of(strategy), []), add_own_number).state
+    result = play(strategy, strategy.finish(1, state, []), stay)
     np.testing.assert_allclose(result.state.arrays["w"], 1.0, rtol=1e-6)
     assert result.state.arrays[f"{SILOS}w"].shape == (3, 3, 2)
     assert result.metrics["everywhere-rmse.mean"] == pytest.approx(np.sqrt(8.0))
@@ -150,13 +154,12 @@ def test_the_result_is_the_average_model_with_the_silos_beside_it() -> None:
 
 def test_several_mixings_count_in_steps_time_and_bytes() -> None:
     strategy = strategy_of("ring", 4, per_client=4, mixings_per_round=3)
-    exchanges = strategy.round(2, state_of(strategy), [])
+    exchanges = strategy.train(2, state_of(strategy), [])
     tasks = next(exchanges)
     assert tasks[0].config == {"first-mixing": 3, "mixings": 3}
     replies = answers(strategy, tasks, stay)
-    evaluation = exchanges.send(replies)
     with pytest.raises(StopIteration) as stop:
-        exchanges.send(answers(strategy, evaluation, stay))
+        exchanges.send(replies)
     metrics = stop.value.value.metrics
     assert metrics["mixings"] == 6 and metrics["simulated-seconds"] == pytest.approx(0.3)
 
@@ -165,5 +168,5 @@ def test_data_weights_replace_the_uniform_row() -> None:
     strategy = strategy_of("star", 2)
     row = np.array([[0.25, 0.75], [0.25, 0.75]])
     strategy.schedule = MixingSchedule("star", 2, row > 0, constant=row)
-    result = play(strategy, strategy.round(1, state_of(strategy), []), add_own_number)
+    result = play(strategy, strategy.train(1, state_of(strategy), []), add_own_number)
     np.testing.assert_allclose(result.state.arrays["w"], 0.75, rtol=1e-6)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsuite.federation import ClientInfo
-from strategies.participation import participants, published_participants
+from strategies.participation import Drawn, Published, SeenAndUnseen, everybody
 
 
 def clients(count: int) -> list[ClientInfo]:
@@ -24,15 +24,15 @@ def ids(chosen) -> list[int]:
     round=st.integers(1, 500),
 )
 def test_int_r_n_different_clients_in_partition_order(n, rate, seed, round):
-    chosen = ids(participants(clients(n), rate, seed, round))
+    chosen = ids(Drawn(rate, seed)(round, clients(n)))
     assert len(chosen) == max(1, int(n * rate))
     assert chosen == sorted(set(chosen)) and set(chosen) <= set(range(n))
-    assert chosen == ids(participants(clients(n), rate, seed, round))
+    assert chosen == ids(Drawn(rate, seed)(round, clients(n)))
 
 
 def test_draws_differ_by_seed_round_and_group():
     def draw(seed, round, group="seen"):
-        return tuple(ids(participants(clients(61), 0.2, seed, round, group)))
+        return tuple(ids(Drawn(0.2, seed, group)(round, clients(61))))
 
     assert len({draw(0, 1), draw(1, 1), draw(0, 2), draw(0, 1, "unseen")}) == 4
 
@@ -40,7 +40,7 @@ def test_draws_differ_by_seed_round_and_group():
 def test_every_client_takes_part_equally_often():
     counts = [0] * 20
     for round in range(1, 1001):
-        for p in ids(participants(clients(20), 0.25, 0, round)):
+        for p in ids(Drawn(0.25, 0)(round, clients(20))):
             counts[p] += 1
     assert sum(counts) == 5000
     assert max(abs(c - 250) for c in counts) < 5 * (1000 * 0.25 * 0.75) ** 0.5
@@ -49,7 +49,7 @@ def test_every_client_takes_part_equally_often():
 def test_a_clients_own_number_is_kept_when_others_are_missing():
     """Partitions need not be 0..N-1: houses without training data are left out before."""
     some = [c for c in clients(10) if c.partition % 3]
-    assert set(ids(participants(some, 1.0, 0, 1))) == {c.partition for c in some}
+    assert set(ids(Drawn(1.0, 0)(1, some))) == {c.partition for c in some}
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,37 @@ def test_a_clients_own_number_is_kept_when_others_are_missing():
 )
 def test_published_lists(seed, rounds):
     for number, want in enumerate(rounds, 1):
-        assert ids(published_participants(clients(61), 0.2, number, seed)) == want
+        assert ids(Published(0.2, seed)(number, clients(61))) == want
 
 
 def test_published_lists_go_on_after_2000_rounds():
-    late = published_participants(clients(61), 0.2, 2001)
+    late = Published(0.2)(2001, clients(61))
     assert len(set(ids(late))) == 12
-    first = published_participants(clients(61), 0.2, 1)
+    first = Published(0.2)(1, clients(61))
     assert ids(first)[:3] == [36, 2, 27]
+
+
+def test_everybody_is_everybody():
+    assert ids(everybody(3, clients(5))) == [0, 1, 2, 3, 4]
+
+
+def mixed(kinds: str) -> list[ClientInfo]:
+    """One client per letter: u lives in an unseen house, s in a seen one."""
+    return [ClientInfo(p, f"{k}{p}", 5, {"unseen": int(k == "u")}) for p, k in enumerate(kinds)]
+
+
+def test_seen_and_unseen_houses_draw_apart_and_train_in_partition_order():
+    unseen, seen = Drawn(0.5, 3, "unseen"), Drawn(0.4, 3)
+    houses = mixed("sussuusssuu")
+    of_kind = {k: [c for c in houses if c.name[0] == k] for k in "su"}
+    for number in range(1, 20):
+        chosen = SeenAndUnseen(unseen, seen)(number, houses)
+        assert ids(chosen) == sorted(ids(chosen))
+        assert [c for c in chosen if c.name[0] == "u"] == unseen(number, of_kind["u"])
+        assert [c for c in chosen if c.name[0] == "s"] == seen(number, of_kind["s"])
+
+
+@pytest.mark.parametrize("kinds", ["uuu", "sss"])
+def test_a_group_without_houses_draws_nobody(kinds):
+    chosen = SeenAndUnseen(everybody, everybody)(1, mixed(kinds))
+    assert ids(chosen) == [0, 1, 2]

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsuite.federation import ClientInfo, Reply
-from fedsuite.vln.bleu import bleu_counts
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.evaluation.bleu import bleu_counts
 from strategies.scoring import (
     agent_means,
     evaluate_everywhere,
     merged_scores,
-    scores_of,
     speaker_corpus,
     under_split,
 )
@@ -102,12 +100,6 @@ def test_corpus_bleu_of_all_houses_is_sacrebleus_over_all_their_texts(seed: int)
         assert merged[f"bleu-{order}"] == pytest.approx(want) and want > 0
     assert merged["xe-loss"] == 0.75 and merged["word-accuracy"] == 0.25
     assert merged["count"] == len(written)
-
-
-def test_the_stage_decides_how() -> None:
-    assert scores_of(FedVLNConfig(stage="speaker")) is speaker_corpus
-    for stage in ("train", "augment", "pre-explore"):
-        assert scores_of(FedVLNConfig(stage=stage)) is agent_means
 
 
 # --- who is asked -----------------------------------------------------------------------------

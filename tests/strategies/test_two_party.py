@@ -34,7 +34,7 @@ def ran(
     letters = recorded(config)
     settings = settings_from(config)
     actions = [letter.up["actions"].tolist() for letter in letters if letter.phase == "act"]
-    return settings, actions, [kept_by(results, role, 1) for role in settings.roles]
+    return settings, actions, [kept_by(results, role, 1) for role in settings.federation.roles]
 
 
 def learnt(before: Arrays, after: Arrays) -> float:
@@ -59,12 +59,12 @@ def test_joint_updates_equal_one_network_trained_by_back_propagation(
     settings, actions, kept = ran(
         cache, tmp_path, mlp_updates="joint", parties=parties, **NOISES[noise]
     )
-    stage, network, target = monolith(settings, settings.round_length)
+    stage, network, target = monolith(settings, settings.learning.round_length)
     assert actions == stage.actions
     for p, own in enumerate(kept):
         assert_same(under_prefix(own, "network."), module_arrays(network.locals[p]), TOLERANCE)
         assert_same(under_prefix(own, "target."), module_arrays(target.locals[p]), TOLERANCE)
-        fresh = module_arrays(Stage(settings).new_network(settings.roles[p]))
+        fresh = module_arrays(Stage(settings).new_network(settings.federation.roles[p]))
         assert learnt(fresh, under_prefix(own, "network.")) > 100 * TOLERANCE
     assert_same(under_prefix(kept[0], "mlp."), mlp_arrays(network.mlp), TOLERANCE)
     assert_same(under_prefix(kept[0], "target-mlp."), mlp_arrays(target.mlp), TOLERANCE)
@@ -86,10 +86,10 @@ def adam_arrays(side: Side) -> Arrays:
     "changes",
     [
         {"noise_sigma": 0.0},
-        {"exchange_every": 4, "round_length": 128},  # more records than are held
+        {"parallel_episodes": 4, "round_length": 128},  # more records than are held
         {"parties": 3},
-        {"parties": 3, "exchange_every": 4, "noise_probability": 0.5, "steps_per_update": 3},
-        {"exchange_every": 3, "target_every": 7},
+        {"parties": 3, "parallel_episodes": 4, "noise_probability": 0.5, "steps_per_update": 3},
+        {"parallel_episodes": 3, "target_every": 7},
     ],
     ids=["one-lane", "four-lanes", "three-parties", "three-parties-four-lanes", "odd-numbers"],
 )
@@ -98,7 +98,9 @@ def test_alternating_updates_equal_the_algorithms_of_the_paper(
 ) -> None:
     settings, actions, kept = ran(cache, tmp_path, mlp_updates="alternating", **changes)
     stage, sides, mlp_target = two_algorithms(settings, len(actions))
-    assert len(actions) == -(-settings.round_length // settings.exchange_every)
+    assert len(actions) == -(
+        -settings.learning.round_length // settings.federation.parallel_episodes
+    )
     assert actions == stage.actions
     for own, side in zip(kept, sides, strict=True):
         assert_same(under_prefix(own, "network."), module_arrays(side.network), TOLERANCE)
@@ -122,9 +124,9 @@ def test_alternating_updates_equal_the_algorithms_of_the_paper(
 def test_a_party_alone_is_textbook_dqn(
     cache: Path, tmp_path: Path, method: str, lanes: int
 ) -> None:
-    settings, _, [kept] = ran(cache, tmp_path, method=method, exchange_every=lanes)
-    stage, network, target = dqn(settings, settings.round_length // lanes)
-    assert kept["actions"].tolist() == [a for step in stage.actions for a in step]
+    settings, _, [kept] = ran(cache, tmp_path, method=method, parallel_episodes=lanes)
+    stage, network, target = dqn(settings, settings.learning.round_length // lanes)
+    assert kept["memory.actions"].tolist() == [a for step in stage.actions for a in step]
     assert_same(under_prefix(kept, "network."), module_arrays(network), TOLERANCE)
     assert_same(under_prefix(kept, "target."), module_arrays(target), TOLERANCE)
     assert not under_prefix(kept, "mlp.")
@@ -134,7 +136,7 @@ def test_the_published_code_never_refreshes_the_second_convolution_of_dqn_full(
     cache: Path, tmp_path: Path
 ) -> None:
     settings, _, [kept] = ran(cache, tmp_path, method="dqn-full", target_refresh="published")
-    _, network, target = dqn(settings, settings.round_length, "convolutions.1.")
+    _, network, target = dqn(settings, settings.learning.round_length, "convolutions.1.")
     fresh = Stage(settings).new_network("full")
     assert_same(under_prefix(kept, "network."), module_arrays(network), TOLERANCE)
     assert_same(under_prefix(kept, "target."), module_arrays(target), TOLERANCE)
@@ -148,9 +150,9 @@ def test_the_published_code_never_refreshes_the_second_convolution_of_dqn_full(
 def test_the_published_code_freezes_a_federations_targets_at_another_draw(
     cache: Path, tmp_path: Path
 ) -> None:
-    settings, _, kept = ran(cache, tmp_path, setting="published-code", exchange_every=2)
+    settings, _, kept = ran(cache, tmp_path, follow="published-code", parallel_episodes=2)
     stage = Stage(settings)
-    for role, own in zip(settings.roles, kept, strict=True):
+    for role, own in zip(settings.federation.roles, kept, strict=True):
         target, online = (
             under_prefix(own, "target."),
             module_arrays(stage.new_network(role, "frozen-target")),

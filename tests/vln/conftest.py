@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedsuite.vln.agent import Agent, AgentSizes, build_agent
-from fedsuite.vln.dataset import House, Sample
+from fedsuite.vln.data.dataset import House, Sample
+from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 
 STEP_RAD = math.pi / 6
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsuite.vln.dataset import join_houses, make_episodes, start_view
+from fedsuite.vln.data.dataset import join_houses, make_episodes, start_view
 from fedsuite.vln.environment import STOP, angle_feature, build_world
 from fedsuite.vln.mattersim import Simulator
 

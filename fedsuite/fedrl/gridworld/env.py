@@ -13,11 +13,11 @@ Ranges       N, H, rewards, windows and distance are those of the configuration.
 Maps must have been prepared: fedsuite.fedrl.gridworld.world.prepare(config).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -35,15 +35,45 @@ def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
     if role == "gamma":
         return spaces.Box(0.0, 1.0, (2 * (2 * world.maps.size - 1),), np.float32)
     windows: dict[str, spaces.Space[Any]] = {
-        name: spaces.Box(0.0, 1.0, (world.config.history, side, side), np.float32)
+        name: spaces.Box(0.0, 1.0, (world.config.world.history, side, side), np.float32)
         for name, side in zip(AGENTS, world.rules.window_sides, strict=True)
     }
     return spaces.Dict(windows) if role == "full" else windows[role]
 
 
-def _observation(inputs: tuple[torch.Tensor, ...], role: Role) -> Observation:
-    arrays = [part.numpy() for part in inputs]
+def _observation(arrays: Sequence[np.ndarray], role: Role) -> Observation:
     return dict(zip(AGENTS, arrays, strict=True)) if role == "full" else arrays[0]
+
+
+class OneLane:
+    """View and judge of one episode at a time."""
+
+    def __init__(self, config: FedRLConfig, split: Split, role: Role) -> None:
+        self.world, self.split = open_gridworld(config), split
+        self._view = self.world.view(role, split, 1)
+        self._judge = self.world.judge(split, 1)
+
+    def begin(self, options: dict[str, Any] | None, rng: np.random.Generator) -> int:
+        """Start the episode that options={"row": k} asks for, else a random one; its row."""
+        count, row = self.world.num_episodes(self.split), (options or {}).get("row")
+        row = int(rng.integers(count) if row is None else row)
+        if not 0 <= row < count:
+            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
+        for part in (self._view, self._judge):
+            part.begin(np.zeros(1, np.int64), np.array([row]))
+        return row
+
+    def step(self, action: int | np.int64) -> tuple[float, bool, bool]:
+        """Reward of a joint action, terminated, truncated."""
+        taken = np.array([action])
+        self._view.move(taken)
+        step = self._judge.step(taken)
+        ended, met = bool(step.ended[0]), bool(self._judge.met[0])
+        return float(step.rewards[0]), met, ended and not met
+
+    def inputs(self) -> list[np.ndarray]:
+        """What the role sees now, as a network's inputs."""
+        return [part[0].numpy() for part in self._view.inputs(self._view.records())]
 
 
 class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
@@ -58,12 +88,8 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
     def __init__(
         self, config: FedRLConfig, num_envs: int, split: Split = "train", role: Role = "full"
     ) -> None:
-        self.world, self.split, self.role, self.num_envs = (
-            open_gridworld(config),
-            split,
-            role,
-            num_envs,
-        )
+        self.world, self.split, self.role = open_gridworld(config), split, role
+        self.num_envs = num_envs
         self.single_observation_space = observation_space(self.world, role)
         self.single_action_space = spaces.Discrete(self.world.num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -111,7 +137,8 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         self._over[lanes] = False
 
     def _observe(self) -> Observation:
-        return _observation(self._view.inputs(self._view.records()), self.role)
+        inputs = self._view.inputs(self._view.records())
+        return _observation([part.numpy() for part in inputs], self.role)
 
 
 class GridWorldEnv(gymnasium.Env[Observation, np.int64]):
@@ -120,36 +147,20 @@ class GridWorldEnv(gymnasium.Env[Observation, np.int64]):
     metadata = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, config: FedRLConfig, split: Split = "train", role: Role = "full") -> None:
-        self.world, self.split, self.role = open_gridworld(config), split, role
+        self._lane, self.role = OneLane(config, split, role), role
+        self.world = self._lane.world
         self.observation_space = observation_space(self.world, role)
         self.action_space = spaces.Discrete(self.world.num_actions)
-        self._view = self.world.view(role, split, 1)
-        self._judge = self.world.judge(split, 1)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """A new episode; options={"row": k} chooses it."""
         super().reset(seed=seed)
-        count = self.world.num_episodes(self.split)
-        row = (options or {}).get("row")
-        row = int(self.np_random.integers(count) if row is None else row)
-        if not 0 <= row < count:
-            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
-        for part in (self._view, self._judge):
-            part.begin(np.zeros(1, np.int64), np.array([row]))
-        return self._observe(), {"row": row}
+        row = self._lane.begin(options, self.np_random)
+        return _observation(self._lane.inputs(), self.role), {"row": row}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Observation, reward, terminated, truncated, info."""
-        taken = np.array([action])
-        self._view.move(taken)
-        step = self._judge.step(taken)
-        ended, met = bool(step.ended[0]), bool(self._judge.met[0])
-        return self._observe(), float(step.rewards[0]), met, ended and not met, {}
-
-    def _observe(self) -> Observation:
-        seen = _observation(self._view.inputs(self._view.records()), self.role)
-        if isinstance(seen, dict):
-            return {name: array[0] for name, array in seen.items()}
-        return seen[0]
+        said = self._lane.step(action)
+        return _observation(self._lane.inputs(), self.role), *said, {}

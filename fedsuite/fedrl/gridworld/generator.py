@@ -12,6 +12,7 @@ import numpy as np
 
 from fedsuite.fedrl.gridworld.maps import PATHS_PER_MAP
 from fedsuite.fedrl.gridworld.reader import write_maps
+from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
 
 GENERATOR_VERSION = 1  # raise it when generated maps change, so that cached ones are made anew
@@ -116,9 +117,14 @@ def generate_block(block: int, size: int, seed: int) -> tuple[np.ndarray, ...]:
     return maps, length.reshape(starts.shape), places, codes
 
 
-def write_generated(path: Path, count: int, size: int, seed: int) -> None:
+def write_generated(
+    path: Path, count: int, size: int, seed: int, progress: Progress = silent
+) -> None:
     """`count` maps into one file; map k depends on (seed, N, k) alone."""
-    blocks = [generate_block(block, size, seed) for block in range(-(-count // BLOCK))]
+    blocks = []
+    for block in range(-(-count // BLOCK)):
+        blocks.append(generate_block(block, size, seed))
+        progress(f"generated maps of {size} x {size} cells", min((block + 1) * BLOCK, count), count)
     maps, length, ends = (np.concatenate([b[i] for b in blocks])[:count] for i in range(3))
     moves = int(np.maximum(length - 1, 0).sum())
     codes = np.concatenate([b[3] for b in blocks])[:moves]

@@ -8,38 +8,36 @@ d <= 1 or after T_m steps; at least one step is always taken. Symbols: E lanes; 
 least number of steps in which both can meet on the path.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from fedsuite.arrays import Arrays
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.maps import Episodes
 from fedsuite.fedrl.gridworld.walkers import Ground, check_actions, walk
-from fedsuite.fedrl.worlds import IDLE, Step
+from fedsuite.fedrl.worlds import IDLE, Remembering, Step
 
 WITHIN = (1, 3, 5, 10)
-TALLY = ("places", "episode", "steps", "reward", "met", "open")
 
 
 def reward_table(config: FedRLConfig) -> np.ndarray:
     """r by how many of the two moved (0, 1, 2) and by d (0..2N): float32 [3, 2N + 1]."""
-    distance = np.arange(2 * config.grid_size + 1)
+    distance = np.arange(2 * config.world.grid_size + 1)
     moved = np.arange(3)[:, None]
-    local = moved * config.step_reward + (2 - moved) * config.obstacle_reward
-    shared = config.grid_size / (distance + 1) + config.meeting_reward * (distance <= 1)
+    local = moved * config.world.step_reward + (2 - moved) * config.world.obstacle_reward
+    shared = config.world.grid_size / (distance + 1) + config.world.meeting_reward * (distance <= 1)
     return (local + shared).astype(np.float32)
 
 
-class MeetingJudge:
+class MeetingJudge(Remembering):
     """The rewarded party's judge. It knows both agents' places, hence is stepped with all joint actions."""
+
+    remembered = ("places", "episode", "steps", "reward", "met", "open")
 
     def __init__(
         self, ground: Ground, played: Episodes, config: FedRLConfig, lanes: int, step_limit: int
     ) -> None:
         self.ground, self.step_limit = ground, step_limit
-        self.manhattan = config.rules.distance == "manhattan"
-        self.timeouts_are_terminal = config.rules.timeouts == "terminal"
+        self.manhattan = config.published.rules.distance == "manhattan"
+        self.timeouts_are_terminal = config.published.rules.timeouts == "terminal"
         self.rewards = reward_table(config)
         cells = (played.alpha, played.beta)
         self.starts = np.stack([ground.places(played.map_index, c) for c in cells])
@@ -117,15 +115,3 @@ class MeetingJudge:
             "mean-steps": walked / int(met.sum()) if met.any() else 0.0,
             "step-diff": (walked - least) / least if least else 0.0,
         }
-
-    def state(self) -> Arrays:
-        """Places and tallies."""
-        return {name: getattr(self, f"_{name}").copy() for name in TALLY}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
-        for name in TALLY:
-            own = getattr(self, f"_{name}")
-            if state[name].shape != own.shape:
-                raise ValueError(f"{name}: expected shape {own.shape}, got {state[name].shape}")
-            setattr(self, f"_{name}", state[name].astype(own.dtype))

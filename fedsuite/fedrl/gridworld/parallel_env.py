@@ -15,9 +15,8 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld.env import AGENTS, observation_space
+from fedsuite.fedrl.gridworld.env import AGENTS, OneLane, observation_space
 from fedsuite.fedrl.gridworld.walkers import NUM_MOVES
-from fedsuite.fedrl.gridworld.world import open_gridworld
 from fedsuite.fedrl.worlds import Split
 
 try:
@@ -36,7 +35,8 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
     metadata = {"name": "fedsuite_gridworld_v0", "render_modes": []}  # noqa: RUF012
 
     def __init__(self, config: FedRLConfig, split: Split = "train") -> None:
-        self.world, self.split = open_gridworld(config), split
+        self._lane = OneLane(config, split, "full")
+        self.world = self._lane.world
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
         self.observation_spaces = {
@@ -45,8 +45,6 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         }
         self.action_spaces = {agent: spaces.Discrete(NUM_MOVES) for agent in AGENTS}
         self.render_mode = None
-        self._view = self.world.view("full", split, 1)
-        self._judge = self.world.judge(split, 1)
         self._rng, _ = seeding.np_random(None)
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
@@ -63,13 +61,7 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         """A new random episode; options={"row": k} chooses it."""
         if seed is not None:
             self._rng, _ = seeding.np_random(seed)
-        count = self.world.num_episodes(self.split)
-        row = (options or {}).get("row")
-        row = int(self._rng.integers(count) if row is None else row)
-        if not 0 <= row < count:
-            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
-        for part in (self._view, self._judge):
-            part.begin(np.zeros(1, np.int64), np.array([row]))
+        row = self._lane.begin(options, self._rng)
         self.agents = list(AGENTS)
         return self._observe(), {agent: {"row": row} for agent in AGENTS}
 
@@ -81,20 +73,17 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         """Both agents move."""
         if not self.agents:
             raise ValueError("the episode is over; call reset")
-        joint = np.array([NUM_MOVES * int(actions["alpha"]) + int(actions["beta"])])
-        self._view.move(joint)
-        step = self._judge.step(joint)
-        ended, met = bool(step.ended[0]), bool(self._judge.met[0])
-        if ended:
+        joint = NUM_MOVES * int(actions["alpha"]) + int(actions["beta"])
+        reward, met, late = self._lane.step(joint)
+        if met or late:
             self.agents = []
         return (
             self._observe(),
-            {"alpha": float(step.rewards[0]), "beta": 0.0},
+            {"alpha": reward, "beta": 0.0},
             dict.fromkeys(AGENTS, met),
-            dict.fromkeys(AGENTS, ended and not met),
+            dict.fromkeys(AGENTS, late),
             {agent: {} for agent in AGENTS},
         )
 
     def _observe(self) -> Windows:
-        windows = self._view.inputs(self._view.records())
-        return {agent: seen[0].numpy() for agent, seen in zip(AGENTS, windows, strict=True)}
+        return dict(zip(AGENTS, self._lane.inputs(), strict=True))

@@ -30,10 +30,10 @@ def load_maps(data_dir: Path, size: int) -> MapSet:
                        if p.stem.rsplit("_", 1)[1].isdecimal())  # fmt: skip
         have = f"the folder has sizes {', '.join(map(str, there))}" if there else "it has no maps"
         raise InputError(
-            f"{path}: no such file, and {have}; choose another grid-size, or empty data-dir to"
+            f"{path}: no such file, and {have}; choose another world.grid-size, or empty data.dir to"
             f" generate maps"
         )
-    return read_maps(path, size, "restore it, or empty data-dir to generate maps")
+    return read_maps(path, size, "restore it, or empty data.dir to generate maps")
 
 
 def read_maps(path: Path, size: int, cure: str) -> MapSet:

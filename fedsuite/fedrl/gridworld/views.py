@@ -17,7 +17,7 @@ import torch
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.fedrl.gridworld.maps import Episodes
 from fedsuite.fedrl.gridworld.walkers import Ground, check_actions, walk
-from fedsuite.fedrl.worlds import IDLE
+from fedsuite.fedrl.worlds import IDLE, Remembering
 
 ALPHA, BETA = 0, 1
 UNKNOWN = -1  # a coordinate of a position record that does not exist
@@ -46,8 +46,10 @@ class WindowLookup:
         return torch.from_numpy(self.table.take(codes, axis=0))
 
 
-class WindowView:
+class WindowView(Remembering):
     """One agent's own view: the last H windows around it. agent: ALPHA or BETA."""
+
+    remembered = ("trail", "steps")
 
     def __init__(
         self,
@@ -101,15 +103,6 @@ class WindowView:
         """Windows of trails [B, H]: (float32 [B, H, w, w],)."""
         return (self.lookup.windows(records),)
 
-    def state(self) -> Arrays:
-        """Trails and step counts."""
-        return {"trail": self._trail.copy(), "steps": self._steps.copy()}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
-        self._trail = _same_form("trail", state["trail"], self._trail)
-        self._steps = _same_form("steps", state["steps"], self._steps)
-
 
 class FullView:
     """Both agents' windows; a record is alpha's trail and then beta's, int32 [2 H]."""
@@ -152,12 +145,14 @@ class FullView:
             part.restore(under_prefix(state, prefix))
 
 
-class PositionView:
+class PositionView(Remembering):
     """The third party: it knows where the agents stand to each other, and nothing of what is around them.
 
     A record is alpha's row minus beta's and the same for columns, each plus N - 1: int32 [2] in 0..2N-2.
     The input is one-hot of both, float32 [B, 2 * (2N - 1)].
     """
+
+    remembered = ("places", "steps")
 
     def __init__(self, ground: Ground, played: Episodes, lanes: int, missing_first: bool) -> None:
         self.ground, self.missing_first = ground, missing_first
@@ -196,18 +191,3 @@ class PositionView:
         span = 2 * self.ground.size - 1
         hot = records[:, :, None] == np.arange(span, dtype=np.int32)
         return (torch.from_numpy(hot.reshape(len(records), 2 * span).astype(np.float32)),)
-
-    def state(self) -> Arrays:
-        """Places and step counts."""
-        return {"places": self._places.copy(), "steps": self._steps.copy()}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
-        self._places = _same_form("places", state["places"], self._places)
-        self._steps = _same_form("steps", state["steps"], self._steps)
-
-
-def _same_form(name: str, array: np.ndarray, like: np.ndarray) -> np.ndarray:
-    if array.shape != like.shape:
-        raise ValueError(f"{name}: expected shape {like.shape}, got {array.shape}")
-    return array.astype(like.dtype)  # a copy

@@ -4,7 +4,7 @@ The expert walks the stored shortest path from both ends, alpha forward and beta
 demonstrations of the supervised baselines.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fedsuite.errors import InputError
+from fedsuite.fedrl.checks import check_expert
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
 from fedsuite.fedrl.gridworld.judge import MeetingJudge
@@ -26,10 +27,10 @@ from fedsuite.fedrl.gridworld.views import (
     WindowView,
 )
 from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make_ground
-from fedsuite.fedrl.networks import position_network, window_network
+from fedsuite.fedrl.learning.networks import position_network, window_network
 from fedsuite.fedrl.worlds import IDLE, Role, Split
+from fedsuite.progress import Progress, silent
 
-Progress = Callable[[str], None]
 AGENTS = {"alpha": ALPHA, "beta": BETA}
 
 
@@ -40,9 +41,9 @@ class GridWorld:
     score = "success-rate"
 
     def __init__(self, config: FedRLConfig, maps: MapSet) -> None:
-        self.config, self.rules, self.maps = config, config.rules, maps
+        self.config, self.rules, self.maps = config, config.published.rules, maps
         self.episodes = {split: episodes(maps, split, self.rules.starts) for split in SPLITS}
-        self.longest = config.step_limit or step_limit(maps)
+        self.longest = config.world.step_limit or step_limit(maps)
         self.ground = make_ground(maps.maps, max(self.rules.window_sides))
         self._lookups = [WindowLookup(self.ground, side) for side in self.rules.window_sides]
         self._demonstrations: dict[Role, tuple[np.ndarray, np.ndarray]] = {}
@@ -53,7 +54,7 @@ class GridWorld:
         return {
             "world": "gridworld",
             "grid-size": self.maps.size,
-            "history": self.config.history,
+            "history": self.config.world.history,
             "step-limit": self.longest,
             **{f"{split}-episodes": len(self.episodes[split]) for split in SPLITS},
             "distance": self.rules.distance,
@@ -82,7 +83,7 @@ class GridWorld:
             self.episodes[split],
             agent,
             lanes,
-            self.config.history,
+            self.config.world.history,
             self.rules.first_frame == "missing",
         )
 
@@ -98,9 +99,9 @@ class GridWorld:
         chosen = list(sides) if role == "full" else [sides[AGENTS[role]]]
         return window_network(
             chosen,
-            self.config.history,
-            self.config.filters,
-            self.config.kernels,
+            self.config.world.history,
+            self.config.network.filters,
+            self.config.network.kernels,
             NUM_ACTIONS,
             generator,
         )
@@ -157,33 +158,27 @@ class GridWorld:
         return np.concatenate(records)[order], np.concatenate(actions)[order]
 
 
-def check_expert(config: FedRLConfig) -> None:
-    """InputError where stored paths do not join the start cells."""
-    if config.rules.starts != "exact":
-        raise InputError(
-            f'starts: method "{config.method}" follows the stored paths, which join exact starts, got'
-            f' "{config.rules.starts}"; set starts = "exact"'
-        )
-
-
 # --- where maps come from --------------------------------------------------------------------------
 
 
 def generated_file(config: FedRLConfig) -> Path:
     """The cached file of generated maps, named by all that it depends on."""
-    n, count, seed = config.grid_size, config.maps, config.generated_seed
+    n, count, seed = config.world.grid_size, config.data.maps, config.data.generated_seed
     name = f"grid-{n}x{n}-maps{count}-seed{seed}-v{GENERATOR_VERSION}.npz"
-    return Path(config.cache_dir) / name
+    return Path(config.data.cache_dir) / name
 
 
-def prepare(config: FedRLConfig, progress: Progress = lambda _: None) -> None:
+def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     """Generate maps if they are not there yet, and check all that a run reads."""
-    if config.method == "oracle" or config.method.startswith("fcn-"):
+    if config.federation.method == "oracle" or config.federation.method.startswith("fcn-"):
         check_expert(config)
-    if not config.data_dir and not generated_file(config).is_file():
-        progress(f"generating {config.maps} maps of {config.grid_size} x {config.grid_size} cells")
+    if not config.data.dir and not generated_file(config).is_file():
         write_generated(
-            generated_file(config), config.maps, config.grid_size, config.generated_seed
+            generated_file(config),
+            config.data.maps,
+            config.world.grid_size,
+            config.data.generated_seed,
+            progress,
         )
     world = open_gridworld(config)
     used = ", ".join(f"{world.num_episodes(split)} {split}" for split in SPLITS)
@@ -193,7 +188,9 @@ def prepare(config: FedRLConfig, progress: Progress = lambda _: None) -> None:
 @lru_cache(maxsize=4)
 def open_gridworld(config: FedRLConfig) -> GridWorld:
     """The world of a run; once per process and configuration. Generated maps must have been prepared."""
-    return GridWorld(config, _maps(config.data_dir, str(generated_file(config)), config.grid_size))
+    return GridWorld(
+        config, _maps(config.data.dir, str(generated_file(config)), config.world.grid_size)
+    )
 
 
 @lru_cache(maxsize=2)

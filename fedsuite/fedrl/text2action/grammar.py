@@ -9,17 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedsuite.fedrl.text2action.lexicon import (
-    ADVERBS,
-    EVENTS,
-    OPENERS,
-    PEOPLE,
-    PREPOSITIONS,
-    STATES,
-    Topic,
-    gerund,
-    third_person,
-)
+from fedsuite.fedrl.text2action.lexicon import WORDS, Topic, gerund, third_person
 
 REQUIRED, OPTIONAL, EXCLUSIVE = 1, 2, 3
 NOT_IN_TEXT = -1
@@ -100,14 +90,14 @@ class Grammar:
     def place(self, line: Line, share: float) -> None:
         """Perhaps a prepositional phrase, whose nouns are nobody's objects."""
         if self.chance(share):
-            line.add(f"{self.pick(PREPOSITIONS)}/IN")
+            line.add(f"{self.pick(WORDS['prepositions'])}/IN")
             self.noun_phrase(line)
 
     def acted(self, line: Line, word: int, kind: int = REQUIRED) -> None:
         """The objects of an action that has just been named: one phrase, two, two that exclude each other, or none."""
         draw = self.rng.random()
         if draw < 0.07:
-            line.add(f"{self.pick(ADVERBS)}/RB")
+            line.add(f"{self.pick(WORDS['adverbs'])}/RB")
             line.acts.append(Act(word, kind, [NOT_IN_TEXT]))
             return
         first, second = self.noun_phrase(line), list[int]()
@@ -125,7 +115,7 @@ class Grammar:
     def imperative(self, line: Line) -> None:
         """Open the lid and pour in the oil."""
         if self.chance(0.2):
-            line.add(f"{self.pick(OPENERS)}/RB")
+            line.add(f"{self.pick(WORDS['openers'])}/RB")
         elif self.chance(0.15):
             self.place(line, 1)
         self.acted(line, self.verb(line))
@@ -146,7 +136,7 @@ class Grammar:
         if self.chance(0.5):
             line.add("if/IN")
             self.noun_phrase(line)
-            line.add(f"{self.pick(EVENTS)}/VBZ")
+            line.add(f"{self.pick(WORDS['events'])}/VBZ")
             self.acted(line, self.verb(line))
             return
         line.add("if/IN you/PRP want/VBP to/TO")
@@ -156,25 +146,13 @@ class Grammar:
 
     def advice(self, line: Line) -> None:
         """You need to press the button."""
-        starts = (
-            "you/PRP need/VBP to/TO",
-            "be/VB sure/JJ to/TO",
-            "remember/VB to/TO",
-            "you/PRP should/MD",
-            "you/PRP must/MD",
-            "do/VB not/RB forget/VB to/TO",
-        )
+        starts = WORDS["advice"]
         line.add(starts[self.rng.integers(len(starts))])
         self.acted(line, self.verb(line))
 
     def option(self, line: Line) -> None:
         """You can also press the button."""
-        starts = (
-            "you/PRP can/MD also/RB",
-            "you/PRP may/MD",
-            "if/IN you/PRP like/VBP",
-            "perhaps/RB",
-        )
+        starts = WORDS["option"]
         line.add(starts[self.rng.integers(len(starts))])
         self.acted(line, self.verb(line), OPTIONAL)
 
@@ -212,7 +190,7 @@ class Grammar:
         line.add("it/PRP")
         line.acts.append(Act(word, REQUIRED, [], earlier=previous.objects))
         if self.chance(0.5):
-            line.add(f"{self.pick(ADVERBS)}/RB")
+            line.add(f"{self.pick(WORDS['adverbs'])}/RB")
         else:
             line.add("and/CC")
             self.acted(line, self.verb(line))
@@ -225,7 +203,7 @@ class Grammar:
         if draw < 0.4:
             line.add("this/DT")
         elif draw < 0.7:
-            line.add(f"{self.pick(PEOPLE)}/NNS")
+            line.add(f"{self.pick(WORDS['people'])}/NNS")
         else:
             self.noun_phrase(line)
         line.add(f"{self.pick(('will', 'can', 'may', 'could'))}/MD")
@@ -244,10 +222,10 @@ class Grammar:
             line.add("make/VB sure/JJ")
         self.noun_phrase(line)
         if self.chance(0.4):
-            line.add(f"{self.pick(EVENTS)}/VBZ")
+            line.add(f"{self.pick(WORDS['events'])}/VBZ")
             self.place(line, 0.4)
         elif self.chance(0.5):
-            line.add(f"is/VBZ {self.pick(STATES)}/JJ")
+            line.add(f"is/VBZ {self.pick(WORDS['states'])}/JJ")
         else:
             self.verb(line, "VBZ")
             self.noun_phrase(line)
@@ -258,19 +236,12 @@ class Grammar:
         if previous is not None and previous.objects and self.chance(0.12):
             self.again(line, previous)
         else:
-            forms: list[tuple[Callable[[Line], None], float]] = [
-                (self.imperative, 0.5),
-                (self.purpose, 0.08),
-                (self.condition, 0.08),
-                (self.advice, 0.08),
-                (self.option, 0.05),
-                (self.alternative, 0.03),
-                (self.beginning, 0.06),
-                (self.effect, 0.05),
-                (self.prohibition, 0.04),
-                (self.description, 0.05),
-            ]
-            shares = np.array([share for _, share in forms])
-            forms[int(self.rng.choice(len(forms), p=shares / shares.sum()))][0](line)
+            forms: dict[Callable[[Line], None], float] = {
+                self.imperative: 0.5, self.purpose: 0.08, self.condition: 0.08, self.advice: 0.08, self.option: 0.05,
+                self.alternative: 0.03, self.beginning: 0.06, self.effect: 0.05, self.prohibition: 0.04,
+                self.description: 0.05,
+            }  # fmt: skip
+            shares = np.array(list(forms.values()))
+            list(forms)[int(self.rng.choice(len(forms), p=shares / shares.sum()))](line)
         line.words[0] = line.words[0].capitalize()
         return line

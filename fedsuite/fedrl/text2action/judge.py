@@ -16,15 +16,13 @@ text, and action names of the sentence count as neglected, whatever was chosen.
 Letters: E lanes, L longest sample. Lanes that are idle or past their last word are left alone.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.arrays import Arrays
 from fedsuite.fedrl.text2action.corpus import EXCLUSIVE, NONE, OPTIONAL, REQUIRED
 from fedsuite.fedrl.text2action.labels import LabelTable
-from fedsuite.fedrl.worlds import Step
+from fedsuite.fedrl.worlds import Remembering, Step
 
 SELECT = 1
 
@@ -39,8 +37,10 @@ class RewardRule:
     neglect_may_be_right: bool
 
 
-class TextJudge:
+class TextJudge(Remembering):
     """Judges E lanes; `samples` int64 [n] are the rows of `table` that episodes 0..n-1 of the split read."""
+
+    remembered = ("rows", "places", "selected", "rewards")
 
     def __init__(
         self, table: LabelTable, samples: np.ndarray, lanes: int, rule: RewardRule
@@ -141,19 +141,3 @@ class TextJudge:
         other = (kinds == EXCLUSIVE) & ~first
         switched = (selected & other).any(1) & ~(selected & first).any(1)
         return plain + int(np.where(switched, other.sum(1), first.sum(1)).sum())
-
-    def state(self) -> Arrays:
-        """All that `restore` needs."""
-        return {
-            "rows": self._rows.copy(),
-            "places": self._places.copy(),
-            "selected": self._selected.copy(),
-            "rewards": self._rewards.copy(),
-        }
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
-        self._rows[:] = state["rows"]
-        self._places[:] = state["places"]
-        self._selected[:] = state["selected"]
-        self._rewards[:] = state["rewards"]

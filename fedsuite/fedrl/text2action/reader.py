@@ -18,7 +18,7 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.text2action.corpus import NUM_FOLDS, Action, Corpus, Passage, Text
 from fedsuite.fedrl.text2action.generated import generate_corpus
-from fedsuite.files import sha256_of, write_atomically
+from fedsuite.files import sha256_of
 
 SCHEMA = "t2a-1"
 FOLD_KEYS = {"names": "act5", "arguments": "arg5"}
@@ -26,21 +26,21 @@ FOLD_KEYS = {"names": "act5", "arguments": "arg5"}
 
 def read_corpus(config: FedRLConfig) -> Corpus:
     """The corpus that `config` names: generated, or t2a_<corpus>.json.gz in data_dir. Raises InputError."""
-    name = config.text_source
+    name = config.data.text_source
     if name == "generated":
-        return parse_corpus(generate_corpus(config.generated_seed), "generated corpus")
-    if not config.data_dir:
+        return parse_corpus(generate_corpus(config.data.generated_seed), "generated corpus")
+    if not config.data.dir:
         raise InputError(
-            f"data-dir: corpus {name!r} needs the folder that holds t2a_{name}.json.gz, got nothing; "
-            'name it, or set corpus to "generated"'
+            f"data.dir: corpus {name!r} needs the folder that holds t2a_{name}.json.gz, got nothing; "
+            'name it, or set data.corpus to "generated"'
         )
-    return read_file(Path(config.data_dir) / f"t2a_{name}.json.gz")
+    return read_file(Path(config.data.dir) / f"t2a_{name}.json.gz")
 
 
 def read_file(path: Path) -> Corpus:
     """A corpus from a .json.gz file. Raises InputError."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file; data-dir must be the folder that holds it")
+        raise InputError(f"{path}: no such file; data.dir must be the folder that holds it")
     try:
         document = json.loads(gzip.decompress(path.read_bytes()))
     except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -49,12 +49,6 @@ def read_file(path: Path) -> Corpus:
             f"{path}: expected gzip-compressed JSON, got a damaged or other file ({reason}); fetch it again"
         ) from error
     return parse_corpus(document, str(path))
-
-
-def write_file(document: dict[str, Any], path: Path) -> None:
-    """Write a document of the schema, for example of `generate_corpus`, as `read_file` reads it; same bytes every time."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    write_atomically(path, gzip.compress(text.encode(), mtime=0))
 
 
 def parse_corpus(document: Any, source: str) -> Corpus:

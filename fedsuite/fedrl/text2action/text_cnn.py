@@ -28,13 +28,13 @@ from torch import nn
 from torch.nn.functional import linear
 
 from fedsuite.errors import InputError
+from fedsuite.fedrl.learning.networks import full_layer
 from fedsuite.fedrl.text2action.row_types import row_types
 from fedsuite.fedrl.text2action.text_weights import (
     BIAS,
     RowLayout,
     embedding_table,
     folded_filters,
-    full_layer,
 )
 from fedsuite.fedrl.text2action.views import TextTable
 from fedsuite.fedrl.text2action.window_search import (
@@ -82,7 +82,7 @@ class TextCNN(nn.Module):
             raise ValueError("Text2Action has the roles alpha, beta and full, got gamma")
         if table.max_words < max(heights):
             raise InputError(
-                f"max-words: expected at least {max(heights)}, the height of the highest filter, got {table.max_words}"
+                f"world.max-words: expected at least {max(heights)}, the height of the highest filter, got {table.max_words}"
             )
         self.role, self.heights, self.filters, self.tag_size = role, heights, filters, tag_size
         self.max_words, self.num_tags = table.max_words, table.num_tags
@@ -139,13 +139,6 @@ class TextCNN(nn.Module):
             self.pos_embedding = nn.Parameter(table)
         self.hidden = full_layer(total, HIDDEN, generator)
         self.output = full_layer(HIDDEN, num_actions, generator)
-
-    def unfolded_parameters(self) -> int:
-        """Parameters of the published network, all K_2 equal components counted."""
-        folded = self.taps.numel() + self.tag_taps.numel()
-        return (
-            sum(p.numel() for p in self.parameters()) - folded + len(self.taps) * self.layout.width
-        )
 
     def forward(self, rows: torch.Tensor, tags: torch.Tensor) -> torch.Tensor:
         """Q-values [B, A]. Without gradients the windows' maxima are used as they are found."""

@@ -10,10 +10,8 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 BIAS = 0.1
-SPREAD = 0.1  # standard deviation of fully connected weights
 
 
 def xavier_bound(fan_in: int, fan_out: int) -> float:
@@ -56,11 +54,3 @@ def embedding_table(rows: int, size: int, generator: torch.Generator) -> torch.T
     """Embedding of `rows` symbols, padding included [rows, size]."""
     bound = xavier_bound(rows, size)
     return torch.empty(rows, size).uniform_(-bound, bound, generator=generator)
-
-
-def full_layer(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A fully connected layer."""
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
-    nn.init.trunc_normal_(layer.weight, 0.0, SPREAD, -2 * SPREAD, 2 * SPREAD, generator=generator)
-    nn.init.constant_(layer.bias, BIAS)
-    return layer

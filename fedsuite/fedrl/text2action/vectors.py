@@ -116,7 +116,7 @@ def read_vectors(path: Path, words: Iterable[str]) -> WordVectors:
     """
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file; word-vectors must be a word2vec or GloVe file, or empty"
+            f"{path}: no such file; data.word-vectors must be a word2vec or GloVe file, or empty"
         )
     wanted = {form for word in words for form in (word, word.lower())}
     found = _read_binary(path, wanted) if path.suffix == ".bin" else _read_text(path, wanted)

@@ -12,14 +12,12 @@ A record is [sample row, words decided, bits of the selected words]: 2 + ceil(L 
 little-endian bit string being word i.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from fedsuite.arrays import Arrays
-from fedsuite.fedrl.worlds import IDLE, Role
+from fedsuite.fedrl.worlds import IDLE, Remembering, Role
 
 NEGLECT, SELECT = 0, 1
 HEADER = 2  # sample row, words decided
@@ -108,12 +106,14 @@ def records_at(
     return records
 
 
-class TextView:
+class TextView(Remembering):
     """One party's side of E texts that are read in parallel; implements fedsuite.fedrl.worlds.View.
 
     All parties hold the same records: the inputs differ only in what the network's tables say of a word.
     `samples` [n] are the rows of the table that make up the split, in the order of its episodes.
     """
+
+    remembered = ("records",)
 
     def __init__(self, table: TextTable, role: Role, samples: np.ndarray, lanes: int) -> None:
         """Lanes start on the split's first text until `begin` says otherwise."""
@@ -123,17 +123,17 @@ class TextView:
         self.role = role
         self._samples = np.asarray(samples, np.int64)
         self._lanes = np.arange(lanes)
-        self._now = np.zeros((lanes, table.record_size), np.int32)
+        self._records = np.zeros((lanes, table.record_size), np.int32)
         self.begin(self._lanes, np.zeros(lanes, np.int64))
 
     def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
         """Put the texts of episodes [n] into lanes [n], nothing decided."""
-        self._now[lanes] = 0
-        self._now[lanes, 0] = self._samples[episodes]
+        self._records[lanes] = 0
+        self._records[lanes, 0] = self._samples[episodes]
 
     def records(self) -> np.ndarray:
         """What is observed now [E, R]."""
-        return self._now.copy()
+        return self._records.copy()
 
     def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Neglect (0) or select (1) the current words, actions [E]; records of before and after.
@@ -142,16 +142,16 @@ class TextView:
         """
         if not np.isin(actions, (IDLE, NEGLECT, SELECT)).all():
             raise ValueError(f"expected actions 0, 1 or {IDLE} (idle), got {np.unique(actions)}")
-        before = self._now.copy()
+        before = self._records.copy()
         position = before[:, 1]
         reading = (actions != IDLE) & (position < self.table.lengths[before[:, 0]])
         chosen = np.flatnonzero(reading & (actions == SELECT))
-        bits = selected_bits(self._now)
+        bits = selected_bits(self._records)
         bits[chosen, position[chosen] // 8] |= np.left_shift(1, position[chosen] % 8).astype(
             np.uint8
         )
-        self._now[reading, 1] += 1
-        return before, self._now.copy()
+        self._records[reading, 1] += 1
+        return before, self._records.copy()
 
     def inputs(self, records: np.ndarray) -> tuple[torch.Tensor, ...]:
         """Sample rows int64 [B] and tags uint8 [B, L] of records [B, R]."""
@@ -160,21 +160,3 @@ class TextView:
         bits = np.unpackbits(selected_bits(records), axis=1, count=longest, bitorder="little")
         tags = (bits + np.uint8(1)) * (np.arange(longest, dtype=np.int32) < records[:, 1:2])
         return torch.from_numpy(records[:, 0].astype(np.int64)), torch.from_numpy(tags)
-
-    def records_at(
-        self, rows: np.ndarray, positions: np.ndarray, selected: np.ndarray
-    ) -> np.ndarray:
-        """Records [n, R] of given states; see the function of the same name. `rows` are rows of the table."""
-        return records_at(self.table, rows, positions, selected)
-
-    def state(self) -> Arrays:
-        """The records of all lanes, which are all there is."""
-        return {"records": self._now.copy()}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
-        if state["records"].shape != self._now.shape:
-            raise ValueError(
-                f"records: expected shape {self._now.shape}, got {state['records'].shape}"
-            )
-        self._now = np.array(state["records"], np.int32)

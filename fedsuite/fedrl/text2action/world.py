@@ -4,7 +4,7 @@ alpha sees part-of-speech tags and has the labels, so rewards; beta sees the wor
 a word is from the action; "full" sees all. Everybody sees which words have been selected.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,12 +19,11 @@ from fedsuite.fedrl.text2action.labels import expert_selection, label_table
 from fedsuite.fedrl.text2action.reader import read_corpus
 from fedsuite.fedrl.text2action.text_cnn import TextCNN
 from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
-from fedsuite.fedrl.text2action.views import TextTable, TextView
+from fedsuite.fedrl.text2action.views import TextTable, TextView, records_at
 from fedsuite.fedrl.worlds import Role, Split
+from fedsuite.progress import Progress, silent
 
-VECTOR_SEED = (
-    0  # vectors belong to the corpus, not to a run: every seed of an experiment has the same
-)
+VECTOR_SEED = 0  # vectors belong to the corpus: every seed of an experiment has the same
 
 
 class TextWorld:
@@ -35,10 +34,10 @@ class TextWorld:
 
     def __init__(self, config: FedRLConfig, corpus: Corpus) -> None:
         self._config, self._corpus = config, corpus
-        self._max_words = config.max_words or MAX_WORDS[config.task]
-        self._selection = config.rules.selection
-        self.samples = corpus.samples(config.task, self._max_words)
-        self.splits = corpus.splits(config.task, config.fold, self._selection)
+        self._max_words = config.world.max_words or MAX_WORDS[config.world.task]
+        self._selection = config.published.rules.selection
+        self.samples = corpus.samples(config.world.task, self._max_words)
+        self.splits = corpus.splits(config.world.task, config.data.fold, self._selection)
         self._labels = label_table(self.samples)
         self.longest = self._labels.longest
         self.table = text_table(
@@ -50,8 +49,8 @@ class TextWorld:
         """What all parties must agree in."""
         return {
             "corpus": self._corpus.digest,
-            "task": self._config.task,
-            "fold": self._config.fold,
+            "task": self._config.world.task,
+            "fold": self._config.data.fold,
             "selection": self._selection,
             "max-words": self._max_words,
             **{f"{split}-episodes": len(rows) for split, rows in self.splits.items()},
@@ -69,10 +68,10 @@ class TextWorld:
         """The judge of `lanes` parallel samples."""
         config = self._config
         rule = RewardRule(
-            config.text_reward,
-            config.last_word_bonus,
+            config.world.text_reward,
+            config.world.last_word_bonus,
             self._max_words,
-            config.task == "names" or config.rules.exclusive_rewards == "full",
+            config.world.task == "names" or config.published.rules.exclusive_rewards == "full",
         )
         return TextJudge(self._labels, self.splits[split], lanes, rule)
 
@@ -81,21 +80,21 @@ class TextWorld:
         return TextCNN(
             self.table,
             self._known(role),
-            filters=self._config.filters,
-            tag_size=self._config.tag_size,
+            filters=self._config.network.filters,
+            tag_size=self._config.network.tag_size,
             generator=generator,
         )
 
     def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
         """Records and actions of an expert that selects what the labels ask for; see `expert_selection`."""
-        view = TextView(self.table, self._known(role), self.splits["train"], 1)
+        self._known(role)
         records, actions = [], []
         for row in self.splits["train"]:
             selected = expert_selection(self.samples[row])
             places = np.arange(len(selected))
             wide = np.zeros((len(selected), self.longest), bool)
             wide[:, : len(selected)] = np.tril(np.tile(selected, (len(selected), 1)), -1)
-            records.append(view.records_at(np.full(len(selected), row), places, wide))
+            records.append(records_at(self.table, np.full(len(selected), row), places, wide))
             actions.append(selected.astype(np.int64))
         return np.concatenate(records), np.concatenate(actions)
 
@@ -111,7 +110,8 @@ class TextWorld:
         """The role itself."""
         if role not in ("alpha", "beta", "full"):
             raise InputError(
-                f"parties: {role!r} has no view of Text2Action, which has alpha and beta; set parties to 2"
+                f"federation.parties: {role!r} has no view of Text2Action, which has alpha and beta; "
+                "set federation.parties to 2"
             )
         return role
 
@@ -141,13 +141,17 @@ def text_table(
 def word_vectors(config: FedRLConfig, corpus: Corpus) -> WordVectors:
     """From the file that `config` names, else trained on the whole corpus (no labels) and kept in cache_dir."""
     texts = [text.whole.words for text in corpus.texts]
-    if not config.word_vectors:
+    if not config.data.word_vectors:
         return trained_or_cached(
-            texts, config.word_vector_size, VECTOR_SEED, corpus.digest, Path(config.cache_dir)
+            texts,
+            config.data.word_vector_size,
+            VECTOR_SEED,
+            corpus.digest,
+            Path(config.data.cache_dir),
         )
     passages = [p.words for text in corpus.texts for p in text.sentences if p is not None]
     words = dict.fromkeys(word for text in (*texts, *passages) for word in text)
-    return read_vectors(Path(config.word_vectors), words)
+    return read_vectors(Path(config.data.word_vectors), words)
 
 
 @lru_cache(maxsize=2)
@@ -156,7 +160,7 @@ def open_text_world(config: FedRLConfig) -> TextWorld:
     return TextWorld(config, read_corpus(config))
 
 
-def prepare(config: FedRLConfig, progress: Callable[[str], None] = lambda _: None) -> None:
+def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     """Check the corpus and train its word vectors, so that parties only read. Raises InputError."""
     corpus = read_corpus(config)
     words = sum(len(text.whole.words) for text in corpus.texts)

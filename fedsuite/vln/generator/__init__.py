@@ -1,4 +1,4 @@
 """The generator of whole houses: plans, furniture, views, routes and what people say about them.
 
-Entry: `fedsuite.vln.houses`.
+Entry: `fedsuite.vln.generator.houses`.
 """

@@ -1,195 +1,26 @@
 """Words of the simulated annotators of generated houses: verbs, places, habits, slips.
 
-Data and the drawing of annotators. In templates {thing}, {room}, {source}, {door}, {hall} are noun
-phrases without article, {way} is left or right, {number} an ordinal.
+The words are phrases.json. In its `forms`, {thing}, {room}, {source}, {door}, {hall} are noun phrases without article,
+{way} is left or right, {number} an ordinal, {go} and {stairs} one of the `words` of that name; a form "rare X" now and
+then takes the place of "X". Words that stand twice are used twice as often.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedsuite.files import read_table
+
 NUM_ANNOTATORS = 40
 _ANNOTATOR_SEED = 20221028  # the same people annotate all houses of all worlds
-ORDINALS = ("", "first", "second", "third")
-GO = ("walk", "go", "head", "walk", "go", "move", "proceed")
-TURN = (
-    "turn {way}",
-    "take a {way}",
-    "make a {way}",
-    "go {way}",
-    "turn to the {way}",
-    "turn {way}",
-    "hang a {way}",
-)
-SLIGHT = (
-    "turn slightly {way}",
-    "make a slight {way}",
-    "veer {way}",
-    "bear {way}",
-    "turn a little to the {way}",
-)
-SHARP = ("make a sharp {way}", "turn sharply to the {way}", "turn {way}")
-AROUND = (
-    "turn around",
-    "turn around",
-    "turn all the way around",
-    "turn 180 degrees",
-    "make a u turn",
-)
-STRAIGHT = (
-    "go straight",
-    "walk straight ahead",
-    "walk forward",
-    "head straight",
-    "go forward",
-    "continue straight",
-)
-RARE_STRAIGHT = (
-    "advance",
-    "march forward",
-    "step forward",
-    "stroll ahead",
-    "keep going straight ahead",
-)
-ALONG = (
-    "{go} down the {hall}",
-    "{go} along the {hall}",
-    "continue down the {hall}",
-    "follow the {hall}",
-    "keep walking along the {hall}",
-)
-THROUGH = (
-    "{go} through the {room}",
-    "cross the {room}",
-    "{go} across the {room}",
-    "continue through the {room}",
-)
-PASS = (
-    "{go} past the {thing}",
-    "pass the {thing}",
-    "continue past the {thing}",
-    "{go} by the {thing}",
-    "keep going past the {thing}",
-    "walk until you are past the {thing}",
-)
-TOWARD = (
-    "{go} towards the {thing}",
-    "{go} toward the {thing}",
-    "face the {thing} and walk forward",
-)
-REACH = ("{go} to the {thing}", "{go} over to the {thing}")
-RARE_TOWARD = ("aim for the {thing}", "make your way towards the {thing}")
-FACING = (
-    "with the {thing} in front of you",
-    "start facing the {thing}",
-    "you start in front of the {thing}",
-)
-LEAVE = (
-    "exit the {source}",
-    "leave the {source}",
-    "{go} out of the {source}",
-    "exit the {source} through the {door}",
-)
-LEAVE_INTO = (
-    "{go} out into the {room}",
-    "exit the {source} into the {room}",
-    "{go} through the {door} into the {room}",
-)
-ENTER = (
-    "enter the {room}",
-    "{go} into the {room}",
-    "{go} through the {door} into the {room}",
-    "step into the {room}",
-    "{go} inside the {room}",
-)
-ENTER_SIDE = (
-    "enter the {room} on the {way}", "{go} into the {room} on your {way}",
-    "{go} through the {number} {door} on the {way}", "enter the {number} {door} on your {way}",
-    "take the {number} {door} on the {way} into the {room}",
-)  # fmt: skip
-UP = ("{go} up the {stairs}", "climb the {stairs}", "{go} upstairs", "take the {stairs} up")
-DOWN = (
-    "{go} down the {stairs}",
-    "descend the {stairs}",
-    "{go} downstairs",
-    "take the {stairs} down",
-)
-STAIRS = ("stairs", "steps", "staircase", "flight of stairs")
-AT_THING = (
-    "at the {thing}",
-    "by the {thing}",
-    "near the {thing}",
-    "when you get to the {thing}",
-    "when you reach the {thing}",
-)
-STOP = (
-    "stop", "wait", "stop", "wait", "stop and wait", "wait there", "stand", "come to a stop", "then stop", "pause",
-    "end up", "finish",
-)  # fmt: skip
-STOP_THING = (
-    "next to the {thing}", "by the {thing}", "near the {thing}", "in front of the {thing}", "beside the {thing}",
-    "close to the {thing}", "at the {thing}",
-)  # fmt: skip
-RARE_STOP_THING = (
-    "adjacent to the {thing}",
-    "a few feet from the {thing}",
-    "right where the {thing} is",
-)
-STOP_DOOR = (
-    "in the doorway of the {room}",
-    "in the doorway to the {room}",
-    "at the {room} door",
-    "at the door of the {room}",
-)
-STOP_ARCH = (
-    "under the archway of the {room}",
-    "in the entrance to the {room}",
-    "at the entrance of the {room}",
-)
-STOP_INSIDE = (
-    "just inside the {room}", "right inside the {room}", "as soon as you enter the {room}", "just past the {door}",
-    "once you are inside the {room}",
-)  # fmt: skip
-STOP_ROOM = (
-    "in the {room}",
-    "once you are in the {room}",
-    "when you are in the {room}",
-    "anywhere in the {room}",
-)
-STOP_STAIRS = {
-    "bottom": (
-        "at the bottom of the {stairs}",
-        "at the foot of the {stairs}",
-        "at the base of the {stairs}",
-    ),
-    "landing": ("on the landing", "halfway on the {stairs}", "on the landing of the {stairs}"),
-    "top": ("at the top of the {stairs}", "at the head of the {stairs}"),
-}
-DOOR_NOUNS = {
-    "door": ("door", "doorway", "open door"),
-    "archway": ("archway", "opening", "arch", "doorway"),
-    "glass doors": ("glass doors", "sliding doors", "double doors"),
-}
-RARE_NOUNS = {
-    "couch": ("loveseat", "settee", "sectional"), "armchair": ("recliner", "easy chair"), "plant": ("fern", "shrub"),
-    "painting": ("artwork", "portrait", "canvas"), "rug": ("mat", "runner"), "wardrobe": ("cupboard",),
-    "television": ("flatscreen",), "fireplace": ("hearth",), "toilet": ("commode",), "sink": ("washbasin", "vanity"),
-    "refrigerator": ("freezer",), "bookshelf": ("bookcases",), "vase": ("urn",), "statue": ("sculpture", "bust"),
-    "mirror": ("looking glass",), "ottoman": ("footstool", "pouf"), "dresser": ("bureau",), "chair": ("seat",),
-    "stairs": ("stairway",), "lamp": ("lantern",), "bed": ("mattress",), "desk": ("workstation",), "window": ("windowpane",),
-}  # fmt: skip
-RARE_ROOMS = {
-    "bathroom": ("restroom", "washroom"), "hallway": ("passage", "passageway"), "living room": ("lounge", "den"),
-    "closet": ("storage",), "patio": ("terrace", "deck"), "garage": ("carport",),
-}  # fmt: skip
-ADVERBS = ("immediately", "slowly", "carefully", "straightaway", "again", "eventually")
-MISSPELT = {
-    "through": "thru", "past": "passed", "fireplace": "fire place", "hallway": "hall way", "straight": "strait",
-    "stairs": "staris", "bathroom": "bathrom", "bedroom": "bed room", "towards": "torwards", "left": "letf",
-    "right": "rigth", "refrigerator": "refridgerator", "kitchen": "kitchin", "until": "untill", "walk": "wlak",
-    "doorway": "door way", "turn": "trun", "front": "fron", "painting": "paiting", "archway": "arch way",
-    "laundry": "laundy", "dresser": "dressor", "chandelier": "chandalier", "forward": "foward", "stop": "sotp",
-}  # fmt: skip
+_TABLE = read_table(__file__, "phrases.json")
+FORMS: Mapping[str, tuple[str, ...]] = _TABLE["forms"]
+WORDS: Mapping[str, tuple[str, ...]] = _TABLE["words"]
+DOOR_NOUNS: Mapping[str, tuple[str, ...]] = _TABLE["door_nouns"]
+RARE_NOUNS: Mapping[str, tuple[str, ...]] = _TABLE["rare_nouns"]
+RARE_ROOMS: Mapping[str, tuple[str, ...]] = _TABLE["rare_rooms"]
+MISSPELT: Mapping[str, str] = _TABLE["misspelt"]
 
 
 @dataclass(frozen=True)

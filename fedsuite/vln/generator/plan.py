@@ -5,7 +5,6 @@ is drawn again from the same stream. P panoramas, O objects; metres, z up; headi
 clockwise.
 """
 
-import hashlib
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse.csgraph import connected_components, shortest_path
 
+from fedsuite.files import sha256_of
 from fedsuite.randomness import rng_for
 from fedsuite.vln.generator.catalog import KIND_INDEX
 from fedsuite.vln.generator.furniture import Thing, furnish
@@ -80,10 +80,8 @@ class House:
     def shortest(self) -> tuple[np.ndarray, np.ndarray]:
         """Lengths of the shortest ways [P, P] m and the predecessor of each goal [P, P]."""
         gap = np.linalg.norm(self.position_m[:, None] - self.position_m[None], axis=-1)
-        lengths, before = shortest_path(
-            np.where(self.edge, gap, np.inf), method="D", return_predecessors=True
-        )
-        return lengths, before
+        length = np.where(self.edge, gap, np.inf)
+        return shortest_path(length, method="D", return_predecessors=True)
 
 
 def draw_house(seed: int, house: int) -> House:
@@ -98,9 +96,7 @@ def draw_house(seed: int, house: int) -> House:
 
 def _scan_id(seed: int, house: int) -> str:
     """Eleven letters and digits, like the ids of real scans."""
-    number = int.from_bytes(
-        hashlib.sha256(f"generated house {seed}/{house}".encode()).digest()[:12], "big"
-    )
+    number = int(sha256_of(f"generated house {seed}/{house}".encode())[:24], 16)
     return "".join(_LETTERS[number // 62**k % 62] for k in range(11))
 
 
@@ -130,11 +126,7 @@ def _building(rng: np.random.Generator) -> tuple[list[Room], list[Door], list[tu
     shape = None if rng.random() < 0.2 else draw_shape(rng)
     rooms: list[Room] = []
     doors: list[Door] = []
-    flight = (
-        []
-        if shape is None or not shape.stairs
-        else [turned_point(p, orientation) for p in shape.flight]
-    )
+    stairs = () if shape is None or not shape.stairs else shape.flight
     for floor in range(1 if shape is None else shape.floors):
         cells = cottage_cells(rng) if shape is None else floor_cells(rng, shape, floor)
         kinds = room_kinds(rng, cells, floor)
@@ -143,12 +135,11 @@ def _building(rng: np.random.Generator) -> tuple[list[Room], list[Door], list[tu
             Room(kind, c.tag, floor, turned(c.rect, orientation))
             for kind, c in zip(kinds, cells, strict=True)
         ]
-        parent = {
-            first + i: first + parent_of(cells, i) for i, c in enumerate(cells) if c.tag == "annex"
-        }
+        annexes = [i for i, c in enumerate(cells) if c.tag == "annex"]
+        parent = {first + i: first + parent_of(cells, i) for i in annexes}
         given = [] if shape is None else _stair_doors(shape, floor, first, orientation)
         doors += make_doors(rng, rooms, list(range(first, len(rooms))), parent, given)
-    return rooms, doors, flight
+    return rooms, doors, [turned_point(p, orientation) for p in stairs]
 
 
 def _stair_doors(shape: Shape, floor: int, first: int, orientation: int) -> list[Door]:
@@ -173,10 +164,8 @@ def _stairs(rooms: Sequence[Room], flight: Sequence[tuple[float, float]]) -> lis
     for lower, upper in pairwise(wells):
         for (x, y), room, rise in ((flight[0], lower, 0.7), (flight[2], upper, -0.5)):
             floor = rooms[room].floor
-            z = round(floor * FLOOR_HEIGHT_M + rise, 4)
-            things.append(
-                Thing(KIND_INDEX["stairs"], -1, -1, round(x, 4), round(y, 4), z, floor, room)
-            )
+            at = (round(x, 4), round(y, 4), round(floor * FLOOR_HEIGHT_M + rise, 4))
+            things.append(Thing(KIND_INDEX["stairs"], -1, -1, *at, floor, room))
     return things
 
 

@@ -2,19 +2,11 @@
 
 import numpy as np
 
-from fedsuite.vln.generator.catalog import ROOMS
+from fedsuite.vln.generator.catalog import ROOMS, WANTED_DOWNSTAIRS, WANTED_UPSTAIRS
 from fedsuite.vln.generator.rooms import Cell, area_m2, wall_length_m
 
 SMALL_M2 = 7.5
 SOCIAL = ("living room", "kitchen", "dining room", "family room")
-_GROUND = {
-    "bedroom": 3.0, "office": 2.0, "family room": 1.5, "garage": 1.0, "library": 1.0, "game room": 0.8, "gym": 0.7,
-    "playroom": 0.7, "bathroom": 3.0, "laundry room": 1.2, "closet": 0.6, "pantry": 0.4,
-}  # fmt: skip
-_UPPER = {
-    "bedroom": 6.0, "office": 1.5, "library": 1.0, "family room": 1.0, "playroom": 1.0, "gym": 0.8, "game room": 0.7,
-    "bathroom": 4.0, "closet": 1.0, "laundry room": 0.7,
-}  # fmt: skip
 # How much less wanted a kind is once it is there.
 _REPEAT = {"bedroom": 0.7, "bathroom": 0.5, "closet": 0.4}
 
@@ -38,7 +30,7 @@ def room_kinds(rng: np.random.Generator, cells: list[Cell], floor: int) -> list[
     )
     if floor == 0:
         _place_required(rng, cells, slots, kinds)
-    wanted = dict(_GROUND if floor == 0 else _UPPER)
+    wanted = dict(WANTED_DOWNSTAIRS if floor == 0 else WANTED_UPSTAIRS)
     for i in slots:
         if not kinds[i]:
             kinds[i] = _choose(rng, wanted, area_m2(cells[i].rect))

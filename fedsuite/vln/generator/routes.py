@@ -122,10 +122,8 @@ class Route:
         floor = int(house.floor[a])
         ids = [i for i, r in enumerate(house.rooms) if r.floor == floor]
         rect = np.array([house.rooms[i].rect for i in ids])
-        inside = (xy[:, None] >= rect[None, :, :2]).all(-1) & (
-            xy[:, None] <= rect[None, :, 2:]
-        ).all(-1)
-        where = inside.argmax(1)
+        inside = (xy[:, None] >= rect[:, :2]) & (xy[:, None] <= rect[:, 2:])
+        where = inside.all(-1).argmax(1)
         return [
             (ids[w], e + k / number, e + (k + 1) / number, length / number)
             for k, w in enumerate(where.tolist())
@@ -176,14 +174,9 @@ def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
         moving = (at != start) & np.isfinite(lengths)
         at = np.where(moving, before[start, at], at)
         nodes += moving
-    good = (
-        (nodes >= MIN_NODES)
-        & (nodes <= MAX_NODES)
-        & (lengths >= MIN_LENGTH_M)
-        & np.isfinite(lengths)
-    )
-    pairs = np.argwhere(good)
-    return pairs, nodes[good]
+    good = (lengths >= MIN_LENGTH_M) & np.isfinite(lengths)
+    good &= (nodes >= MIN_NODES) & (nodes <= MAX_NODES)
+    return np.argwhere(good), nodes[good]
 
 
 def shortest_path_nodes(house: House, start: int, goal: int) -> tuple[int, ...]:
@@ -244,8 +237,6 @@ def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
     origin = start[1] if door.vertical else start[0]
     offsets = [(d.y if door.vertical else d.x) - origin for d in here]
     mine = (door.y if door.vertical else door.x) - origin
-    return (
-        0
-        if abs(mine) < 0.5
-        else sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)
-    )
+    if abs(mine) < 0.5:
+        return 0
+    return sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from fedsuite.vln.generator import phrases as words
-from fedsuite.vln.generator.phrases import Annotator
+from fedsuite.vln.generator.phrases import MISSPELT, Annotator
 
 # Beginnings of clauses that cannot stand alone.
 _OPENINGS = ("with ", "start facing", "you start")
@@ -53,8 +52,8 @@ def with_slips(text: str, rng: np.random.Generator, person: Annotator) -> str:
     tokens = []
     for token in text.split(" "):
         bare = token.rstrip(".,").lower()
-        if bare in words.MISSPELT and rng.random() < person.typo:
-            token = words.MISSPELT[bare] + token[len(bare) :]
+        if bare in MISSPELT and rng.random() < person.typo:
+            token = MISSPELT[bare] + token[len(bare) :]
         tokens.append(token)
     text = " ".join(tokens)
     if person.case == "lower":

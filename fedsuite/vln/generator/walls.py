@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from fedsuite.vln.generator.room_kinds import SOCIAL
 from fedsuite.vln.generator.rooms import Rect, shared_wall
@@ -54,19 +55,6 @@ class Door:
         return self.rooms[1] if room == self.rooms[0] else self.rooms[0]
 
 
-class _Groups:
-    """Which rooms are connected so far."""
-
-    def __init__(self, number: int) -> None:
-        self.group = list(range(number))
-
-    def join(self, a: int, b: int) -> bool:
-        """Connect; False if they were."""
-        a, b = self.group[a], self.group[b]
-        self.group = [a if g == b else g for g in self.group]
-        return a != b
-
-
 def make_doors(
     rng: np.random.Generator,
     rooms: list[Room],
@@ -77,9 +65,9 @@ def make_doors(
     """Doors of one floor (`ids` are its rooms): `given` ones (stairs), the usual ones, and what
     keeps it connected.
     """
-    groups = _Groups(len(rooms))
+    groups = DisjointSet(range(len(rooms)))  # which rooms are connected so far
     for door in given:
-        groups.join(*door.rooms)
+        groups.merge(*door.rooms)
     doors = list(given)
     pairs = [
         (i, j) for i in ids for j in ids
@@ -88,10 +76,10 @@ def make_doors(
     chance = {pair: _chance(rooms, parent, *pair) for pair in pairs}
     chosen = [p for p in pairs if rng.random() < chance[p]]
     for i, j in chosen:
-        groups.join(i, j)
+        groups.merge(i, j)
     rest = [p for p in pairs if p not in chosen]
     for i, j in sorted(rest, key=lambda p: (-chance[p], _transit(rooms, *p), rng.random())):
-        if groups.join(i, j):
+        if groups.merge(i, j):
             chosen.append((i, j))
     return doors + [_door(rng, rooms, i, j) for i, j in sorted(chosen)]
 

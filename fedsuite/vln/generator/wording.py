@@ -5,9 +5,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedsuite.vln.generator import phrases as words
 from fedsuite.vln.generator.catalog import COLOURS, MATERIALS, ROOMS
-from fedsuite.vln.generator.phrases import Annotator
+from fedsuite.vln.generator.phrases import (
+    DOOR_NOUNS,
+    FORMS,
+    RARE_NOUNS,
+    RARE_ROOMS,
+    WORDS,
+    Annotator,
+)
 from fedsuite.vln.generator.routes import Fact, Route
 
 _RARE = 0.004
@@ -51,37 +57,31 @@ class Speaker:
         if fact.kind == "cross":
             return self._cross(fact)
         if fact.kind == "stairs":
-            return self._say(words.UP if fact.way == "up" else words.DOWN)
+            return self._say(fact.way)
         if fact.kind in ("along", "through"):
             room = self._room(fact.room)
-            return self._say(
-                words.ALONG if fact.kind == "along" else words.THROUGH, hall=room, room=room
-            )
+            return self._say(fact.kind, hall=room, room=room)
         thing = self._thing(fact.thing)
         if fact.kind == "pass":
             side = fact.way and self.rng.random() < self.person.side
-            return self._say(words.PASS, thing=thing) + (
+            return self._say("pass", thing=thing) + (
                 f" on {self._the()} {fact.way}" if side else ""
             )
-        if fact.kind == "toward":
-            forms = words.TOWARD + words.REACH * (fact.way == "reach")
-            return self._say(forms, words.RARE_TOWARD, thing=thing)
-        return self._say(words.FACING, thing=thing)
+        if fact.way == "reach":
+            return self._say("toward", "reach", thing=thing)
+        return self._say(fact.kind, thing=thing)
 
     def _turn(self, fact: Fact, before: Fact | None) -> str:
         if fact.kind == "start" and fact.way in ("straight", "around"):
-            if fact.way == "around":
-                return self._say(words.AROUND)
-            return self._say(words.STRAIGHT, words.RARE_STRAIGHT)
-        size = abs(fact.degrees)
-        forms: Sequence[str] = words.TURN
+            return self._say(fact.way)
+        size, form = abs(fact.degrees), "turn"
         if size < _SLIGHT_DEG and self.rng.random() < 0.75:
-            forms = words.SLIGHT
+            form = "slight"
         elif size > _SHARP_DEG:
-            forms = words.SHARP
+            form = "sharp"
         where = self._where(fact, before)
         self._plain_turn = not where
-        return self._say(forms, way=fact.way) + where
+        return self._say(form, way=fact.way) + where
 
     def _where(self, fact: Fact, before: Fact | None) -> str:
         """Where to turn, sometimes."""
@@ -93,69 +93,57 @@ class Speaker:
         if fact.room >= 0 and draw < 0.5:
             return f" at the end of the {self._room(fact.room)}"
         if fact.thing >= 0 and draw < 0.45:
-            return " " + self._say(words.AT_THING, thing=self._thing(fact.thing))
+            return " " + self._say("at a thing", thing=self._thing(fact.thing))
         return ""
 
     def _cross(self, fact: Fact) -> str:
         rooms = self.route.house.rooms
         door = self._door(fact.door)
         source, room = self._room(fact.source), self._room(fact.room)
-        forms: Sequence[str]
+        ordinals = WORDS["ordinal"]
+        forms = ["enter", "leave into"]
         if rooms[fact.room].tag == "hall":
-            forms = words.LEAVE if self.rng.random() < 0.7 else words.LEAVE_INTO
+            forms = ["leave" if self.rng.random() < 0.7 else "leave into"]
         elif rooms[fact.source].tag == "hall":
-            counted = (
-                fact.way and 0 < fact.ordinal < len(words.ORDINALS) and self.rng.random() < 0.5
-            )
-            forms = words.ENTER_SIDE if counted else words.ENTER
-        else:
-            forms = (*words.ENTER, *words.LEAVE_INTO)
-        number = words.ORDINALS[fact.ordinal] if fact.ordinal < len(words.ORDINALS) else ""
-        return self._say(forms, door=door, source=source, room=room, way=fact.way, number=number)
+            counted = fact.way and 0 < fact.ordinal < len(ordinals) and self.rng.random() < 0.5
+            forms = ["enter on a side" if counted else "enter"]
+        number = ordinals[fact.ordinal] if fact.ordinal < len(ordinals) else ""
+        return self._say(*forms, door=door, source=source, room=room, way=fact.way, number=number)
 
     def _stop(self, fact: Fact) -> str:
-        verb = words.STOP[int(self.rng.integers(len(words.STOP)))]
+        verb = self._drawn(WORDS["stop"])
         if fact.kind == "stop-thing":
-            place = self._say(
-                words.STOP_THING, words.RARE_STOP_THING, thing=self._thing(fact.thing)
-            )
+            place = self._say(fact.kind, thing=self._thing(fact.thing))
             tag = self.route.house.rooms[fact.room].tag
             if self.rng.random() < (0.5 if tag != "hall" else 0.2):
                 place += f" in the {self._room(fact.room)}"
         elif fact.kind == "stop-stairs":
-            place = self._say(words.STOP_STAIRS[fact.way])
-        elif fact.kind == "stop-room":
-            place = self._say(words.STOP_ROOM, room=self._room(fact.room))
+            place = self._say(f"stop-{fact.way}")
         elif fact.kind == "stop-inside":
-            place = self._say(
-                words.STOP_INSIDE, room=self._room(fact.room), door=self._door(fact.door)
-            )
+            place = self._say(fact.kind, room=self._room(fact.room), door=self._door(fact.door))
         else:
-            forms = (
-                words.STOP_DOOR
-                if self.route.house.doors[fact.door].kind == "door"
-                else words.STOP_ARCH
-            )
-            place = self._say(forms, room=self._room(fact.room))
+            door = fact.kind == "stop-door" and self.route.house.doors[fact.door].kind != "door"
+            place = self._say("stop-archway" if door else fact.kind, room=self._room(fact.room))
         return f"{verb} {place}" if verb != "wait there" else f"stop {place} and wait there"
 
-    def _say(self, forms: Sequence[str], rare: Sequence[str] = (), **fill: object) -> str:
-        """One of the forms, the person's favourites more often."""
+    def _drawn(self, words: Sequence[str]) -> str:
+        """One of the words, all equally likely."""
+        return words[int(self.rng.integers(len(words)))]
+
+    def _say(self, *forms: str, **fill: object) -> str:
+        """A phrase in one of the forms, the person's favourites more often."""
+        phrases = [phrase for form in forms for phrase in FORMS[form]]
+        rare = FORMS.get(f"rare {forms[0]}", ())
         if rare and self.rng.random() < 5 * _RARE:
-            forms = rare
-        likes = self.person.words % len(forms)
-        pick = likes if self.rng.random() < 0.35 else int(self.rng.integers(len(forms)))
-        go = words.GO[
-            self.person.words % 3
-            if self.rng.random() < 0.6
-            else int(self.rng.integers(len(words.GO)))
-        ]
-        stairs = words.STAIRS[
-            0 if self.rng.random() < 0.6 else int(self.rng.integers(len(words.STAIRS)))
-        ]
-        text = forms[pick].format(**{"go": go, "stairs": stairs, **fill})
+            phrases = list(rare)
+        likes = phrases[self.person.words % len(phrases)]
+        phrase = likes if self.rng.random() < 0.35 else self._drawn(phrases)
+        go, stairs = WORDS["go"], WORDS["stairs"]
+        go_word = go[self.person.words % 3] if self.rng.random() < 0.6 else self._drawn(go)
+        stairs_word = stairs[0] if self.rng.random() < 0.6 else self._drawn(stairs)
+        text = phrase.format(**{"go": go_word, "stairs": stairs_word, **fill})
         if self.rng.random() < 2 * _RARE:
-            text += " " + words.ADVERBS[int(self.rng.integers(len(words.ADVERBS)))]
+            text += " " + self._drawn(WORDS["adverb"])
         return text
 
     def _the(self) -> str:
@@ -168,25 +156,21 @@ class Speaker:
 
     def _room(self, room: int) -> str:
         kind = self.route.house.rooms[room].kind
-        return self._name(ROOMS[kind].names, words.RARE_ROOMS.get(kind, ()))
+        return self._name(ROOMS[kind].names, RARE_ROOMS.get(kind, ()))
 
     def _door(self, door: int) -> str:
-        names = words.DOOR_NOUNS[self.route.house.doors[door].kind]
-        return names[int(self.rng.integers(len(names)))]
+        return self._drawn(DOOR_NOUNS[self.route.house.doors[door].kind])
 
     def _thing(self, thing: int) -> str:
         """Noun with colour and material, which are said when it would be mistaken for another one."""
         it, things = self.route.house.things[thing], self.route.house.things
         twins = [t for t in things if t.kind == it.kind and t.room == it.room and t is not it]
         said = []
-        for names, value, share in (
-            (COLOURS, it.colour, 1.0),
-            (MATERIALS, it.material, 0.5),
-        ):
+        for names, value, share in ((COLOURS, it.colour, 1.0), (MATERIALS, it.material, 0.5)):
             needed = any((t.colour, t.material) != (it.colour, it.material) for t in twins)
             wish = min(1.0, self.person.colour * share + (0.3 if needed else 0.0))
             if value >= 0 and self.rng.random() < wish:
                 said.append(names[value])
                 self.attributes.append((thing, names[value]))
-        noun = self._name(it.about.nouns, words.RARE_NOUNS.get(it.about.name, ()))
+        noun = self._name(it.about.nouns, RARE_NOUNS.get(it.about.name, ()))
         return " ".join([*said, noun])

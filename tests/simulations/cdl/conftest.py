@@ -1,6 +1,5 @@
 """Fixtures of all CDL tests: one cache of silos, runs without drawings, and calls of the command line."""
 
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import simulations.cdl_closing
+import fedsuite.driving.report.run
 from simulations import cli as command
 from tests.cdl_runs import TINY
-from tests.harness import exit_code_of
+from tests.harness import exit_code_of, toml_from
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +29,8 @@ def tidy(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs end without their drawings, which take longer than such a run."""
-    monkeypatch.setattr(simulations.cdl_closing, "write_closing", lambda config, run_dir: None)
+    monkeypatch.setattr(fedsuite.driving.report.run, "draw_data", lambda config, run_dir: None)
+    monkeypatch.setattr(fedsuite.driving.report.run, "write_results", lambda config, run_dir: None)
 
 
 @pytest.fixture
@@ -42,8 +42,7 @@ def call(
 
     def call(changes: Mapping[str, Any], end: str = "") -> tuple[int, str, str]:
         table = {**TINY, "cache-dir": str(cache), **changes}
-        lines = [f"{k} = {json.dumps(v)}" for k, v in table.items()]
-        (tmp_path / "x.toml").write_text("\n".join(lines) + end)
+        (tmp_path / "x.toml").write_text(toml_from(table) + end)
         monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "x.toml", "--engine", "inprocess"])
         code = exit_code_of(command.main)
         out, err = capsys.readouterr()

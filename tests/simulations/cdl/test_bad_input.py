@@ -14,7 +14,7 @@ from tests.cdl_runs import write_drives
     ("changes", "words"),
     [
         ({"mixings-per-round": 2}, "mixings-per-round: 2"),
-        ({"num-silos": 12}, "num-silos: 12 silos, but network gaia has 11 nodes"),
+        ({"num-silos": 12}, "data.num-silos: 12 silos, but underlay gaia has 11 nodes"),
         ({"scenario": "cll", "silos-per-client": 2}, "silos-per-client"),
         ({"data-dir": "nowhere"}, "nowhere"),
         ({"model": "inception_v3", "image-size": 64}, "inception_v3 needs at least 75 pixels"),
@@ -56,7 +56,7 @@ MATRICES = {
 def test_bad_matrices_are_refused(call: Any, tmp_path: Path, matrix: str) -> None:
     text, words = MATRICES[matrix]
     (tmp_path / "own.csv").write_text(text)
-    check_refusal(call({"scenario": "custom", "network-file": "own.csv"}), words)
+    check_refusal(call({"scenario": "custom", "underlay-file": "own.csv"}), words)
     assert {p.name for p in tmp_path.iterdir()} == {"x.toml", "own.csv"}
 
 
@@ -105,5 +105,5 @@ def test_drives_of_people_become_silos(call: Any, tmp_path: Path, undrawn: None)
     changes = {"data-dir": "drives", "num-silos": 0, "cache-dir": str(tmp_path / "cache")}
     code, _, err = call(changes)
     assert (code, err) == (0, "")
-    rows = read_rows(tmp_path / "runs" / "x" / "history.jsonl")
+    rows = read_rows(tmp_path / "runs" / "cdl-x" / "history.jsonl")
     assert {r["name"] for r in rows if r["kind"] == "client"} == {"ada", "bob"}

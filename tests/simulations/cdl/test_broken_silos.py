@@ -9,15 +9,16 @@ import pytest
 import torch
 
 from clients.vehicle import VehicleClient
-from fedsuite.driving.frames import silo_names
-from fedsuite.driving.learner import Learner
-from fedsuite.driving.sources import silos_folder
+from fedsuite.driving.data.frames import silo_names
+from fedsuite.driving.data.sources import silos_folder
+from fedsuite.driving.training.learner import Learner
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
-from simulations.cdl_system import SYSTEM
+from fedsuite.progress import silent
+from simulations.cdl.system import SYSTEM
 from simulations.engines.inprocess import run_inprocess
-from tests.cdl_runs import arrays_in, config_of, recorded, round_rows, settings_from
-from tests.harness import Recorder
+from tests.cdl_runs import arrays_in, config_of, round_rows, settings_from
+from tests.harness import Recorder, recorded
 
 BROKEN = 1  # the silo, and its partition
 
@@ -85,7 +86,7 @@ def test_a_broken_silo_fails_a_run_that_needs_all(
     spoil, status, words = FAULTS[fault]
     spoil(monkeypatch, 2)
     config = config_of(cache, tmp_path, "run")
-    SYSTEM.prepare(settings_from(config), lambda _: None)
+    SYSTEM.prepare(settings_from(config), silent)
     name = silo_names(silos_folder(settings_from(config), 4))[BROKEN]
     told = f"round 2, train: 3 of 4 replies usable, .*{re.escape(name)}: {status}: .*{words}"
     with pytest.raises(RunFailed, match=told):

@@ -9,17 +9,19 @@ from PIL import Image
 
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from simulations.cdl_system import SYSTEM
-from simulations.experiment import Request, find_experiment
+from fedsuite.progress import silent
+from simulations.cdl.system import SYSTEM
+from simulations.experiments.plan import plan_experiment
+from simulations.experiments.request import Request
 from tests.cdl_runs import config_of, settings_from, write_drives
 
 TOMLS = Path(__file__).parents[3] / "simulations" / "cdl"
 TWO = """
 [variants.plain]
-loss = "none"
+objective.loss = "none"
 [variants.cdl]
-loss = "kl"
-cross-evaluation = true
+objective.loss = "kl"
+evaluation.cross-evaluation = true
 """
 DRAWINGS = ("learning.png", "wall-clock.png", "steering.png", "frames.png", "overlay.png")
 
@@ -27,7 +29,7 @@ DRAWINGS = ("learning.png", "wall-clock.png", "steering.png", "frames.png", "ove
 def test_an_experiment_compares_its_runs(call: Any, tmp_path: Path) -> None:
     code, _, err = call({"silos-per-client": 4}, TWO)
     assert (code, err) == (0, "")
-    folder = tmp_path / "runs" / "x"
+    folder = tmp_path / "runs" / "cdl-x"
     lines = (folder / "results.md").read_text().splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["plain", "cdl"]
     rows = (folder / "results.csv").read_text().splitlines()
@@ -44,18 +46,29 @@ def test_an_experiment_compares_its_runs(call: Any, tmp_path: Path) -> None:
     assert "constant" in table and f"{rmse:.4f}" in table and "own models everywhere" in table
 
 
+def test_runs_that_differ_in_seeds_alone_are_one_line(call: Any, tmp_path: Path) -> None:
+    tiny = {"silos-per-client": 2, "num-silos": 2, "num-rounds": 1}
+    assert call(tiny, "seeds = [0, 1]\n")[0] == 0
+    folder = tmp_path / "runs" / "cdl-x"
+    lines = (folder / "results.md").read_text().splitlines()
+    assert [c.strip() for c in lines[2].split("|")[1:3]] == ["cdl-x", "2"]
+    assert "| own model at home | constant | cdl-x |" in lines
+    rows = (folder / "results.csv").read_text().splitlines()[1:]
+    assert [row.split(",")[:2] for row in rows] == [["cdl-x", "seed-0"], ["cdl-x", "seed-1"]]
+
+
 @pytest.mark.parametrize("toml", sorted(p.name for p in TOMLS.glob("*.toml")))
 def test_shipped_configurations_are_valid(toml: str, tmp_path: Path) -> None:
     changes = [f"results-dir={tmp_path}"]
     if toml == "drivers.toml":
         write_drives(tmp_path / "drives", tuple("abcdef"), 2)
-        changes.append(f"data-dir={tmp_path / 'drives'}")
-    experiment = find_experiment(Request(TOMLS / toml, changes))
-    assert experiment is not None and len(experiment.chosen) > 1
+        changes.append(f"data.dir={tmp_path / 'drives'}")
+    experiment = plan_experiment(Request(TOMLS / toml, changes))
+    assert len(experiment.chosen) > 1
     assert all(plan.settings.system == "cdl" for plan in experiment.plans.values())
 
 
 def test_a_missing_folder_of_drives_is_told_by_its_key(tmp_path: Path) -> None:
     config = settings_from(config_of(tmp_path, tmp_path, "x", data_dir=str(tmp_path / "none")))
-    with pytest.raises(InputError, match=r"data-dir: .*none is not a folder"):
-        SYSTEM.prepare(config, lambda _: None)
+    with pytest.raises(InputError, match=r"data\.dir: .*none is not a folder"):
+        SYSTEM.prepare(config, silent)

@@ -9,15 +9,17 @@ import torch
 
 from benchmarks.cdl_round import BareLoop, settings
 from fedsuite.arrays import module_arrays
-from fedsuite.config import read_config, to_flat
+from fedsuite.config import read_config
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.fleet import Fleet, names_of
-from fedsuite.driving.learner import Learner, Site
-from fedsuite.driving.plan import initial_network, make_plan
-from fedsuite.driving.sources import open_silos, prepare_sources
-from simulations.cdl_comparison import trained_parameters
-from simulations.cdl_system import validate
-from simulations.variants import runs_of
+from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.driving.report.experiment import trained_parameters
+from fedsuite.driving.training.fleet import Fleet
+from fedsuite.driving.training.learner import Learner, Site
+from simulations.cdl.system import validate
+from simulations.experiments.variants import runs_of
+from tests.harness import changed
 
 FULL = Path(__file__).parents[3] / "simulations" / "cdl" / "full.toml"
 PARAMETERS = {"cdl": 629_314, "dronet": 314_657, "fadnet": 341_980}
@@ -28,8 +30,12 @@ def test_full_size(variant: str) -> None:
     runs = {r.label: r.table for r in runs_of(tomllib.loads(FULL.read_text()), str(FULL))}
     config = read_config(CDLConfig, runs[variant])
     validate(config)
-    plan = make_plan(config)
-    assert (config.num_mixings, config.local_updates, config.batch_size) == (3600, 1, 32)
+    plan = data_plan(config)
+    assert (config.num_mixings, config.training.local_updates, config.training.batch_size) == (
+        3600,
+        1,
+        32,
+    )
     assert plan.holders == (tuple(range(11)),)
     assert trained_parameters(config) == PARAMETERS[variant]
     if variant != "fadnet":  # sending the backbone alone
@@ -40,8 +46,10 @@ def test_full_size(variant: str) -> None:
 
 def test_sizes_and_cycle_time_are_the_published_ones() -> None:
     """629,314 trained parameters at 200 pixels; the ring over Gaia with the mean of three published computation times."""
-    config = CDLConfig(image_size=200, scenario="ring", computation_time_ms=(1.2 + 5.5 + 7.7) / 3)
-    plan = make_plan(config)
+    config = changed(
+        CDLConfig(), image_size=200, scenario="ring", computation_time_ms=(1.2 + 5.5 + 7.7) / 3
+    )
+    plan = data_plan(config)
     assert trained_parameters(config) == 629_314
     assert plan.message_bits == 10_091_936
     assert plan.cycle_time_ms == pytest.approx(62.64, abs=0.005)
@@ -51,10 +59,10 @@ def test_sizes_and_cycle_time_are_the_published_ones() -> None:
 @pytest.mark.parametrize("loss", ["kl", "none"])
 def test_bare_loop_makes_the_same_steps(tmp_path: Path, loss: str) -> None:
     base = settings(tmp_path, 3, 10, 32, 4, loss)
-    config = read_config(CDLConfig, {**to_flat(base), "dropout": 0.0, "train-frames": 8})
+    config = changed(base, dropout=0.0, train_frames=8)
     silos = open_silos(prepare_sources(config, 3), False)
-    plan, network = make_plan(config), initial_network(config)
-    names = names_of(network, config.batch_norm)
+    plan, network = data_plan(config), initial_network(config)
+    names = names_of(network, config.network.batch_norm)
     fleet = Fleet(config, names, module_arrays(network), 3, "cpu")
     start = fleet.backbone_arrays()
     site = Site((0, 1, 2), tuple(s.train for s in silos))

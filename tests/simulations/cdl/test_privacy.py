@@ -12,14 +12,15 @@ from flwr.app import Message
 from flwr.common.serde import message_to_proto
 from safetensors.numpy import load_file
 
-import simulations.cdl_closing
-from clients.private_state import PrivateState
-from fedsuite.driving.frames import silo_names
-from fedsuite.driving.sources import silos_folder
+import fedsuite.driving.report.run
+from fedsuite.driving.data.frames import silo_names
+from fedsuite.driving.data.sources import silos_folder
 from fedsuite.history import read_rows
-from simulations.cdl_system import SYSTEM
-from tests.cdl_runs import arrays_in, config_of, recorded, round_rows, settings_from
-from tests.harness import Recorder
+from fedsuite.progress import silent
+from fedsuite.versions import Versions
+from simulations.cdl.system import SYSTEM
+from tests.cdl_runs import arrays_in, config_of, round_rows, settings_from
+from tests.harness import Recorder, recorded
 
 
 def plant(folder: Path) -> tuple[list[bytes], list[bytes]]:
@@ -59,12 +60,13 @@ def planted_run(
     """Messages of a run over planted data, its folder, and the needles."""
     folder = tmp_path_factory.mktemp("planted")
     config = config_of(folder / "cache", folder, "run", num_silos=2, cross_evaluation=True)
-    SYSTEM.prepare(settings_from(config), lambda _: None)
+    SYSTEM.prepare(settings_from(config), silent)
     needles = plant(silos_folder(settings_from(config), 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulations.cdl_closing, "write_closing", lambda config, run_dir: None)
+        patch.setattr(fedsuite.driving.report.run, "draw_data", lambda config, run_dir: None)
+        patch.setattr(fedsuite.driving.report.run, "write_results", lambda config, run_dir: None)
         patch.setattr(
-            PrivateState, "prune", lambda self, checkpoints: None
+            Versions, "prune", lambda self, checkpoints: None
         )  # all rounds stay to search
         recorder = recorded(config)
     yield recorder, folder / "run", needles

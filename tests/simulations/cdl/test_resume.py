@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-import simulations.cdl_closing
+import fedsuite.driving.report.run
 from clients.vehicle import VehicleClient
-from fedsuite.checkpoint import rounds
 from fedsuite.errors import RunFailed
 from fedsuite.files import sha256_of
 from fedsuite.run_folder import RunFolder, folder_of
-from simulations.cdl_system import num_partitions
+from fedsuite.versions import Versions
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray import Resources, run_ray
 from tests.cdl_runs import (
@@ -20,7 +19,7 @@ from tests.cdl_runs import (
     digests,
     settings_from,
 )
-from tests.harness import cli, start_cli, wait_for_checkpoint
+from tests.harness import cli, prepared, start_cli, wait_for_checkpoint
 
 
 @pytest.mark.parametrize("changes", [{}, {"batch_norm": "local", "silos_per_client": 2}])
@@ -34,9 +33,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     with pytest.raises(RunFailed, match=r"round 4, train: .* out of luck"):
         run_inprocess(config_of(cache, tmp_path, "parts", **changes))
     monkeypatch.undo()
-    monkeypatch.setattr(simulations.cdl_closing, "write_closing", lambda config, run_dir: None)
+    monkeypatch.setattr(fedsuite.driving.report.run, "draw_data", lambda config, run_dir: None)
+    monkeypatch.setattr(fedsuite.driving.report.run, "write_results", lambda config, run_dir: None)
     parts = RunFolder(tmp_path / "parts")
-    assert rounds(parts.checkpoints)[-1] == 2
+    assert Versions(parts.checkpoints).rounds()[-1] == 2
     states = sorted(p.name for p in parts.clients.rglob("*.safetensors"))
     assert "round-000003.safetensors" in states
     run_inprocess(config_of(cache, tmp_path, "parts", **changes, resume=str(parts.path)))
@@ -90,6 +90,6 @@ def test_ray_workers_write_the_bytes_of_the_in_process_engine(
     run_inprocess(config_of(cache, tmp_path, "here", **changes))
     there = config_of(cache, tmp_path, "there", **changes)
     settings = settings_from(there)
-    run_ray(there, folder_of(settings), num_partitions(settings), Resources(workers))
+    run_ray(there, folder_of(settings), len(prepared(there)), Resources(workers))
     assert digests(tmp_path, "here") == digests(tmp_path, "there")
     assert private_states(tmp_path / "here") == private_states(tmp_path / "there")

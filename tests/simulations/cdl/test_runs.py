@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedsuite.config import limits_of, value_of
 from fedsuite.driving.config import CDLConfig
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import Digests, config_of, digests, model_of, round_rows
+from tests.harness import changed
 
 RunOnce = Callable[[str], Digests]
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -67,7 +69,7 @@ def first_run(
 def played(cache: Path, own_matrix: Path, results: Path, variant: str, name: str) -> Digests:
     changes = dict(VARIANTS[variant])
     if changes.get("scenario") == "custom":
-        changes["network_file"] = str(own_matrix)
+        changes["underlay_file"] = str(own_matrix)
     run_inprocess(config_of(cache, results, name, **changes))
     for metrics in round_rows(results / name).values():
         assert all(np.isfinite(v) for v in metrics.values())
@@ -86,15 +88,13 @@ def test_variants_train_differently(first_run: RunOnce) -> None:
 
 
 def test_every_scenario_and_loss_is_among_the_variants() -> None:
-    keys: dict[str, set[Any]] = {
-        key: set() for key in ("scenario", "loss", "batch_norm", "optimizer", "influence")
-    }
-    for changes in VARIANTS.values():
-        for key, seen in keys.items():
-            seen.add(changes.get(key, getattr(CDLConfig(), key)))
-    for key, seen in keys.items():
-        choices = CDLConfig.__dataclass_fields__[key].metadata["limits"].choices
-        assert seen == set(choices), key
+    configs = [changed(CDLConfig(), **changes) for changes in VARIANTS.values()]
+    for key in (
+        "federation.scenario", "objective.loss", "network.batch-norm", "training.optimizer", "objective.influence",
+    ):  # fmt: skip
+        assert {value_of(c, key) for c in configs} == set(
+            limits_of(CDLConfig)[key].choices or ()
+        ), key
 
 
 SINGLE_CHANGES: tuple[dict[str, Any], ...] = (

@@ -1,10 +1,8 @@
 """What users and partners can get wrong: one clear line that names the key, file, party or array; nothing is guessed."""
 
 import gzip
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,14 @@ from flwr.app import Array, ArrayRecord, Message
 from clients.party import PartyClient
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.fedrl.gridworld.world import GridWorld
-from fedsuite.fedrl.opening import open_world
+from fedsuite.fedrl.open_world import open_world
+from fedsuite.roster import write_roster
 from simulations import cli
-from simulations.fedrl_system import partition_of, prepare
-from tests.fedrl_runs import config_of, play, settings_from
-from tests.harness import Recorder, exit_code_of
+from simulations.client_app import node_of
+from tests.fedrl_runs import SYSTEM, config_of, play, settings_from
+from tests.harness import Recorder, exit_code_of, prepared, toml_from
 
-RUN: dict[str, Any] = {"exchange_every": 4, "num_rounds": 1, "step_limit": 4}
+RUN: dict[str, Any] = {"parallel_episodes": 4, "num_rounds": 1, "step_limit": 4}
 
 
 def told(config: dict[str, Any], error: type[Exception] = InputError) -> str:
@@ -38,12 +37,12 @@ SETTINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "parties": ({"parties": 4}, ["parties", "4"]),
     "three readers": ({"parties": 3, "world": "text2action"}, ["parties", "gridworld", "2"]),
     "replies": ({"min_reply_fraction": 0.5}, ["min-reply-fraction", "1"]),
-    "texts nowhere": ({"world": "text2action", "corpus": "win2k"}, ["data-dir", "t2a_win2k.json.gz"]),
-    "texts not read": ({"world": "text2action", "corpus": "generated", "data_dir": "d"}, ["data-dir", "generated"]),
+    "texts nowhere": ({"world": "text2action", "corpus": "win2k"}, ["data.dir", "t2a_win2k.json.gz"]),
+    "texts not read": ({"world": "text2action", "corpus": "generated", "data_dir": "d"}, ["data.dir", "generated"]),
     "episodes of imitation": ({"method": "fcn-full", "round_unit": "episodes"}, ["round-unit", "fcn-full", "steps"]),
     "episodes of chance": ({"method": "random", "round_unit": "episodes"}, ["round-unit", "random", "steps"]),
     "small memory": ({"batch_size": 200}, ["memory", "100"]),
-    "many lanes": ({"exchange_every": 200}, ["exchange-every"]),
+    "many lanes": ({"parallel_episodes": 200}, ["parallel-episodes"]),
     "discount": ({"discount": 1.0}, ["discount", "1"]),
     "switch": ({"distance": "euclid"}, ["distance", "manhattan"]),
     "probability": ({"noise_probability": 1.5}, ["noise-probability", "1.5"]),
@@ -60,11 +59,9 @@ def test_settings_that_cannot_work_are_refused_by_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     changes, words = SETTINGS[case]
-    lines = ['system = "tests.fedrl_runs:SYSTEM"', f"cache-dir = {json.dumps(str(cache))}"]
-    values = {**{"memory": 100, "maps": 200}, **changes}
-    lines += [f"{k.replace('_', '-')} = {json.dumps(v)}" for k, v in values.items()]
+    values = {"cache-dir": str(cache), "memory": 100, "maps": 200, **changes}
     toml = tmp_path / "run.toml"
-    toml.write_text("\n".join(lines) + "\n")
+    toml.write_text(toml_from({"system": "tests.fedrl_runs:SYSTEM"}, **values))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["fedsuite", "run", str(toml), "--engine", "inprocess"])
     assert exit_code_of(cli.main) == 2
@@ -123,9 +120,9 @@ def test_maps_of_another_seed_are_another_world(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beta has as many maps, of the same size, but others: the digest tells."""
-    settings = settings_from(config_of(cache, tmp_path, "other", generated_seed=5, maps=200))
-    prepare(settings, lambda _: None)
-    elsewhere = open_world(settings)
+    config = config_of(cache, tmp_path, "other", generated_seed=5, maps=200)
+    prepared(config)
+    elsewhere = open_world(settings_from(config))
     ask = PartyClient.get_properties
 
     def other(self: PartyClient, config: dict[str, Any]) -> dict[str, Any]:
@@ -139,12 +136,14 @@ def test_maps_of_another_seed_are_another_world(
 
 
 def test_a_node_that_is_no_party_is_told(cache: Path, tmp_path: Path) -> None:
-    node: Any = SimpleNamespace(node_config={"party": "delta"})
-    settings = settings_from(config_of(cache, tmp_path))
+    config = config_of(cache, tmp_path, roster=str(tmp_path / "roster.json"))
+    settings = settings_from(config)
+    write_roster(tmp_path / "roster.json", prepared(config))
     with pytest.raises(InputError, match=r"node-config party: 'delta' .* \['alpha', 'beta'\]"):
-        partition_of(settings, node)
-    node.node_config["party"] = "beta"
-    assert partition_of(settings, node) == 1
+        node_of(SYSTEM, settings, {"party": "delta"})
+    beta = node_of(SYSTEM, settings, {"party": "beta", "partition-id": 0})
+    assert (beta.partition, beta.member.role) == (1, "beta")
+    assert beta.folder == tmp_path / "run" / "clients" / "beta"
 
 
 # --- answers that must not be used -----------------------------------------------------------------

@@ -11,7 +11,7 @@ from clients.party import PartyClient, PartySite
 from fedsuite.arrays import Arrays, num_bytes
 from fedsuite.fedrl.gridworld.judge import MeetingJudge
 from fedsuite.fedrl.gridworld.world import GridWorld
-from fedsuite.fedrl.opening import open_world
+from fedsuite.fedrl.open_world import open_world
 from fedsuite.history import read_rows
 from tests.fedrl_runs import ROLES, Letter, config_of, recorded, settings_from
 
@@ -84,10 +84,10 @@ WHO = {
     ("changes", "lanes"),
     [
         ({}, 1),
-        ({"exchange_every": 4}, 4),
-        ({"exchange_every": 4, "mlp_updates": "joint", "test_noise": "noisy"}, 4),
-        ({"exchange_every": 3, "parties": 3}, 3),
-        ({"setting": "published-code", "q_clip": 1.0}, 1),
+        ({"parallel_episodes": 4}, 4),
+        ({"parallel_episodes": 4, "mlp_updates": "joint", "test_noise": "noisy"}, 4),
+        ({"parallel_episodes": 3, "parties": 3}, 3),
+        ({"follow": "published-code", "q_clip": 1.0}, 1),
     ],
     ids=["paper", "four-lanes", "joint", "three-parties", "published-code"],
 )
@@ -96,8 +96,8 @@ def test_every_message_of_a_run_holds_what_the_protocol_names_and_nothing_else(
 ) -> None:
     config = config_of(cache, tmp_path, **changes)
     settings = settings_from(config)
-    parties = len(settings.roles)
-    joint = settings.rules.mlp_updates == "joint"
+    parties = len(settings.federation.roles)
+    joint = settings.published.rules.mlp_updates == "joint"
     protocol = Protocol(parties, lanes, 8, 5, joint)
     letters = recorded(config)
     identities = [letter for letter in letters if letter.phase == "identity"]
@@ -183,10 +183,13 @@ def test_a_partner_that_cannot_make_a_judge_answers_every_message_alike(
     cache: Path, tmp_path: Path, mode: str, request: pytest.FixtureRequest
 ) -> None:
     """All that a partner says follows from what reached it and from its own view: no reward can be part of it."""
-    config = config_of(cache, tmp_path, exchange_every=2, mlp_updates=mode, parties=3)
+    config = config_of(cache, tmp_path, parallel_episodes=2, mlp_updates=mode, parties=3)
     letters = recorded(config)
     request.getfixturevalue("no_judge")
-    poorer = {**config, "step-reward": -7.0, "obstacle-reward": 3.0, "meeting-reward": -1.0}
+    poorer = config | {
+        f"fedrl.world.{k}-reward": v
+        for k, v in {"step": -7.0, "obstacle": 3.0, "meeting": -1.0}.items()
+    }
     for party in (1, 2):
         client = sites(poorer, tmp_path / "alone", party)
         own = [x for x in letters if x.partition == party and x.phase != "identity"]
@@ -230,7 +233,7 @@ def test_whole_numbers_that_cross_are_actions_running_numbers_and_nothing_else(
     cache: Path, tmp_path: Path, lanes: int
 ) -> None:
     """Places and maps could hide in them only if they were other than counting gives."""
-    letters = recorded(config_of(cache, tmp_path, exchange_every=lanes, round_length=96))
+    letters = recorded(config_of(cache, tmp_path, parallel_episodes=lanes, round_length=96))
     begun, stored = lanes, 0
     for letter in letters:
         numbers = {k: a for k, a in letter.up.items() if a.dtype.kind != "f"}
@@ -253,10 +256,10 @@ def test_the_noise_on_what_is_sent_has_the_deviation_that_was_asked_for(
     cache: Path, tmp_path: Path, phase: str, name: str
 ) -> None:
     """Against a party that differs in sigma alone and gets the same messages: N(0, 2^2) is between them."""
-    config = config_of(cache, tmp_path, exchange_every=32, noise_sigma=2.0, num_rounds=1)
+    config = config_of(cache, tmp_path, parallel_episodes=32, noise_sigma=2.0, num_rounds=1)
     letters = [x for x in recorded(config) if x.partition == 1 and x.phase != "identity"]
     letter = next(x for x in letters if x.phase == phase and x.up[name].size)
-    quiet = sites({**config, "noise-sigma": 0.0}, tmp_path / "quiet", 1)
+    quiet = sites({**config, "fedrl.privacy.noise-sigma": 0.0}, tmp_path / "quiet", 1)
     for earlier in letters[: letters.index(letter)]:
         answered(quiet, earlier)
     noise = letter.up[name] - answered(quiet, letter)[name]
@@ -279,7 +282,7 @@ def released_by(letters: list[Letter], party: int) -> int:
 def test_the_count_of_released_values_is_that_of_the_messages(
     cache: Path, tmp_path: Path, lanes: int
 ) -> None:
-    config = config_of(cache, tmp_path, exchange_every=lanes, test_noise="noisy")
+    config = config_of(cache, tmp_path, parallel_episodes=lanes, test_noise="noisy")
     letters = recorded(config)
     rows = read_rows(tmp_path / "run" / "history.jsonl")
     found = next(row["metrics"] for row in rows if row["kind"] == "closing")

@@ -20,12 +20,12 @@ from tests.fedrl_runs import artefacts, config_of, play, settings_from
 from tests.harness import Recorder, cli, start_cli, wait_for_checkpoint
 
 RUN: dict[str, Any] = {
-    "exchange_every": 4, "num_rounds": 4, "round_length": 16, "step_limit": 5, "checkpoint_every": 2,
+    "parallel_episodes": 4, "num_rounds": 4, "round_length": 16, "step_limit": 5, "checkpoint_every": 2,
     "evaluate_every": 2,
 }  # fmt: skip
 VARIANTS: dict[str, dict[str, Any]] = {
     "corrected": {},
-    "published-code": {"setting": "published-code"},
+    "published-code": {"follow": "published-code"},
     "three-parties": {"parties": 3, "mlp_updates": "joint"},
     "episodes": {"round_unit": "episodes", "round_length": 3, "test_noise": "noisy"},
     "patience": {"patience": 1, "num_rounds": 5, "evaluate_every": 1, "q_clip": 5.0},
@@ -47,7 +47,7 @@ def test_equal_runs_write_equal_bytes_whether_parties_stay_in_memory_or_not(
     assert artefacts(tmp_path, "two") == one
     assert artefacts(tmp_path, "from-disk") == one
     kept = {name.split("/")[1] for name in one if name.startswith("clients/")}
-    roles = settings_from(config_of(cache, tmp_path, "one", **changes)).roles
+    roles = settings_from(config_of(cache, tmp_path, "one", **changes)).federation.roles
     assert kept == set(roles) and len(one) > 4
 
 
@@ -242,14 +242,14 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
 
 
 RAY: dict[str, Any] = {
-    "exchange_every": 8, "num_rounds": 2, "round_length": 16, "step_limit": 3, "evaluate_every": 2,
+    "parallel_episodes": 8, "num_rounds": 2, "round_length": 16, "step_limit": 3, "evaluate_every": 2,
     "test_noise": "noisy",
 }  # fmt: skip
 
 
 def on_ray(config: dict[str, Any], workers: int) -> None:
     settings = settings_from(config)
-    run_ray(config, folder_of(settings), len(settings.roles), Resources(workers))
+    run_ray(config, folder_of(settings), len(settings.federation.roles), Resources(workers))
 
 
 @pytest.mark.slow

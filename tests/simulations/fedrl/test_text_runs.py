@@ -11,7 +11,7 @@ from fedsuite.history import load_runs
 from tests.fedrl_runs import artefacts, config_of, play
 
 SHORT: dict[str, Any] = {
-    "world": "text2action", "max_words": 12, "exchange_every": 8, "round_length": 64, "test_noise": "both",
+    "world": "text2action", "max_words": 12, "parallel_episodes": 8, "round_length": 64, "test_noise": "both",
 }  # fmt: skip
 
 

@@ -12,14 +12,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fedsuite.vln.data.instructions import tokenize
 from fedsuite.vln.generator.catalog import COLOURS, KINDS, MATERIALS, ROOMS
+from fedsuite.vln.generator.houses import UNSEEN_FIRST, AnnotatedPath, HouseSettings, annotate_house
 from fedsuite.vln.generator.language import Instruction
 from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, TOP
 from fedsuite.vln.generator.phrases import RARE_NOUNS, RARE_ROOMS, annotators
 from fedsuite.vln.generator.plan import House, draw_house
 from fedsuite.vln.generator.routes import Fact, Route
-from fedsuite.vln.houses import UNSEEN_FIRST, AnnotatedPath, HouseSettings, annotate_house
-from fedsuite.vln.instructions import tokenize
 
 SETTINGS = HouseSettings(paths_per_house=40)
 Said = tuple[Route, Instruction]

@@ -1,0 +1,133 @@
+"""What every house of a FedVLN federation is and keeps, whatever its stage trains.
+
+  <private>/round-NNNNNN.safetensors   own agent (pre-exploration) and optimizer, under `agent.` and `optimizer.`
+  <private>/speaker/                   the speaker that the server handed out before round 1
+  <private>/model.safetensors          the house's own agent, exported when a pre-exploration ends
+
+Nothing of this is ever sent. A centralised run uses the same clients, holding all houses at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.client import NumPyClient
+
+from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
+from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.dataset import House, Sample
+from fedsuite.vln.environment import World
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.speaker import Speaker
+from fedsuite.vln.stages import is_personal, visit_steps
+from fedsuite.vln.wire import OPTIMIZER, SPEAKER, VALIDATION
+
+AGENT = "agent."
+
+
+@dataclass(frozen=True)
+class HouseSite:
+    """All that one client owns: its house or houses with their world, and its private disk.
+
+    unseen: without training instructions; sampled: by house the paths for the speaker to describe, () where the stage
+    has none.
+    """
+
+    partition: int
+    name: str
+    houses: tuple[House, ...]
+    world: World
+    private: Versions
+    folder: Path
+    unseen: bool = False
+    sampled: tuple[Sequence[Sample], ...] = ()
+
+    def samples(self, split: str) -> list[Sample]:
+        """All own samples of a split, house by house."""
+        return [s for h in self.houses for s in h.samples.get(split, ())]
+
+
+class HouseMember(NumPyClient):
+    """Who the house is, and its disk."""
+
+    def __init__(self, site: HouseSite, config: FedVLNConfig) -> None:
+        self.site, self.config = site, config
+        self.handed_out = Versions(site.folder / SPEAKER.rstrip("."))
+
+    def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Who this is; with resume-round, private state newer than that round is dropped."""
+        if "resume-round" in config:
+            self.site.private.rollback(int(config["resume-round"]))
+        counts = {f"{s}.count": len(self.site.samples(s)) for s in VALIDATION}
+        own = self.sample_counts()
+        return {
+            "partition": self.site.partition,
+            "name": self.site.name,
+            "num-examples": sum(own),
+            "training-houses": len(own),
+            "local-steps": sum(visit_steps(self.config, n) for n in own),
+            "unseen": int(self.site.unseen),
+            **{k: n for k, n in counts.items() if n},
+        }
+
+    def sample_counts(self) -> list[int]:
+        """Training samples of every own house that has some: n_k. Sampled paths count only where there is nothing else."""
+        if self.site.unseen and self.config.stage == "pre-explore":
+            return [len(paths) for paths in self.site.sampled if len(paths)]
+        return [len(h.samples["train"]) for h in self.site.houses if h.samples.get("train")]
+
+    def kept(self, before_round: int) -> Arrays:
+        """The newest private version older than `before_round`; {} if there is none."""
+        stored = self.site.private.load(before_round)
+        return stored[0] if stored else {}
+
+    def keep(
+        self,
+        number: int,
+        config: dict[str, Any],
+        model: Agent | Speaker,
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        """Save what stays here after training in round `number`, and drop versions that nobody can ask for."""
+        arrays: Arrays = {}
+        if is_personal(self.config):
+            arrays |= with_prefix(module_arrays(model), AGENT)
+        if self.config.federation.client_optimizer == "kept":
+            arrays |= optimizer_state(model, optimizer)
+        if arrays:
+            best = {"best-round": int(config["best-round"])} if "best-round" in config else {}
+            self.site.private.save(number, arrays, best)
+            self.site.private.prune(self._needed(config))
+
+    def _needed(self, config: dict[str, Any]) -> list[int]:
+        """Rounds whose version may be asked for: checkpoints, the best round, and the one that was best at a checkpoint.
+
+        A resume may choose otherwise than the first time, where a GPU does not repeat itself.
+        """
+        checkpoints = checkpoint_rounds(config)
+        if "best-round" not in config:
+            return checkpoints
+        stored = (self.site.private.load(number + 1) for number in checkpoints)
+        then = [int(s[1]["best-round"]) for s in stored if s and "best-round" in s[1]]
+        return [*checkpoints, *then, int(config["best-round"])]
+
+    def restore(
+        self,
+        model: Agent | Speaker,
+        optimizer: torch.optim.Optimizer,
+        kept: Arrays,
+        received: Arrays,
+    ) -> None:
+        """Optimizer state from the own disk, or as another house left it."""
+        source = {"kept": kept, "shared": received}.get(self.config.federation.client_optimizer, {})
+        if state := under_prefix(source, OPTIMIZER):
+            load_optimizer_arrays(optimizer, dict(model.named_parameters()), state)
+
+
+def optimizer_state(model: Agent | Speaker, optimizer: torch.optim.Optimizer) -> Arrays:
+    """What the optimizer of the model's parameters keeps, as it is stored and sent."""
+    return with_prefix(optimizer_arrays(optimizer, dict(model.named_parameters())), OPTIMIZER)

@@ -1,0 +1,99 @@
+"""A house as a Flower client that trains the speaker on its own instructions, and scores a speaker on its validation paths.
+
+What leaves a house: the speaker's arrays, the number of its samples, losses, and the counts that corpus BLEU is made
+of. What the speaker says about the house's paths stays on its disk.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from clients.house_base import HouseMember, HouseSite
+from clients.numpy_client_app import named_arrays, named_reply
+from fedsuite.arrays import load_arrays, module_arrays
+from fedsuite.files import write_json
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.dataset import Sample
+from fedsuite.vln.data.instructions import Vocabulary
+from fedsuite.vln.model.speaker import Speaker
+from fedsuite.vln.training.speaker_learner import Spoken, score_speaker, speak_all, train_speaker
+from fedsuite.vln.wire import VALIDATION
+
+
+class SpeakingHouse(HouseMember):
+    """`speaker` is a shell of the right sizes; its weights are overwritten by what the server sends."""
+
+    def __init__(
+        self, site: HouseSite, config: FedVLNConfig, speaker: Speaker, vocabulary: Vocabulary
+    ) -> None:
+        super().__init__(site, config)
+        self.speaker, self.vocabulary = speaker, vocabulary
+
+    def fit(
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+        """`steps` optimizer steps from the server's speaker."""
+        number = int(config["round"])
+        load_arrays(self.speaker, named_arrays(parameters, config))
+        self.speaker.train()
+        optimizer = torch.optim.Adam(
+            self.speaker.parameters(), self.config.objective.learning_rate, foreach=True
+        )
+        self.restore(self.speaker, optimizer, self.kept(before_round=number), {})
+        samples = self.site.samples("train")
+        report = train_speaker(
+            self.speaker,
+            optimizer,
+            self.site.world,
+            samples,
+            self.config,
+            steps=int(config["steps"]),
+            round=number,
+            partition=self.site.partition,
+        )
+        self.keep(number, config, self.speaker, optimizer)
+        metrics = {
+            "steps": report.steps,
+            "loss": report.loss,
+            "gradient-norm": report.gradient_norm,
+        }
+        return named_reply(module_arrays(self.speaker), len(samples), metrics)
+
+    def evaluate(
+        self, parameters: list[np.ndarray], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
+        """Sums over all own validation paths, by split; with `write` the generated texts are left on the own disk."""
+        load_arrays(self.speaker, named_arrays(parameters, config))
+        self.speaker.eval()
+        metrics: dict[str, Any] = {}
+        total = 0
+        for split in VALIDATION:
+            samples = self.site.samples(split)
+            if not samples:
+                continue
+            spoken = speak_all(self.speaker, self.site.world, samples, self.vocabulary, self.config)
+            sums = score_speaker(
+                self.speaker, self.site.world, samples, self.vocabulary, self.config, spoken
+            )
+            metrics |= {f"{split}.{k}": v for k, v in sums.items()}
+            total += int(sums["count"])
+            if config.get("write"):
+                self._write(split, samples, spoken)
+        return 0.0, total, metrics
+
+    def _write(self, split: str, samples: Sequence[Sample], spoken: Sequence[Spoken]) -> None:
+        texts: dict[tuple[str, int], list[str]] = {}
+        for s in samples:
+            texts.setdefault((s.scan, s.path_id), []).append(s.text)
+        rows = [
+            {
+                "path_id": s.path_id,
+                "instruction": " ".join(s.written),
+                "references": texts[s.scan, s.path_id],
+            }
+            for s in spoken
+        ]
+        self.site.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.site.folder / f"spoken_{split}.json", rows)

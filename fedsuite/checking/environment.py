@@ -1,0 +1,204 @@
+"""Holds worlds (fedsuite.fedrl.worlds) and environments of Gymnasium and PettingZoo to their contracts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedsuite.arrays import fingerprint, module_arrays
+from fedsuite.checking.contract import (
+    check_arrays,
+    check_metrics,
+    check_scalars,
+    no_exception,
+    require,
+)
+
+IDLE = -1  # the action of a lane that takes no part
+Part = Any  # a view or a judge
+Outcome = tuple[np.ndarray, ...]
+
+
+def check_environment(
+    thing: Any,
+    *,
+    roles: Sequence[str] = ("alpha", "beta"),
+    splits: Sequence[str] = ("train", "valid", "test"),
+    lanes: int = 3,
+    seed: int = 0,
+) -> None:
+    """Play random episodes of a World, or hand an environment to Gymnasium's or PettingZoo's own check; ContractError.
+
+    A world, for each of these splits and, for views, roles:
+
+    * num_actions and longest are whole numbers > 0, score is a metric of the judge, facts are scalars
+    * a step gives rewards float32, ended bool, terminal bool, [E] each; no lane is terminal that has not ended
+    * every episode ends within `longest` steps
+    * records are whole numbers [E, R], before, after and now, and are not changed later
+    * IDLE changes nothing and rewards nothing; lanes do not depend on one another
+    * the same actions give the same outcome; so does a new part that goes on from `state()`, which is a copy
+    * inputs() changes nothing; the network takes them, gives finite Q [B, A] and is drawn from its generator alone
+    """
+    if hasattr(thing, "judge") and hasattr(thing, "view"):
+        _check_facts(thing)
+        for split in splits:
+            rows = np.arange(lanes) % thing.num_episodes(split)
+            script = _check_judge(thing, split, rows, np.random.default_rng(seed))
+            for role in roles:
+                _check_view(thing, role, split, rows, script)
+        return
+    with no_exception(type(thing).__name__, "see the message"):
+        if hasattr(thing, "possible_agents"):
+            from pettingzoo.test import parallel_api_test
+
+            parallel_api_test(thing, num_cycles=100)
+        else:
+            from gymnasium.utils.env_checker import check_env
+
+            check_env(thing, skip_render_check=True)
+
+
+def _check_facts(world: Any) -> None:
+    for name in ("num_actions", "longest"):
+        value = getattr(world, name, None)
+        good = type(value) is int and value > 0
+        require(good, f"world.{name}", "a whole number > 0", value, "a numpy number")
+    check_scalars("world.facts", world.facts)
+
+
+def _check_judge(
+    world: Any, split: str, rows: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Episodes to their ends, one lane idle now and then; the actions [E] of every tick."""
+    where, lanes = f"judge of {split}", len(rows)
+    judge = world.judge(split, lanes)
+    script: list[np.ndarray] = []
+    judge.begin(np.arange(lanes), rows)
+    steps, over = np.zeros(lanes, int), np.zeros(lanes, bool)
+    while not over.all():
+        actions = rng.integers(world.num_actions, size=lanes)
+        actions[over] = IDLE
+        if len(script) % 3 == 2:
+            actions[len(script) % lanes] = IDLE
+        script.append(actions)
+        step, acts = judge.step(actions.copy()), actions != IDLE
+        for name, kind in (("rewards", np.float32), ("ended", np.bool_), ("terminal", np.bool_)):
+            array = getattr(step, name)
+            good, found = (
+                array.dtype == kind and array.shape == (lanes,),
+                (array.dtype, array.shape),
+            )
+            expected = f"{name} {kind.__name__} [{lanes}]"
+            require(good, where, expected, found, "float64 arithmetic, or one lane's value")
+        idle = not (step.rewards[~acts].any() or step.ended[~acts].any())
+        require(idle, where, "no reward and no end in idle lanes", step, "IDLE taken as an action")
+        good = not (step.terminal & ~step.ended).any()
+        require(good, where, "terminal only where ended", step, "time-outs the wrong way round")
+        steps, over = steps + acts, over | step.ended
+        good, cause = (steps <= world.longest).all(), "the step limit is not kept, or `longest` is"
+        require(good, where, f"ends within longest = {world.longest} steps", steps, cause)
+    scores = judge.scores()
+    check_metrics(where, scores)
+    require(world.score in scores, where, f"a metric {world.score!r}", [*scores], "a typing error")
+    _check_part(where, lambda n: world.judge(split, n), rows, script)
+    return script
+
+
+def _check_view(
+    world: Any, role: str, split: str, rows: np.ndarray, script: Sequence[np.ndarray]
+) -> None:
+    where, lanes = f"view of {role}, {split}", len(rows)
+    view = world.view(role, split, lanes)
+    view.begin(np.arange(lanes), rows)
+    records, kept = view.records(), []
+    form = (records.dtype, records.shape)
+    good = records.ndim == 2 and len(records) == lanes and records.dtype.kind in "iu"
+    require(good, where, f"records of whole numbers [{lanes}, R]", form, "observations as records")
+    for actions in script:
+        for array in (*view.move(actions.copy()), view.records()):
+            found = (array.dtype, array.shape)
+            require(found == form, where, f"records {form} of every step", found, "another dtype")
+            kept.append((array, array.copy()))
+    same = all((array == copy).all() for array, copy in kept)
+    require(same, where, "records given away as they were", "others", "give copies away")
+    _check_network(where, world, role, view)
+    _check_part(where, lambda n: world.view(role, split, n), rows, script)
+
+
+def _check_network(where: str, world: Any, role: str, view: Part) -> None:
+    records, before = view.records(), fingerprint(view.state())
+    inputs, again = view.inputs(records.copy()), view.inputs(records.copy())
+    tensors = isinstance(inputs, tuple) and all(isinstance(x, torch.Tensor) for x in inputs)
+    require(tensors, where, "a tuple of tensors of inputs()", type(inputs).__name__, "a comma")
+    sizes = [len(x) for x in inputs]
+    require({*sizes} == {len(records)}, where, f"{len(records)} rows of inputs", sizes, "an axis")
+    same = fingerprint(view.state()) == before
+    same = same and all(torch.equal(a, b) for a, b in zip(inputs, again, strict=True))
+    require(same, where, "inputs() that changes nothing", "a change", "it moves or draws")
+    with torch.random.fork_rng(devices=[]):
+        made = [world.network(role, torch.Generator().manual_seed(1)) for _ in range(2)]
+    same = fingerprint(module_arrays(made[0])) == fingerprint(module_arrays(made[1]))
+    cause = "torch's own generator draws; give torch.nn.init the generator"
+    require(same, where, "a network drawn from its generator alone", "others", cause)
+    with torch.no_grad(), no_exception(where, "the network is for other inputs"):
+        q = made[0](*inputs)
+    form, good = (len(records), world.num_actions), bool(torch.isfinite(q).all())
+    require(tuple(q.shape) == form and good, where, f"finite Q {form}", tuple(q.shape), "sizes")
+
+
+def _check_part(
+    where: str, make: Callable[[int], Part], rows: np.ndarray, script: Sequence[np.ndarray]
+) -> None:
+    """What holds for views and judges alike."""
+
+    def begun(chosen: np.ndarray) -> Part:
+        part = make(len(chosen))
+        part.begin(np.arange(len(chosen)), chosen)
+        return part
+
+    part = begun(rows)
+    whole = _played(part, script)
+    require(_same(_played(begun(rows), script), whole), where, "the same outcome twice", "others",
+            "draws that are not the episode's")  # fmt: skip
+    for lane in range(len(rows)):
+        alone = _played(begun(rows[[lane]]), [actions[[lane]] for actions in script])
+        same = _same(alone, [tuple(a[[lane]] for a in outcome) for outcome in whole])
+        require(same, where, f"lane {lane} as if it were alone", "another", "lanes mixed up")
+    half = len(script) // 2
+    part = begun(rows)
+    _played(part, script[:half])
+    state = part.state()
+    check_arrays(f"{where}, state()", state)
+    before = fingerprint(state)
+    _played(part, [np.full(len(rows), IDLE)])
+    require(fingerprint(part.state()) == before, where, "IDLE to change nothing", "another state()",
+            "a counter that goes on")  # fmt: skip
+    rest = _played(part, script[half:])
+    same = _same(rest, whole[half:])
+    require(same, where, "the same after a tick of IDLE", "others", "a counter that goes on")
+    same = fingerprint(state) == before
+    require(same, where, "state() to stay as it was", "changes with later steps", "no copy")
+    restored = make(len(rows))
+    restored.restore(state)
+    same = _same(_played(restored, script[half:]), rest)
+    require(same, where, "the same after restore(state())", "others", "state() lacks something")
+
+
+def _played(part: Part, script: Sequence[np.ndarray]) -> list[Outcome]:
+    """Copies of all that the part says to these actions."""
+    told: list[Outcome] = []
+    for actions in script:
+        if hasattr(part, "move"):
+            outcome = (*part.move(actions.copy()), part.records())
+        else:
+            step = part.step(actions.copy())
+            outcome = (step.rewards, step.ended, step.terminal)
+        told.append(tuple(array.copy() for array in outcome))
+    return told
+
+
+def _same(a: Sequence[Outcome], b: Sequence[Outcome]) -> bool:
+    return all(
+        np.array_equal(x, y) for p, q in zip(a, b, strict=True) for x, y in zip(p, q, strict=True)
+    )

@@ -1,0 +1,53 @@
+"""Combinations of CDL settings that no single range can rule out: one line each, before anything is started."""
+
+import torch
+
+from fedsuite.devices import check_device
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.contrast import contrastive_settings
+from fedsuite.driving.plan import initial_network, make_plan
+from fedsuite.errors import InputError
+
+
+def validate(config: CDLConfig) -> None:
+    """Combinations of keys that no single range can rule out; builds the network and the overlay once."""
+    check_device(config.device)
+    if config.network.share_stem and config.network.model != "resnet8":
+        raise InputError(
+            "network.share-stem: only resnet8 has a stem to share; set network.share-stem=false"
+        )
+    if config.network.batch_norm == "local" and config.evaluation.cross_evaluation:
+        raise InputError(
+            "evaluation.cross-evaluation: with network.batch-norm=local a backbone is not whole away from home; "
+            "set it to false"
+        )
+    if config.federation.pooled and config.federation.silos_per_client > 1:
+        raise InputError(
+            "federation.silos-per-client: scenario cll has one silo that holds all data; set it to 1"
+        )
+    if config.objective.influence == "exponential" and config.objective.influence_floor <= 0:
+        raise InputError(
+            "objective.influence-floor: an exponential schedule never gets to 0; set it above 0 or choose "
+            "objective.influence=linear"
+        )
+    contrastive_settings(config)
+    _check_batch(config, initial_network(config))
+    if (
+        config.data.num_silos or not config.data.dir
+    ):  # else the drives must be counted, where they are
+        make_plan(config)
+
+
+def _check_batch(config: CDLConfig, network: torch.nn.Module) -> None:
+    """BatchNorm has no variance of a single frame whose last map is a single pixel."""
+    if config.training.batch_size > 1 or config.network.batch_norm == "group":
+        return
+    frame = torch.zeros(1, config.data.channels, config.data.image_size, config.data.image_size)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            network.train()(frame)
+    except ValueError:
+        raise InputError(
+            f"training.batch-size: {config.network.model} at {config.data.image_size} pixels cannot normalise a batch "
+            "of 1; set it to 2 or more, or network.batch-norm=group"
+        ) from None

@@ -1,0 +1,1 @@
+"""Frames of silos: generated roads, recorded drives, their readers and their preparation."""

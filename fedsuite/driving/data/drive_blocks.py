@@ -1,0 +1,190 @@
+"""Which frame of which recording goes to which silo, and whether it trains or tests.
+
+Neighbouring frames of a recording show nearly the same picture, so frames are never drawn one by one. Recordings are cut
+into silos at contiguous places, silos into blocks of about `block_frames`, and whole blocks are held out for testing,
+evenly spread over every silo. Training frames nearer than `gap_frames` to a test frame of the same recording, in
+whichever silo, are dropped: no test frame has a training neighbour.
+
+Label skew (optional): blocks are ranked by their mean angle into 10 classes of equal size; for each class the silos'
+shares are drawn from a symmetric Dirichlet(a). Small a: most of a silo's blocks turn the same way. Blocks stay whole.
+
+Symbols: n frames of a recording, N silos, S_b = (drive, start, stop) a block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from fedsuite.driving.data.readers import Drive
+from fedsuite.errors import InputError
+from fedsuite.randomness import rng_for
+
+UNUSED, TRAIN, TEST = 0, 1, 2
+ANGLE_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """num_silos: 0 = one per recording. dirichlet: a, 0 = off. Lengths in frames."""
+
+    num_silos: int = 0
+    dirichlet: float = 0.0
+    test_share: float = 0.2
+    seed: int = 0
+    block_frames: int = 20
+    gap_frames: int = 5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.test_share < 1:
+            raise InputError(
+                f"test_share: expected a number between 0 and 1, got {self.test_share}"
+            )
+        if not (np.isfinite(self.dirichlet) and self.dirichlet >= 0):
+            raise InputError(f"dirichlet: expected 0 (off) or above, got {self.dirichlet}")
+        for key, least in (("num_silos", 0), ("seed", 0), ("block_frames", 1), ("gap_frames", 0)):
+            if getattr(self, key) < least:
+                raise InputError(f"{key}: expected at least {least}, got {getattr(self, key)}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Frames start..stop-1 of recording number `drive`."""
+
+    drive: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """silo, role: per recording int [n]; role is UNUSED, TRAIN or TEST. Names of the silos in order."""
+
+    names: tuple[str, ...]
+    silo: tuple[np.ndarray, ...]
+    role: tuple[np.ndarray, ...]
+
+    def count(self, silo: int, role: int) -> int:
+        """Frames of one silo in one role."""
+        pairs = zip(self.silo, self.role, strict=True)
+        return sum(int(((s == silo) & (r == role)).sum()) for s, r in pairs)
+
+
+def plan_split(drives: Sequence[Drive], options: SplitOptions) -> Plan:
+    """Assign every frame; InputError where a recording or a silo is too short."""
+    for drive in drives:
+        if len(drive) < 2 * options.block_frames:
+            raise InputError(
+                f"drive {drive.name}: {len(drive)} frames are fewer than 2 blocks of {options.block_frames}; record more, "
+                "remove this drive or lower block_frames"
+            )
+    names, silos = _silos(drives, options)
+    assigned = tuple(np.full(len(d), -1) for d in drives)
+    roles = tuple(np.full(len(d), TRAIN) for d in drives)
+    for number, blocks in enumerate(silos):
+        if len(blocks) < 2:
+            raise InputError(
+                f"num_silos: silo {names[number]} gets {len(blocks)} blocks of {options.block_frames} frames, 2 are needed; "
+                "lower num_silos or block_frames, or raise dirichlet"
+            )
+        held_out = _held_out(len(blocks), options.test_share)
+        for position, block in enumerate(blocks):
+            assigned[block.drive][block.start : block.stop] = number
+            if position in held_out:
+                roles[block.drive][block.start : block.stop] = TEST
+    for role in roles:
+        _open_gaps(role, options.gap_frames)
+    plan = Plan(names, assigned, roles)
+    for number, name in enumerate(names):
+        if not plan.count(number, TRAIN):
+            raise InputError(
+                f"gap_frames: silo {name} keeps no training frame; lower gap_frames or num_silos"
+            )
+    return plan
+
+
+def _silos(
+    drives: Sequence[Drive], options: SplitOptions
+) -> tuple[tuple[str, ...], list[list[Block]]]:
+    """Names, and every silo's blocks in time order."""
+    lengths = [len(d) for d in drives]
+    if not options.num_silos and not options.dirichlet:
+        whole = [[Block(i, 0, n)] for i, n in enumerate(lengths)]
+        names = tuple(d.name for d in drives)
+        return names, [_blocks(pieces, options.block_frames) for pieces in whole]
+    count = options.num_silos or len(drives)
+    names = tuple(f"silo_{i:0{len(str(count - 1))}d}" for i in range(count))
+    if not options.dirichlet:
+        pieces = _equal_pieces(lengths, count)
+        return names, [_blocks(own, options.block_frames) for own in pieces]
+    blocks = _blocks([Block(i, 0, n) for i, n in enumerate(lengths)], options.block_frames)
+    return names, _skewed(drives, blocks, count, options)
+
+
+def _equal_pieces(lengths: Sequence[int], count: int) -> list[list[Block]]:
+    """The recordings, one after the other, cut at N - 1 equally spaced places; sizes differ by one at most."""
+    ends = np.cumsum(lengths)
+    cuts = [round(i * int(ends[-1]) / count) for i in range(count + 1)]
+    pieces = []
+    for low, high in pairwise(cuts):
+        own = []
+        for drive, (end, length) in enumerate(zip(ends.tolist(), lengths, strict=True)):
+            start, stop = max(low, end - length), min(high, end)
+            if start < stop:
+                own.append(Block(drive, start - end + length, stop - end + length))
+        pieces.append(own)
+    return pieces
+
+
+def _blocks(pieces: Sequence[Block], block_frames: int) -> list[Block]:
+    """Every piece cut into blocks of nearly equal length, about `block_frames`."""
+    blocks = []
+    for piece in pieces:
+        length = piece.stop - piece.start
+        count = max(1, round(length / block_frames))
+        cuts = [piece.start + round(i * length / count) for i in range(count + 1)]
+        blocks += [Block(piece.drive, a, b) for a, b in pairwise(cuts)]
+    return blocks
+
+
+def _skewed(
+    drives: Sequence[Drive], blocks: list[Block], count: int, options: SplitOptions
+) -> list[list[Block]]:
+    """Blocks by silo: of every class of angle, shares drawn from Dirichlet(a)."""
+    rng = rng_for(options.seed, "driving/dirichlet")
+    means = [float(drives[b.drive].angles[b.start : b.stop].mean()) for b in blocks]
+    ranked = np.argsort(means, kind="stable")
+    members: list[list[int]] = [[] for _ in range(count)]
+    for same_class in np.array_split(ranked, ANGLE_CLASSES):
+        shuffled = rng.permutation(same_class)
+        shares = rng.dirichlet(np.full(count, options.dirichlet))
+        cuts = np.rint(np.cumsum(shares)[:-1] * len(shuffled)).astype(int)
+        for own, part in zip(members, np.split(shuffled, cuts), strict=True):
+            own += part.tolist()
+    _fill(members)
+    return [[blocks[i] for i in sorted(own)] for own in members]
+
+
+def _fill(members: list[list[int]]) -> None:
+    """A draw may leave a silo without the two blocks that it needs; those come from the richest."""
+    for own in members:
+        while len(own) < 2:
+            richest = max(members, key=len)
+            if len(richest) <= 2:
+                return
+            own.append(richest.pop())
+
+
+def _held_out(count: int, share: float) -> frozenset[int]:
+    """Positions of the test blocks among `count` >= 2: at least one, not all, evenly spread."""
+    tests = min(max(1, round(count * share)), count - 1)
+    return frozenset(int((i + 0.5) * count / tests) for i in range(tests))
+
+
+def _open_gaps(role: np.ndarray, gap_frames: int) -> None:
+    """Drop training frames within `gap_frames` of a test frame; in place."""
+    near = np.zeros(len(role), bool)
+    for place in np.flatnonzero(role == TEST).tolist():
+        near[max(0, place - gap_frames) : place + gap_frames + 1] = True
+    role[near & (role == TRAIN)] = UNUSED

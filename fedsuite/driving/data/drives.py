@@ -1,0 +1,169 @@
+"""Recorded drives to silos of frames: find, check, split into time blocks, decode, write.
+
+Labels and names of all drives are checked before the first image is decoded. Frames go to a temporary folder beside the
+output, which takes its final name when all is written: an interrupt leaves nothing that looks finished. One frame is in
+memory at a time.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from fedsuite.driving.data.drive_blocks import TEST, TRAIN, Plan, SplitOptions, plan_split
+from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
+from fedsuite.driving.data.readers import (
+    AUTO,
+    Drive,
+    FrameFormat,
+    ReadOptions,
+    detect_kind,
+    has_kind,
+    pictures,
+    read_drive,
+)
+from fedsuite.driving.data.readers.drive import natural
+from fedsuite.errors import InputError
+from fedsuite.files import sync_folder
+from fedsuite.progress import Progress, silent
+
+ROLES = (TRAIN, TEST)
+
+
+def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
+    """`data_dir` itself, or those of its sub-folders that hold a drive, in natural order of their names.
+
+    In place of a folder with archives come the archives. Those of the CDL release are taken from train/ only: train.npz
+    there is the union of the others, and every silo holds frames of its own back for testing.
+    """
+    if not data_dir.is_dir():
+        raise InputError(f"data_dir: {data_dir} is no folder; give a folder of recorded drives")
+    if has_kind(data_dir, kind):
+        return _expanded(data_dir, kind)
+    below = sorted((p for p in data_dir.iterdir() if p.is_dir()), key=lambda p: natural(p.name))
+    found = [p for p in below if not p.name.startswith(".") and has_kind(p, kind)]
+    if [p.name for p in found] == ["test", "train"] and all(has_kind(p, "npz") for p in found):
+        found = found[1:]
+    if not found:
+        if kind == AUTO:
+            detect_kind(data_dir)
+        raise InputError(
+            f"{data_dir}: neither it nor a sub-folder holds a drive of kind {kind}; check the kind"
+        )
+    return [path for folder in found for path in _expanded(folder, kind)]
+
+
+def prepare_drives(
+    folder: Path,
+    data_dir: Path,
+    kind: str = AUTO,
+    size_px: int = 200,
+    channels: int = 1,
+    num_silos: int = 0,
+    dirichlet: float = 0.0,
+    test_share: float = 0.2,
+    seed: int = 0,
+    progress: Progress = silent,
+    *,
+    block_frames: int = 20,
+    gap_frames: int = 5,
+    read: ReadOptions | None = None,
+) -> None:
+    """Write the silos of all drives under `data_dir` to `folder` (layout of frames.py); nothing to do if they are there.
+
+    num_silos: 0 = one silo per drive, else the drives in order are cut into that many silos of equal length.
+    dirichlet: 0 = off, else the label skew of drive_blocks.py. test_share: of every silo's blocks of `block_frames`.
+    Images are frames uint8 [n, channels, size_px, size_px]; angles float32 [n], left positive. Raises InputError.
+    """
+    form = FrameFormat(size_px, channels)
+    split = SplitOptions(num_silos, dirichlet, test_share, seed, block_frames, gap_frames)
+    options = read or ReadOptions()
+    drives = _read_all(data_dir, kind, options, progress)
+    about = {
+        "source": "drives",
+        "unit": drives[0].unit,
+        "angle_scale": options.angle_scale,
+        "frames": asdict(form),
+        "split": asdict(split),
+        "drives": [
+            {"name": d.name, "kind": d.kind, "frames": len(d), "sign": d.sign} for d in drives
+        ],
+        "labels_sha256": _fingerprint(drives),
+    }
+    if holds(folder, about):
+        return
+    plan = plan_split(drives, split)
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        _write(partial, drives, plan, form, progress)
+        finish_silos(partial, list(plan.names), about)
+        if folder.is_dir():
+            folder.rmdir()
+        partial.rename(folder)
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _expanded(folder: Path, kind: str) -> list[Path]:
+    """The folder, or its archives: numbered ones without their union."""
+    if (detect_kind(folder) if kind == AUTO else kind) != "npz":
+        return [folder]
+    files = sorted(folder.glob("*.npz"), key=lambda p: natural(p.name))
+    return [p for p in files if p.stem.isdecimal()] or files
+
+
+def _read_all(data_dir: Path, kind: str, options: ReadOptions, progress: Progress) -> list[Drive]:
+    drives: list[Drive] = []
+    paths = find_drives(data_dir, kind)
+    for number, path in enumerate(paths, 1):
+        drive = read_drive(path, kind, options)
+        progress("drives read", number, len(paths))
+        if drive.name in {d.name for d in drives}:
+            raise InputError(
+                f"{path}: a second drive with the name {drive.name}; give drives different names"
+            )
+        if drives and drive.unit != drives[0].unit:
+            raise InputError(
+                f"{path}: angles in {drive.unit}, but {drives[0].name} has {drives[0].unit}; prepare drives of one unit"
+            )
+        drives.append(drive)
+    return drives
+
+
+def _fingerprint(drives: Sequence[Drive]) -> str:
+    """Digest of names and angles: changed labels are noticed, changed pictures are not."""
+    digest = hashlib.sha256()
+    for drive in drives:
+        names = "\n".join([drive.name, *(path.name for path in drive.image_paths)])
+        digest.update(names.encode() + drive.angles.tobytes())
+    return digest.hexdigest()
+
+
+def _write(
+    partial: Path, drives: Sequence[Drive], plan: Plan, form: FrameFormat, progress: Progress
+) -> None:
+    """Angles at once, images frame by frame into their files: no silo is ever held in memory."""
+    free: dict[tuple[int, int], Iterator[np.ndarray]] = {}  # places for frames, by silo and role
+    for number, name in enumerate(plan.names):
+        (partial / name).mkdir(parents=True)
+        for split, role in zip(SPLITS, ROLES, strict=True):
+            angles = [
+                d.angles[(s == number) & (r == role)]
+                for d, s, r in zip(drives, plan.silo, plan.role, strict=True)
+            ]
+            np.save(partial / name / f"{split}_angles.npy", np.concatenate(angles))
+            shape = (plan.count(number, role), form.channels, form.size_px, form.size_px)
+            file = partial / name / f"{split}_images.npy"
+            free[number, role] = iter(open_memmap(file, "w+", np.uint8, shape))
+    done, total = 0, sum(int((r > 0).sum()) for r in plan.role)
+    for drive, silo_of, role_of in zip(drives, plan.silo, plan.role, strict=True):
+        for row, frame in pictures(drive, role_of > 0, form):
+            next(free[silo_of[row], role_of[row]])[:] = frame
+            done += 1
+            progress("frames of drives", done, total)

@@ -1,0 +1,117 @@
+"""Front-camera frames and steering angles of silos, memory-mapped: one folder per silo, one layout for every source.
+
+    <folder>/silos.json                     names in order and what the source says of itself; written last
+    <folder>/<silo>/{train,test}_images.npy uint8   [n, C, H, W], C = 1 (grey) or 3 (RGB)
+    <folder>/<silo>/{train,test}_angles.npy float32 [n], steering, left positive
+
+Generated roads and every reader of real drives write this layout, and nothing else of them is seen by training.
+A silo's training frames never leave its client.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsuite.errors import InputError
+from fedsuite.files import write_json
+
+INDEX = "silos.json"
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Frames:
+    """images: uint8 [n, C, H, W]; angles: float32 [n], left positive. May be memory-mapped."""
+
+    images: np.ndarray
+    angles: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.images.ndim != 4 or self.images.dtype != np.uint8:
+            raise ValueError(
+                f"images: expected uint8 [n, C, H, W], got {self.images.dtype} {self.images.shape}"
+            )
+        if self.angles.shape != (len(self.images),) or self.angles.dtype != np.float32:
+            raise ValueError(
+                f"angles: expected float32 [{len(self.images)}], got {self.angles.dtype} {self.angles.shape}"
+            )
+        if not np.isfinite(self.angles).all():
+            raise ValueError("angles: expected finite numbers, got NaN or infinity")
+
+    def __len__(self) -> int:
+        return len(self.angles)
+
+
+@dataclass(frozen=True)
+class Silo:
+    """One vehicle or driving site: what it trains on and the frames of its own that it holds back."""
+
+    name: str
+    train: Frames
+    test: Frames
+
+
+def finish_silos(folder: Path, names: list[str], about: Mapping[str, Any]) -> None:
+    """Name the silos in order; `about` says where they come from (source, unit of the angle, options)."""
+    write_json(folder / INDEX, {"silos": names, "about": dict(about)})
+
+
+def silo_names(folder: Path) -> list[str]:
+    """Names of the silos in a finished folder, in order."""
+    return list(_index(folder)["silos"])
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether all silos of this folder have been written."""
+    return (folder / INDEX).is_file()
+
+
+def holds(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether `folder` holds the silos that `about` describes; False if it is new or empty, InputError otherwise."""
+    if is_finished(folder):
+        if _index(folder).get("about") == about:
+            return True
+        raise InputError(
+            f"{folder}: holds silos of other drives or settings; delete it or give another folder"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: exists and holds no prepared silos; give another folder, nothing in it was touched"
+        )
+    return False
+
+
+def open_silo(folder: Path, name: str) -> Silo:
+    """One silo, memory-mapped."""
+    return Silo(name, *(_open(folder / name, split) for split in SPLITS))
+
+
+def _open(own: Path, split: str) -> Frames:
+    arrays = []
+    for part in ("images", "angles"):
+        path = own / f"{split}_{part}.npy"
+        try:
+            arrays.append(np.load(path, mmap_mode="r"))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{path}: cannot be read ({error}); delete {own.parent} and prepare the data again"
+            ) from None
+    try:
+        return Frames(arrays[0], arrays[1])
+    except ValueError as error:
+        raise InputError(
+            f"{own}: damaged {split} frames, {error}; delete {own.parent} and prepare the data again"
+        ) from None
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((folder / INDEX).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{folder / INDEX}: cannot be read ({error}); prepare the data again"
+        ) from None

@@ -1,0 +1,97 @@
+"""Readers of recorded drives, one module per format; sign and unit of each are stated at its top.
+
+    udacity_sim   driving_log.csv, IMG/              udacity_real  interpolated.csv, center/
+    dronet        sync_steering.txt, images/         donkeycar     catalog_*.catalog, images/
+    csv           one CSV with header image,angle    npz           archives of the CDL release
+
+All give angles that are left positive. Nothing is decoded here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from fedsuite.driving.data.readers import (
+    archive,
+    donkeycar,
+    dronet,
+    image_csv,
+    udacity_real,
+    udacity_sim,
+)
+from fedsuite.driving.data.readers.drive import Drive, ReadOptions
+from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_picture
+from fedsuite.errors import InputError
+from fedsuite.values import chosen
+
+__all__ = [
+    "AUTO",
+    "KINDS",
+    "Drive",
+    "Format",
+    "FrameFormat",
+    "ReadOptions",
+    "detect_kind",
+    "has_kind",
+    "pictures",
+    "read_drive",
+    "read_picture",
+]
+
+AUTO = "auto"
+
+
+class Format(Protocol):
+    """What a reader is: a module of this folder, or an object of one's own, given as kind = "module:NAME"."""
+
+    KIND: str
+
+    def matches(self, folder: Path, /) -> bool:
+        """Whether `folder` looks like this format."""
+
+    def read(self, folder: Path, options: ReadOptions, /) -> Drive:
+        """Names and labels of the drive in `folder`."""
+
+
+FORMATS: Mapping[str, Format] = {
+    f.KIND: f for f in (udacity_sim, udacity_real, dronet, donkeycar, image_csv, archive)
+}
+KINDS = tuple(FORMATS)
+LOOKED_FOR = (
+    "driving_log.csv (udacity_sim), interpolated.csv (udacity_real), sync_steering.txt (dronet), "
+    "catalog_*.catalog (donkeycar), another .csv with header image,angle (csv), *.npz (npz)"
+)
+
+
+def format_of(kind: str) -> Format:
+    """The format called `kind`, or found at `module:NAME`."""
+    found: Format = chosen("kind", kind, FORMATS)
+    return found
+
+
+def has_kind(folder: Path, kind: str) -> bool:
+    """Whether `folder` (or .npz file) has the files of `kind`; with "auto", of any kind."""
+    formats = FORMATS.values() if kind == AUTO else (format_of(kind),)
+    return any(f.matches(folder) for f in formats)
+
+
+def detect_kind(folder: Path) -> str:
+    """The only kind whose files are in `folder`; InputError lists what was looked for."""
+    found = [kind for kind, f in FORMATS.items() if f.matches(folder)]
+    if not found:
+        raise InputError(f"{folder}: no drive found; looked for {LOOKED_FOR}")
+    # A spare table beside the files of a known format says nothing.
+    named = [kind for kind in found if kind != image_csv.KIND] or found
+    if len(named) > 1:
+        raise InputError(
+            f"{folder}: could be {' or '.join(named)}; set the kind or separate the drives"
+        )
+    return named[0]
+
+
+def read_drive(folder: Path, kind: str = AUTO, options: ReadOptions | None = None) -> Drive:
+    """Names and labels of one drive, checked; no image is decoded."""
+    if not folder.exists():
+        raise InputError(f"{folder}: no such folder; give the folder of a recorded drive")
+    named = detect_kind(folder) if kind == AUTO else kind
+    return format_of(named).read(folder, options or ReadOptions())

@@ -1,0 +1,160 @@
+"""Archives in the layout of the CDL release (Do et al. 2024): <root>/<experiment>/<network>/train/{0..N-1}.npz.
+
+Two kinds: `file_names` (paths relative to <root>, which is searched upwards from the archive) and `ground_truths` [n];
+or `imgs` [n, 1, 200, 200] float32, grey, already cropped, values 0..255, and `ground_truths` [n]. The release documents
+neither sign nor unit: ReadOptions.positive (default left) and ReadOptions.unit (default radians) say them.
+
+`imgs` is read frame by frame (160 kB each): a whole archive may be larger than the memory.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from fedsuite.driving.data.readers.drive import (
+    Drive,
+    ReadOptions,
+    checked_angles,
+    checked_images,
+    first_of,
+)
+from fedsuite.errors import InputError
+
+KIND = "npz"
+FRAME = (1, 200, 200)
+LEVELS_UP = 4
+Header = tuple[tuple[int, ...], np.dtype[np.generic]]
+
+
+def matches(folder: Path) -> bool:
+    """Whether `folder` looks like this format."""
+    return folder.suffix == ".npz" if folder.is_file() else any(folder.glob("*.npz"))
+
+
+def read(folder: Path, options: ReadOptions) -> Drive:
+    """One archive: an .npz file, or a folder that holds exactly one."""
+    file = folder if folder.is_file() else first_of(folder.glob("*.npz"), ".npz file", folder)
+    values, names, shape = _labels(file)
+    places = [f"ground_truths[{i}]" for i in range(len(values))]
+    angles = checked_angles(file, values.tolist(), places, options.positive, options)
+    sign = f"{options.positive} positive in the source"
+    if names is None:
+        _check_shape(file, shape, len(angles))
+        return Drive(file.stem, KIND, angles, options.unit, sign, archive=file)
+    paths = _files(file, names, len(angles))
+    return Drive(file.stem, KIND, angles, options.unit, sign, paths)
+
+
+def stream_imgs(file: Path) -> Iterator[np.ndarray]:
+    """uint8 [200, 200], rounded, of every frame in order; InputError at a value that is no grey level."""
+    with _open(file) as archive, archive.open("imgs.npy") as member:
+        shape, dtype = _header(member)
+        size = int(np.prod(FRAME)) * dtype.itemsize
+        for row in range(shape[0]):
+            data = member.read(size)
+            if len(data) != size:
+                raise InputError(f"{file}: imgs ends before frame {row}; fetch the archive again")
+            frame = np.frombuffer(data, dtype).reshape(FRAME[1:])
+            # NaN fails both comparisons.
+            if not ((frame >= 0) & (frame <= 255)).all():
+                raise InputError(
+                    f"{file}: imgs[{row}] holds NaN or values outside 0..255; store grey levels 0..255"
+                )
+            yield np.rint(frame).astype(np.uint8)
+
+
+def _labels(file: Path) -> tuple[np.ndarray, list[str] | None, Header]:
+    """ground_truths, file_names or None, shape and dtype of imgs (empty without)."""
+    with _open(file) as archive:
+        members = set(archive.namelist())
+        have_files, have_imgs = "file_names.npy" in members, "imgs.npy" in members
+        if "ground_truths.npy" not in members or have_files == have_imgs:
+            found = ", ".join(sorted(m.removesuffix(".npy") for m in members)) or "nothing"
+            raise InputError(
+                f"{file}: expected ground_truths and one of file_names and imgs, found {found}; save those arrays"
+            )
+        values = _array(archive, file, "ground_truths")
+        if values.ndim != 1 or values.dtype.kind not in "fiu":
+            raise InputError(
+                f"{file}: ground_truths must be numbers [n], got {values.dtype} {values.shape}; save one angle a frame"
+            )
+        if have_imgs:
+            with archive.open("imgs.npy") as member:
+                return values, None, _header(member)
+        names = _array(archive, file, "file_names")
+        if names.ndim != 1 or names.dtype.kind != "U":
+            raise InputError(
+                f"{file}: file_names must be texts [n], got {names.dtype} {names.shape}; save an array of str"
+            )
+        return values, [str(name).replace("\\", "/") for name in names], ((), np.dtype(np.float32))
+
+
+def _files(file: Path, names: list[str], count: int) -> tuple[Path, ...]:
+    if len(names) != count:
+        raise InputError(
+            f"{file}: {len(names)} file_names but {count} ground_truths; save one of each a frame"
+        )
+    ancestors = list(file.resolve().parents)[: LEVELS_UP + 1]
+    root = next((a for a in ancestors if any((a / name).is_file() for name in names[:1])), None)
+    if root is None:
+        root = next((a for a in ancestors if any((a / name).is_file() for name in names)), None)
+    if root is None:
+        raise InputError(
+            f"{file}: none of {len(names)} images exists (first: {names[0]}) under {ancestors[0]} or {LEVELS_UP} folders "
+            "above; put the images where file_names says"
+        )
+    places = [f"file_names[{i}]" for i in range(count)]
+    return checked_images(file, [root / name for name in names], places)
+
+
+def _check_shape(file: Path, header: Header, count: int) -> None:
+    shape, dtype = header
+    if shape != (count, *FRAME) or (dtype.kind != "f" and dtype != np.uint8):
+        raise InputError(
+            f"{file}: imgs must be float32 ({count}, 1, 200, 200), one frame per ground_truths, got {dtype} {shape}; "
+            "save cropped grey frames, channel first"
+        )
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive; a damaged one is an InputError wherever that shows."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(
+            f"{file}: cannot be read as .npz ({error}); fetch the archive again"
+        ) from None
+
+
+def _array(archive: zipfile.ZipFile, file: Path, name: str) -> np.ndarray:
+    with archive.open(f"{name}.npy") as member:
+        shape, dtype = _header(member)
+        if dtype.hasobject:
+            raise InputError(
+                f"{file}: {name} holds Python objects, which are not loaded; save texts as str, angles as float32"
+            )
+        return np.frombuffer(member.read(), dtype).reshape(shape)
+
+
+def _header(member: IO[bytes]) -> Header:
+    """Shape and dtype of an .npy member, which is then at its first number."""
+    version = np.lib.format.read_magic(member)
+    reader = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in reader:
+        raise ValueError(f".npy version {version}")
+    shape, fortran, dtype = reader[version](member)
+    if fortran and len(shape) > 1:
+        raise ValueError("array in Fortran order")
+    return shape, dtype

@@ -1,0 +1,110 @@
+"""Generated front-camera frames of silos: country roads, corridors and towns, with controlled differences between silos.
+
+Source: the three recordings of Do et al. 2024 (CDL), which cannot be had freely, are imitated in character and label
+scale. Poses are drawn independently; the angle is pure pursuit on what the picture shows, so all error above
+label_noise can be learned.
+
+    settings = RoadSettings("carla", num_silos=11, seed=1)
+    generate_silos(Path("data/carla"), settings)
+    scene = silo_scene(settings, silo=0)
+    poses = sample_poses(scene, 16, rng)                # Poses: values float32 [16, 4]
+    images = render(scene, poses, rng)                  # uint8 [16, C, H, W]
+    angles = steering(scene, poses, rng)                # float32 [16], rad, left positive
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
+from fedsuite.driving.data.rendering.scene import (
+    Poses,
+    Scene,
+    render,
+    sample_poses,
+    silo_scene,
+    steering,
+)
+from fedsuite.driving.data.rendering.settings import RoadSettings
+from fedsuite.files import sync_folder, write_json
+from fedsuite.progress import Progress, silent
+from fedsuite.randomness import rng_for
+
+__all__ = [
+    "Poses",
+    "RoadSettings",
+    "Scene",
+    "generate_silos",
+    "render",
+    "sample_poses",
+    "silo_scene",
+    "steering",
+]
+
+SOURCE = "generated roads"
+WANTED = "settings.json"  # in an unfinished folder: what it is being filled for
+LAYOUT_VERSION = 1  # raise when the same settings give other frames
+
+
+def generate_silos(folder: Path, settings: RoadSettings, progress: Progress = silent) -> None:
+    """Fill `folder` with the silos' frames, in the layout of fedsuite.driving.data.frames, silos silo-00, silo-01, ...
+
+    Does nothing where the folder already holds these settings' frames. Works in a hidden folder beside it, which a
+    later call with the same settings goes on filling after an interruption. Frames go straight to disk, so memory
+    does not grow with their number. InputError: the folder holds something else.
+    """
+    about = {
+        "source": SOURCE,
+        "version": LAYOUT_VERSION,
+        "unit": "rad",
+        "settings": asdict(settings),
+    }
+    if holds(folder, about):
+        progress(f"{folder}: already there")
+        return
+    partial = folder.with_name(f".{folder.name}.partial")
+    _start(partial, about)
+    names = [f"silo-{silo:02d}" for silo in range(settings.num_silos)]
+    for silo, (name, size) in enumerate(zip(names, settings.train_sizes(), strict=True)):
+        if not (partial / name).is_dir():
+            _write_silo(partial, name, silo_scene(settings, silo), size, settings)
+        progress("silos of generated roads", silo + 1, len(names))
+    finish_silos(partial, names, about)
+    if folder.is_dir():
+        folder.rmdir()  # empty, see `holds`
+    os.replace(partial, folder)
+    (folder / WANTED).unlink()
+    sync_folder(folder.parent)
+
+
+def _start(partial: Path, about: dict[str, object]) -> None:
+    """Make the working folder, keeping what an interrupted run with the same settings has left."""
+    try:
+        wanted = json.loads((partial / WANTED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        wanted = None
+    if wanted != about:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write_json(partial / WANTED, about)
+
+
+def _write_silo(partial: Path, name: str, scene: Scene, size: int, settings: RoadSettings) -> None:
+    """One silo's two splits, under another name until both are complete."""
+    draft = partial / f".{name}"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    for split, count in zip(SPLITS, (size, settings.test_frames), strict=True):
+        rng = rng_for(settings.seed, f"roads {split}", 0, scene.silo)
+        poses = sample_poses(scene, count, rng)
+        np.save(draft / f"{split}_angles.npy", steering(scene, poses, rng))
+        shape = (count, scene.channels, scene.size_px, scene.size_px)
+        images = open_memmap(draft / f"{split}_images.npy", "w+", np.uint8, shape)
+        render(scene, poses, rng, out=images)
+        images.flush()
+    os.replace(draft, partial / name)

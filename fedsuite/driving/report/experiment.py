@@ -1,0 +1,103 @@
+"""Several CDL runs beside each other: one table, as the paper's tables 2 and 3, and curves; no data are opened.
+
+<experiment>/results.md, results.csv                 errors, sizes and cycle times; mean and spread over seeds
+<experiment>/learning.png, wall-clock.png            RMSE over mixing steps and over simulated time
+<experiment>/steering.png, frames.png, overlay.png   of the first run that has neighbours
+"""
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.model.networks import count_parameters
+from fedsuite.driving.plan import initial_network
+from fedsuite.driving.report.run import DRAWINGS, draw_curves, last_metrics
+from fedsuite.history import load_runs
+from fedsuite.report.outcomes import (
+    SEEDS,
+    Column,
+    Outcome,
+    grouped,
+    line_name,
+    read_baselines,
+    rounds_of,
+    table,
+    write_csv,
+)
+from fedsuite.report.plots import MOST_CURVES
+from fedsuite.report.tables import markdown_table, mean_and_spread
+
+MOST_SILOS = 12  # lines of the table by silo
+ERRORS = {
+    "RMSE": "rmse", "MAE": "mae", "silo RMSE": "silo-rmse.mean", "worst silo": "silo-rmse.worst",
+    "everywhere": "everywhere-rmse.mean",
+}  # fmt: skip
+COLUMNS = (
+    SEEDS,
+    *(Column(title, title, 3) for title in (*ERRORS, "constant")),
+    *(Column(title, title, 0, with_spread=False) for title in ("parameters", "mixings")),
+    Column("cycle ms", "cycle ms", 1, with_spread=False),
+)
+
+
+def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
+    """`runs`: <variant>, <variant>/seed-<s> or seed-<s> -> settings of a completed run at <folder>/<name>."""
+    outcomes = [_outcome(folder, label, config) for label, config in runs.items()]
+    groups = grouped(outcomes)
+    write_csv(folder / "results.csv", groups)
+    federated = grouped(o for o in outcomes if not runs[o.run].federation.pooled)
+    text = markdown_table(table(groups, COLUMNS)) + _silo_table(folder, federated)
+    (folder / "results.md").write_text(text, encoding="utf-8")
+    if len(groups) <= MOST_CURVES:
+        draw_curves(rounds_of(groups), folder)
+    mixing = [label for label in runs if (folder / label / "overlay.png").is_file()]
+    for drawing in (folder / [*mixing, *runs][0] / name for name in DRAWINGS):
+        if drawing.is_file():
+            shutil.copyfile(drawing, folder / drawing.name)
+
+
+def _outcome(folder: Path, label: str, config: CDLConfig) -> Outcome:
+    frames = load_runs(folder / label)
+    metrics = last_metrics(frames)
+    steps, seconds = metrics.get("mixings", 0.0), metrics.get("simulated-seconds", 0.0)
+    found = {title: metrics.get(key, math.nan) for title, key in ERRORS.items()} | {
+        "constant": read_baselines(folder / label).get("constant", {}).get("rmse", math.nan),
+        "parameters": trained_parameters(config),
+        "mixings": int(steps),
+        "cycle ms": 1000 * seconds / steps if steps and seconds else math.nan,
+    }
+    return Outcome(line_name(folder, label), label, {}, found, frames)
+
+
+def _silo_table(folder: Path, groups: Mapping[str, Sequence[Outcome]]) -> str:
+    """RMSE / MAE of every silo's own model on its own test frames, if all runs have the same few silos."""
+    known = [
+        read_baselines(folder / o.run).get("silos", []) for own in groups.values() for o in own
+    ]
+    names = {tuple(silo["name"] for silo in silos) for silos in known}
+    if len(names) != 1 or not 0 < len(known[0]) <= MOST_SILOS:
+        return ""
+    ended = {name: [last_metrics(o.frames) for o in own] for name, own in groups.items()}
+    rows = []
+    for i, silo in enumerate(known[0]):
+        row = {
+            "own model at home": silo["name"],
+            "constant": f"{silo['rmse']:.3f} / {silo['mae']:.3f}",
+        }
+        for name, metrics in ended.items():
+            both = (mean_and_spread(m[f"silo.{i}.{k}"] for m in metrics) for k in ("rmse", "mae"))
+            row[name] = " / ".join(f"{spread.mean:.3f}" for spread in both)
+        rows.append(row)
+    return "\nRMSE / MAE, silo by silo:\n\n" + markdown_table(rows)
+
+
+def trained_parameters(config: CDLConfig) -> int:
+    """Parameters of one silo while it trains: the backbone's and the sub-network's."""
+    network = initial_network(config)
+    backbone = count_parameters(network)
+    if not config.objective.contrastive:
+        return backbone
+    stem = sum(p.numel() for n, p in network.named_parameters() if n.startswith("stem."))
+    return 2 * backbone - (stem if config.network.share_stem else 0)

@@ -1,0 +1,109 @@
+"""What a finished CDL run leaves beside its history: a table and drawings.
+
+<run>/results.md      errors of the average model and of the silos' own, beside two baselines that see no image
+<run>/learning.png    RMSE of the average model over mixing steps
+<run>/wall-clock.png  the same over the simulated time of the overlay
+<run>/baselines.json  errors of the baselines over all test frames, and of the constant one silo by silo
+<run>/steering.png, frames.png, overlay.png   angles by silo, what their cameras see, who mixes with whom
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.data.frames import Silo
+from fedsuite.driving.data.sources import data_plan, open_silos, silos_folder
+from fedsuite.driving.evaluation.metrics import (
+    Errors,
+    constant_baseline,
+    label_law,
+    merged,
+    random_baseline,
+)
+from fedsuite.driving.report.overlays import plot_overlay
+from fedsuite.driving.report.silos import plot_frames, plot_steering
+from fedsuite.files import write_json
+from fedsuite.history import RunFrames, load_runs
+from fedsuite.report.outcomes import BASELINES, last_values, read_baselines
+from fedsuite.report.plots import learning_curves
+from fedsuite.report.tables import markdown_table
+from fedsuite.run_folder import RunFolder
+
+DRAWN_SILOS = 12
+DRAWINGS = ("steering.png", "frames.png", "overlay.png")
+ROWS = {
+    "average model, all test frames": "{}",
+    "own models at home, mean": "silo-{}.mean",
+    "own models at home, worst": "silo-{}.worst",
+    "own models everywhere, mean": "everywhere-{}.mean",
+}
+
+
+def last_metrics(frames: RunFrames) -> dict[str, float]:
+    """Metrics of the last evaluated round, and those of the end."""
+    return last_values(frames.rounds.dropna(subset="rmse"), frames.closing)
+
+
+def write_results(config: CDLConfig, run_dir: Path) -> None:
+    """Table and curves of a run that has just completed, from its folder alone."""
+    frames, baselines = load_runs(run_dir), read_baselines(run_dir)
+    metrics = last_metrics(frames)
+    found: dict[str, dict[str, float]]
+    found = {name: baselines[name] for name in ("constant", "random") if name in baselines}
+    for name, key in ROWS.items():
+        if key.format("rmse") in metrics:
+            found[name] = {kind: metrics[key.format(kind)] for kind in ("rmse", "mae")}
+    rows = [
+        {"steering": name, "RMSE": f"{e['rmse']:.4f}", "MAE": f"{e['mae']:.4f}"}
+        for name, e in found.items()
+    ]
+    RunFolder(run_dir).results.write_text(markdown_table(rows), encoding="utf-8")
+    draw_curves({config.federation.scenario: frames.rounds}, run_dir)
+
+
+def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
+    """RMSE of the average model over mixing steps and over simulated time."""
+    for file, metric, label in (
+        ("learning.png", "mixings", "mixing steps"),
+        ("wall-clock.png", "simulated-seconds", "simulated wall-clock of the overlay (s)"),
+    ):
+        shown = {k: f for k, f in runs.items() if metric in f}
+        if shown:
+            panels = {"rmse": "RMSE of the average model"}
+            learning_curves(shown, panels, folder / file, x=metric, x_label=label)
+
+
+def draw_data(config: CDLConfig, run_dir: Path) -> None:
+    """Baselines, the silos' angles and frames (of a pooled run: of those whose data are pooled), and the overlay."""
+    plan = data_plan(config)
+    silos = open_silos(silos_folder(config, plan.num_data_silos), False)
+    write_json(run_dir / BASELINES, baselines_of(silos, config.seed))
+    plot_steering(silos[:DRAWN_SILOS], run_dir / DRAWINGS[0])
+    plot_frames(silos[:DRAWN_SILOS], run_dir / DRAWINGS[1])
+    if plan.overlay.edges:
+        plot_overlay(
+            plan.network.position_deg, plan.network.labels, plan.overlay.edges, run_dir / DRAWINGS[2],
+            title=f"{config.federation.scenario} over {plan.network.name}", directed=plan.directed,
+        )  # fmt: skip
+
+
+def baselines_of(silos: Sequence[Silo], seed: int) -> dict[str, object]:
+    """Errors over all test frames of the mean of all training angles ("constant") and of draws from their normal
+    distribution ("random"); "silos": name and errors of the constant by silo.
+    """
+    law = label_law(np.asarray(s.train.angles) for s in silos)
+    tests = [np.asarray(s.test.angles) for s in silos]
+    constant = [constant_baseline(law, angles) for angles in tests]
+    drawn = [random_baseline(law, angles, seed, i) for i, angles in enumerate(tests)]
+    return {
+        "constant": _numbers(merged(constant)),
+        "random": _numbers(merged(drawn)),
+        "silos": [{"name": s.name} | _numbers(e) for s, e in zip(silos, constant, strict=True)],
+    }
+
+
+def _numbers(errors: Errors) -> dict[str, object]:
+    return {"rmse": errors.rmse, "mae": errors.mae}

@@ -1,0 +1,1 @@
+"""Local training of silos: the contrastive divergence loss and its parts."""

@@ -1,0 +1,250 @@
+"""Local training of the silos of one client: u updates per mixing step (Do et al. 2024, DPASGD and its update rules).
+
+Mixing step t = 0, 1, 2, ... of a silo with backbone theta^b and sub-network theta^s:
+
+  t = 0   u updates of theta^b on L_lr alone, then theta^s := theta^b, before anything is mixed
+  t > 0   u updates; theta^b descends L_lr + w beta L_cd+, theta^s descends w (1 - beta) L_cd-, w the influence
+  then    theta_i^b <- sum_j A_ij theta_j^b; theta^s and both optimizers stay
+
+The gradients of S silos are taken one silo after another, or in one pass over a stacked network (torch.vmap), which
+keeps a GPU busy. Both draw the same batches and chains; dropout masks differ between the two.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.contrast import contrastive_settings
+from fedsuite.driving.data.batches import stacked_batch
+from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.model.layers import channels_last
+from fedsuite.driving.model.networks import Output
+from fedsuite.driving.model.shell import Shell, dropout_seed
+from fedsuite.driving.topology.mixing import mix
+from fedsuite.driving.training.contrastive import (
+    contrastive_terms,
+    influence,
+    noise_shape,
+    regression_loss,
+    total_loss,
+)
+from fedsuite.driving.training.fleet import BACKBONE, SUB, Fleet, Tensors
+from fedsuite.driving.wire import TERMS
+from fedsuite.penalties import Penalty
+from fedsuite.randomness import torch_generator_for
+
+Matrix = Callable[[int], np.ndarray]
+Call = Callable[[Tensors, Tensor], Output]  # a network's tensors and images -> its output
+
+
+@dataclass(frozen=True)
+class Site:
+    """The silos that a client trains. silos: their numbers, which all randomness hangs on."""
+
+    silos: tuple[int, ...]
+    frames: tuple[Frames, ...]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """images float [S, B, C, H, W]; angles [S, B]; noise [S, ...] of the chains; influence w."""
+
+    images: Tensor
+    angles: Tensor
+    noise: Tensor | None
+    influence: float
+    number: int
+
+
+class Learner:
+    """Trains a fleet. network: a template whose tensors are replaced by the silos' own in every call.
+
+    penalty: is added to every silo's loss.
+    """
+
+    def __init__(
+        self,
+        config: CDLConfig,
+        network: torch.nn.Module,
+        fleet: Fleet,
+        site: Site,
+        penalty: Penalty | None = None,
+    ) -> None:
+        self.config, self.network, self.fleet, self.site = config, network, fleet, site
+        self._choices: Any = config.objective
+        self.settings = contrastive_settings(config)
+        self.penalty = penalty
+        self.start: Tensors = {}
+        on_gpu = fleet.device != "cpu"
+        self.is_stacked = config.training.stacked == "yes" or (
+            config.training.stacked == "auto" and on_gpu
+        )
+        self._shell = Shell(network)
+        self._rows: dict[tuple[str, int], Tensors] = {}
+
+    def train(self, first: int, count: int, matrix: Matrix) -> dict[str, np.ndarray]:
+        """Mixing steps first .. first + count - 1, without the mixing of the last one, which is the caller's.
+
+        matrix(t): A over the silos of this site, float64 [S, S]. Returns means over updates [S] by name.
+        """
+        self.network.train()
+        totals = {name: np.zeros(len(self.site.silos)) for name in TERMS}
+        for t in range(first, first + count):
+            if self.penalty is not None:
+                self.start = {
+                    k: v.detach().clone()
+                    for k, v in self.fleet.backbone.items()
+                    if k in self.fleet.names.parameters
+                }
+            for j in range(self.config.training.local_updates):
+                for name, values in self._update(
+                    t, t * self.config.training.local_updates + j
+                ).items():
+                    totals[name] += values
+            if t == 0:
+                self.fleet.copy_backbone_to_sub()
+            if t < first + count - 1:
+                self.fleet.load_backbone(mix(self.fleet.backbone_arrays(), matrix(t)))
+        return {k: v / (count * self.config.training.local_updates) for k, v in totals.items()}
+
+    def _update(self, t: int, number: int) -> dict[str, np.ndarray]:
+        """One optimizer step of every silo; values of the loss terms [S]."""
+        contrasts = self.config.objective.contrastive and t > 0
+        batch = self._batch(t, number, contrasts)
+        gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
+        terms = gradients(batch, contrasts)
+        self.fleet.optimizers[BACKBONE].step()
+        if contrasts:
+            self.fleet.optimizers[SUB].step()
+        return {k: terms[:, i].double().cpu().numpy() for i, k in enumerate(TERMS)}
+
+    def _batch(self, t: int, number: int, contrasts: bool) -> _Batch:
+        c, site = self.config, self.site
+        images, angles = stacked_batch(
+            site.frames, site.silos, number, c.training.batch_size, c.seed, c.training.flip
+        )
+        device = self.fleet.device
+        weight = 0.0
+        if contrasts:
+            weight = influence(
+                self._choices.influence, t, c.num_mixings, c.objective.influence_floor
+            )
+        return _Batch(
+            torch.from_numpy(images).to(device).float(),
+            torch.from_numpy(angles).to(device),
+            self._chain_noise(number).to(device)
+            if contrasts and c.objective.loss == "cd_k"
+            else None,
+            weight,
+            number,
+        )
+
+    def _chain_noise(self, number: int) -> Tensor:
+        """Noise of the Langevin chains [S, ...], each silo's from its own generator."""
+        seed, shape = self.config.seed, self._noise_shape
+        streams = [torch_generator_for(seed, "chains", number, silo) for silo in self.site.silos]
+        return torch.stack([torch.randn(shape, generator=stream) for stream in streams])
+
+    @cached_property
+    def _noise_shape(self) -> tuple[int, ...]:
+        """Of one silo's chains; how many features there are only the network can tell."""
+        c = self.config
+        frame = torch.zeros(
+            2, c.data.channels, c.data.image_size, c.data.image_size, device=self.fleet.device
+        )
+        with torch.no_grad():
+            self.network.eval()
+            output: Output = self.network(frame)
+            self.network.train()
+        return noise_shape(self.settings, c.training.batch_size, output.features.shape[1]) or ()
+
+    # --- gradients -------------------------------------------------------------------------------
+
+    def _loss(
+        self, call: Call, backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor,
+        angles: Tensor, noise: Tensor | None, weight: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
+        output = call(backbone, images)
+        regression = regression_loss(self._choices.regression, output.predictions, angles)
+        plus = minus = torch.zeros_like(regression)
+        loss = regression
+        if sub:
+            shared = {k: v for k, v in backbone.items() if k not in sub}
+            other = call({**shared, **sub}, images)
+            terms = contrastive_terms(self.settings, output, other, noise)
+            plus, minus = terms.plus, terms.minus
+            loss = total_loss(self.settings, regression, terms, weight)
+        if start:
+            assert self.penalty is not None
+            loss = loss + self.penalty(backbone, start)
+        return loss, torch.stack([regression, plus, minus, loss]).detach()
+
+    def _gradients_one_by_one(self, batch: _Batch, contrasts: bool) -> Tensor:
+        """Fill .grad of the stacked tensors; terms [S, 4]."""
+        trained = {BACKBONE: self.fleet.backbone} | ({SUB: self.fleet.sub} if contrasts else {})
+        leaves = [t[n] for t in trained.values() for n in self.fleet.names.parameters if n in t]
+        for leaf in leaves:
+            if leaf.grad is None:  # memory of the step before is written over
+                leaf.grad = torch.empty_like(leaf)
+        terms = []
+        for i, silo in enumerate(self.site.silos):
+            backbone = self._silo_rows(BACKBONE, i)
+            sub = self._silo_rows(SUB, i) if contrasts else {}
+            own = [v for rows in (backbone, sub) for v in rows.values() if v.requires_grad]
+            noise = None if batch.noise is None else batch.noise[i]
+            start = {k: v[i] for k, v in self.start.items()}
+            with dropout_seed(self.config.seed, batch.number, silo, self.fleet.device):
+                images = channels_last(batch.images[i])
+                loss, values = self._loss(
+                    self._shell, backbone, sub, start, images, batch.angles[i], noise, batch.influence
+                )  # fmt: skip
+                gradients = torch.autograd.grad(loss, own, allow_unused=True)
+            for leaf, gradient in zip(leaves, gradients, strict=True):
+                if gradient is None or leaf.grad is None:
+                    leaf.grad = None  # no part of any silo's loss: the optimizer passes it over
+                else:
+                    leaf.grad[i] = gradient
+            terms.append(values)
+        return torch.stack(terms)
+
+    def _silo_rows(self, prefix: str, i: int) -> Tensors:
+        """Silo i's slices of a stacked network, parameters first; they share its memory, so they are made once."""
+        if (prefix, i) not in self._rows:
+            tensors = self.fleet.backbone if prefix == BACKBONE else self.fleet.sub
+            names = self.fleet.names
+            rows = {n: tensors[n].detach()[i] for n in names.parameters if n in tensors}
+            for row in rows.values():
+                row.requires_grad_()
+            rows |= {n: tensors[n].detach()[i] for n in names.buffers if n in tensors}
+            self._rows[prefix, i] = rows
+        return self._rows[prefix, i]
+
+    def _stacked_gradients(self, batch: _Batch, contrasts: bool) -> Tensor:
+        """The same in one pass: a silo's loss depends on its own slice only, so the sum's gradient is all of theirs."""
+        fleet = self.fleet
+        sub = fleet.sub if contrasts else {}
+        call = partial(torch.func.functional_call, self.network)
+        for optimizer in fleet.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+
+        def one(
+            backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
+            noise: Tensor | None,
+        ) -> tuple[Tensor, Tensor]:  # fmt: skip
+            return self._loss(call, backbone, sub, start, images, angles, noise, batch.influence)
+
+        noise_axis = None if batch.noise is None else 0
+        over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
+        with dropout_seed(self.config.seed, batch.number, self.site.silos[0], fleet.device):
+            losses, terms = over_silos(
+                fleet.backbone, sub, self.start, batch.images, batch.angles, batch.noise
+            )
+            losses.sum().backward()
+        return terms.detach()

@@ -1,0 +1,54 @@
+"""Combinations of FedRL settings that no single range can rule out: one line each, before anything is started."""
+
+from fedsuite.devices import check_device
+from fedsuite.errors import InputError
+from fedsuite.fedrl.config import FedRLConfig
+
+_IMITATING = ("fcn-alpha", "fcn-full")
+
+
+def validate(config: FedRLConfig) -> None:
+    """Combinations of keys that no single range can rule out."""
+    check_device(config.device)
+    if config.min_reply_fraction < 1:
+        raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
+    if config.world.kind == "gridworld" and config.federation.method in ("oracle", *_IMITATING):
+        check_expert(config)
+    if config.world.kind == "text2action":
+        if config.federation.parties > 2:
+            raise InputError(
+                "federation.parties: a third party exists in gridworld only; set it to 2"
+            )
+        if config.data.corpus == "generated" and config.data.dir:
+            raise InputError(
+                "data.dir: corpus generated reads no files; name another corpus, or none"
+            )
+        if config.data.text_source != "generated" and not config.data.dir:
+            raise InputError(
+                f"data.dir: corpus {config.data.corpus} is read from t2a_{config.data.corpus}.json.gz; give its folder, "
+                "or set data.corpus=generated"
+            )
+    if (
+        config.federation.method in ("random", "oracle", *_IMITATING)
+        and config.learning.round_unit == "episodes"
+    ):
+        raise InputError(
+            f"learning.round-unit: {config.federation.method} plays no episodes in training; set it to steps"
+        )
+    if config.learning.batch_size + config.world.history >= config.learning.memory:
+        raise InputError(
+            f"learning.memory: {config.learning.memory} records are no more than batch-size + history; make it larger"
+        )
+    if config.federation.parallel_episodes > config.learning.memory:
+        raise InputError(
+            "federation.parallel-episodes: more parallel episodes than memory has records; lower it"
+        )
+
+
+def check_expert(config: FedRLConfig) -> None:
+    """InputError where stored paths do not join the start cells."""
+    if config.published.rules.starts != "exact":
+        raise InputError(
+            f'published.starts: "{config.published.rules.starts}", but method "{config.federation.method}" '
+            'follows the stored paths, which join exact starts; set published.starts = "exact"'
+        )

@@ -1,0 +1,1 @@
+"""Parties: Q-networks, noise, replay, targets, tests."""

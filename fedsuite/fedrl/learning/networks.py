@@ -1,0 +1,187 @@
+"""Q-networks of Grid-World, the shared MLP of a federation, and their optimiser (Zhuo et al. 2019; the published code).
+
+  Q(s) = W_o relu(W_h concat_i flatten(relu(conv_i(w_i))) + b_h) + b_o
+  Q_f  = MLP(concat(Q_alpha, Q_beta, ...)), hidden layer twice as wide as there are actions (the paper's "32 x 4": 32)
+
+w_i: window [B, H, s_i, s_i] of 0 and 1, newest observation last; A actions; F filters; N parties. One window is a party's
+own network, two are DQN-full. Weights are drawn as in the published code: Xavier-uniform filters,
+normal(0, 0.1) cut at two standard deviations elsewhere, biases 0.1.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.randomness import torch_generator_for
+
+HIDDEN = 256  # of networks that see windows
+POSITION_HIDDEN = 64
+PATCH_NUMBERS = 1 << 20  # patches that are held at once, numbers; larger batches go in pieces
+SMALLEST_PIECE = 32  # records
+
+
+class WindowConvolution(nn.Module):
+    """ReLU of a convolution over a small window, zero-padded to the window's size: [B, H, s, s] -> [B, s * s * F].
+
+    The patches are gathered by one table of indices and multiplied in one product, which over 3x3 and 5x5
+    windows takes less time than a general convolution. Outputs run over positions first, then over filters.
+    """
+
+    patches: Tensor
+
+    def __init__(
+        self, side: int, history: int, filters: int, kernel: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(filters, history, kernel, kernel))
+        self.bias = nn.Parameter(torch.full((filters,), 0.1))
+        nn.init.xavier_uniform_(self.weight, generator=generator)
+        self.shape = (history, side, side)
+        self.num_outputs = filters * side * side
+        # Not a part of the model's state: it follows from the sizes.
+        self.register_buffer("patches", _patch_table(side, history, kernel), persistent=False)
+
+    def forward(self, window: Tensor) -> Tensor:
+        if window.shape[1:] != self.shape:
+            raise ValueError(
+                f"expected windows [B, {', '.join(map(str, self.shape))}], got {list(window.shape)}"
+            )
+        piece = max(SMALLEST_PIECE, PATCH_NUMBERS // len(self.patches))
+        if len(window) <= piece:
+            return self._convolve(window)
+        return torch.cat([self._convolve(part) for part in window.split(piece)])
+
+    def _convolve(self, window: Tensor) -> Tensor:
+        weight = self.weight.flatten(1)
+        padded = functional.pad(window.flatten(1), (0, 1))  # the last column is the zero of the rim
+        patches = padded.index_select(1, self.patches).view(-1, weight.shape[1])
+        maps = functional.relu(torch.addmm(self.bias, patches, weight.t()))
+        return maps.view(len(window), self.num_outputs)
+
+
+def _patch_table(side: int, history: int, kernel: int) -> Tensor:
+    """Index of every number of every patch in a flattened window [s * s * H * k * k]; H * s * s stands for the rim."""
+    rim, reach = history * side * side, kernel // 2
+    cells = torch.arange(rim).view(history, side, side)
+    framed = functional.pad(cells, (reach,) * 4, value=rim)
+    patches = framed.unfold(1, kernel, 1).unfold(2, kernel, 1)  # [H, s, s, k, k]
+    return patches.permute(1, 2, 0, 3, 4).flatten()
+
+
+class WindowNetwork(nn.Module):
+    """Convolutions side by side, one for each window, then two full layers: [B, H, s_i, s_i], ... -> [B, A]."""
+
+    def __init__(
+        self,
+        sides: Sequence[int],
+        history: int,
+        filters: int,
+        kernels: Sequence[int],
+        num_actions: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            WindowConvolution(side, history, filters, kernel, generator)
+            for side, kernel in zip(sides, kernels, strict=True)
+        )
+        self.hidden = full_layer(filters * sum(s * s for s in sides), HIDDEN, generator)
+        self.output = full_layer(HIDDEN, num_actions, generator)
+
+    def forward(self, *windows: Tensor) -> Tensor:
+        if len(windows) != len(self.convolutions):
+            raise ValueError(f"expected {len(self.convolutions)} windows, got {len(windows)}")
+        seen = [c(w) for c, w in zip(self.convolutions, windows, strict=True)]
+        joined = seen[0] if len(seen) == 1 else torch.cat(seen, 1)
+        q: Tensor = self.output(functional.relu(self.hidden(joined)))
+        return q
+
+
+class TwoLayers(nn.Module):
+    """Full layer, ReLU, full layer: [B, num_inputs] -> [B, A]."""
+
+    def __init__(
+        self, num_inputs: int, hidden: int, num_actions: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.hidden = full_layer(num_inputs, hidden, generator)
+        self.output = full_layer(hidden, num_actions, generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        q: Tensor = self.output(functional.relu(self.hidden(inputs)))
+        return q
+
+
+class FederatedMLP(TwoLayers):
+    """Q_f of the Q-values [..., A] of all parties, in party order."""
+
+    def __init__(
+        self, num_parties: int, num_actions: int, hidden: int, generator: torch.Generator
+    ) -> None:
+        super().__init__(num_parties * num_actions, hidden, num_actions, generator)
+        self.num_parties = num_parties
+
+    def forward(self, q_values: Sequence[Tensor]) -> Tensor:  # type: ignore[override]
+        if len(q_values) != self.num_parties:
+            raise ValueError(
+                f"expected the Q-values of {self.num_parties} parties, got {len(q_values)}"
+            )
+        return super().forward(torch.cat(list(q_values), -1))
+
+
+def window_network(
+    sides: Sequence[int],
+    history: int,
+    filters: int,
+    kernels: str,
+    num_actions: int,
+    generator: torch.Generator,
+) -> WindowNetwork:
+    """Q-network of windows with odd `sides`; kernels "window": filters as large as the window, "3x3": of side 3."""
+    if not sides or any(side % 2 == 0 for side in sides):
+        raise ValueError(f"sides of windows must be odd, got {list(sides)}")
+    if kernels not in ("window", "3x3"):
+        raise ValueError(f'kernels must be "window" or "3x3", got "{kernels}"')
+    sizes = [side if kernels == "window" else 3 for side in sides]
+    return WindowNetwork(sides, history, filters, sizes, num_actions, generator)
+
+
+def position_network(num_inputs: int, num_actions: int, generator: torch.Generator) -> TwoLayers:
+    """Q-network of a party that sees numbers [B, num_inputs]."""
+    return TwoLayers(num_inputs, POSITION_HIDDEN, num_actions, generator)
+
+
+def federated_mlp(
+    num_parties: int, num_actions: int, generator: torch.Generator, hidden: int | None = None
+) -> FederatedMLP:
+    """The MLP that all parties share; without `hidden` its hidden layer has 2 A units, as in the published code."""
+    width = 2 * num_actions if hidden is None else hidden
+    return FederatedMLP(num_parties, num_actions, width, generator)
+
+
+def new_mlp(config: FedRLConfig, num_actions: int, purpose: str) -> torch.nn.Module:
+    """The shared MLP as every party and the server start it ("mlp"), or another draw of it."""
+    generator = torch_generator_for(config.seed, purpose)
+    return federated_mlp(
+        len(config.federation.roles),
+        num_actions,
+        generator,
+        config.network.mlp_hidden or 2 * num_actions,
+    )
+
+
+def full_layer(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:
+    """A fully connected layer with the published code's first weights."""
+    # nn.Linear would draw its weights from torch's global generator first.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, num_inputs, num_outputs)
+    nn.init.trunc_normal_(layer.weight, 0.0, 0.1, -0.2, 0.2, generator=generator)
+    nn.init.constant_(layer.bias, 0.1)
+    return layer
+
+
+def optimizer(parameters: Sequence[nn.Parameter], learning_rate: float) -> torch.optim.Adam:
+    """Adam with the customary constants, which are also TensorFlow's; all parameters in one pass."""
+    return torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)

@@ -1,0 +1,232 @@
+"""The party that has rewards: alpha in Zhuo et al. (2019), algorithm 1, and the learner of every baseline.
+
+It chooses the joint action, keeps rewards, samples record numbers, makes the targets
+
+    Y_j = r_j                                               if record j is terminal
+    Y_j = r_j + gamma max_a MLP'([Q^'_alpha | Q^'_beta])    else, at the state after record j,
+
+(primes: target networks; the paper prints the state before, its code takes the one after), and steps first.
+Without partners Q_f is its own Q and what remains is DQN (fedsuite/fedrl/learning/alone.py).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.learning.party import Party
+from fedsuite.fedrl.learning.testing import greedy
+from fedsuite.fedrl.worlds import IDLE, Role, World
+
+TALLY = ("steps", "reward", "episodes", "updates", "loss")
+CONTINUES = -1
+JUDGE, TARGET_MLP = "judge.", "target-mlp."
+
+
+class RewardedParty(Party):
+    """Alpha, or a learner on its own. `tally`: sums since the last report, in the order of TALLY."""
+
+    judged = True
+
+    def __init__(
+        self,
+        config: FedRLConfig,
+        world: World,
+        role: Role,
+        partition: int,
+        device: str,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.judge = world.judge("train", config.federation.parallel_episodes)
+        self.target_mlp: torch.nn.Module | None = None
+        super().__init__(config, world, role, partition, device, noise_seed)
+        self.next_episode = config.federation.parallel_episodes
+        if self.num_parties > 1:
+            self.target_mlp = self._new_mlp("frozen-mlp" if self._published_targets else "mlp")
+        self.tally = dict.fromkeys(TALLY, 0.0)
+
+    # --- algorithm 1 -----------------------------------------------------------------------------
+
+    def act(
+        self, exchange: int, proposals: Sequence[np.ndarray], mlp: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Joint actions [K] by epsilon-greedy on Q_f; then store, and sample.
+
+        proposals: the partners' Q^ of what they see now [K, A]. Returns actions [K]; numbers of the
+        episodes that begin [K] (negative: the lane's episode continues); ids of the minibatches [U, B].
+        """
+        if self.mlp is not None:
+            load_arrays(self.mlp, mlp)
+        self.refresh_targets(exchange)
+        joint = self.joint([self.propose(exchange), *proposals])
+        actions = self._explored(exchange, greedy(joint))
+        step = self.judge.step(actions)
+        episodes = np.full(len(actions), CONTINUES, np.int64)
+        (ended,) = np.nonzero(step.ended)
+        episodes[ended] = self.next_episode + np.arange(len(ended))
+        self.next_episode += len(ended)
+        self.follow(actions, episodes, rewards=step.rewards, terminals=step.terminal)
+        self.count(steps=len(actions), reward=float(step.rewards.sum()), episodes=len(ended))
+        return actions, episodes, self._sample(exchange)
+
+    def _remembered(self) -> Arrays:
+        own = {"rewards": np.array(0, np.float32), "terminals": np.array(False)}
+        return super()._remembered() | own
+
+    def begin(self, episodes: np.ndarray) -> None:
+        """As for every party, with the judge."""
+        super().begin(episodes)
+        (lanes,) = np.nonzero(episodes >= 0)
+        self.judge.begin(lanes, episodes[lanes] % self.world.num_episodes("train"))
+
+    def learn_first(
+        self,
+        exchange: int,
+        ids: np.ndarray,
+        q: Sequence[np.ndarray],
+        q_next: Sequence[np.ndarray],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One gradient step per minibatch; targets Y [U, B] and own Q^ [U, B, A], as they go to the partners.
+
+        ids [U, B]; q, q_next: the partners' Q^ before and after the records' steps [U, B, A].
+        Alternating updates send the Q^ of the updated network, joint ones those of the step itself.
+        """
+        targets = self._targets(exchange, ids, q_next)
+        noise = self.noise(exchange, "before")
+        sent = np.zeros((*ids.shape, self.world.num_actions), np.float32)
+        blocks = [torch.from_numpy(block) for block in q]
+        before, actions = self.memory.gather(ids, "before", "actions")
+        for u in range(len(ids)):
+            own = self.q_values(self.network, before[u]) + torch.from_numpy(noise[u]).to(
+                self.device
+            )
+            sent[u] = own.detach().cpu().numpy()
+            constants = [block[u].to(self.device) for block in blocks]
+            outputs = own if self.mlp is None else self.mlp([own, *constants])
+            wanted = torch.from_numpy(targets[u]).to(self.device)
+            loss = self.descend(outputs, actions[u], wanted)
+            self.count(updates=1, loss=float(loss) / len(wanted))
+        if self.mlp is not None and self.rules.mlp_updates == "alternating":
+            fresh = self._q(self.network, before.reshape(-1, before.shape[-1]))
+            sent = fresh.reshape(sent.shape) + noise
+        return targets, sent
+
+    def _targets(self, exchange: int, ids: np.ndarray, q_next: Sequence[np.ndarray]) -> np.ndarray:
+        """Y [U, B] float32."""
+        after, rewards, terminal = self.memory.gather(ids.ravel(), "after", "rewards", "terminals")
+        shape = (*ids.shape, self.world.num_actions)
+        own = self._q(self.target, after).reshape(shape) + self.noise(exchange, "after")
+        best = self.joint([own, *q_next], target=True).max(axis=-1).ravel()
+        targets = rewards + self.config.learning.discount * np.where(terminal, np.float32(0), best)
+        return targets.reshape(ids.shape).astype(np.float32)
+
+    def joint(self, q: Sequence[np.ndarray], target: bool = False) -> np.ndarray:
+        """Q_f of all parties' Q^ [..., A] in party order; own first."""
+        mlp = self.target_mlp if target else self.mlp
+        if mlp is None:
+            return q[0]
+        with torch.no_grad():
+            blocks = [torch.from_numpy(block).to(self.device) for block in q]
+            outputs: torch.Tensor = mlp(blocks)
+        return outputs.cpu().numpy()
+
+    def refresh_targets(self, exchange: int) -> None:
+        """As for every party, with the MLP's target."""
+        super().refresh_targets(exchange)
+        due = self.schedule.refreshes_targets(exchange) and not self._published_targets
+        if due and self.mlp is not None and self.target_mlp is not None:
+            load_arrays(self.target_mlp, module_arrays(self.mlp))
+
+    # --- tests -----------------------------------------------------------------------------------
+
+    def choose(self, q: Sequence[np.ndarray], mlp: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Greedy joint actions [lanes] on Q_f, IDLE where the episode is over; they are carried out here too.
+
+        q: the partners' Q^ [lanes, A]; mlp: the shared MLP to test.
+        """
+        test = self._running_test()
+        if self.mlp is not None:
+            load_arrays(self.mlp, mlp)
+        actions = np.where(test.active, self._tested_actions(q), IDLE)
+        test.advance(actions)
+        return actions
+
+    def _tested_actions(self, q: Sequence[np.ndarray]) -> np.ndarray:
+        test = self._running_test()
+        if self.config.federation.method == "random":
+            stream = self._stream(f"random-policy-{test.plan.number}", test.tick)
+            return stream.integers(self.world.num_actions, size=len(test.active))
+        if self.config.federation.method == "oracle":
+            return self.world.expert(test.plan.split, test.episodes, test.tick)
+        return greedy(self.joint([self.look(), *q]))
+
+    def scores(self) -> dict[str, float]:
+        """The judge's metrics of a test that is over."""
+        test = self._running_test()
+        if test.active.any():
+            raise ValueError(f"{self.role}: {int(test.active.sum())} episodes of the test go on")
+        assert test.judge is not None
+        self.test = None
+        return test.judge.scores()
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def state(self) -> Arrays:
+        """As for every party, with judge and rewards."""
+        return (
+            super().state()
+            | with_prefix(self.judge.state(), JUDGE)
+            | {"next-episode": np.array(self.next_episode)}
+            | {"tally": np.array([self.tally[key] for key in TALLY])}
+        )
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+        super().restore(state)
+        self.judge.restore(under_prefix(state, JUDGE))
+        self.next_episode = int(state["next-episode"])
+        self.tally = dict(zip(TALLY, map(float, state["tally"]), strict=True))
+
+    def _modules(self) -> dict[str, torch.nn.Module]:
+        target = {} if self.target_mlp is None else {TARGET_MLP: self.target_mlp}
+        return super()._modules() | target
+
+    # --- pieces ----------------------------------------------------------------------------------
+
+    def _sample(self, exchange: int) -> np.ndarray:
+        config = self.config
+        return self.memory.sample(
+            self._stream("minibatches", exchange),
+            self.schedule.updates(exchange),
+            config.learning.batch_size,
+            quota=config.learning.reward_quota,
+            strict=config.world.kind == "text2action",
+        )
+
+    def _explored(self, exchange: int, actions: np.ndarray) -> np.ndarray:
+        rng = self._stream("exploration", exchange)
+        random = rng.integers(self.world.num_actions, size=len(actions))
+        explores = rng.random(len(actions)) < self.schedule.epsilon(exchange)
+        return np.where(explores, random, actions)
+
+    def count(self, **sums: float) -> None:
+        """Add to the tally."""
+        for key, value in sums.items():
+            self.tally[key] += value
+
+    def shared_mlp(self) -> Arrays:
+        """The MLP as it stands here."""
+        return {} if self.mlp is None else module_arrays(self.mlp)
+
+    def report(self) -> dict[str, float]:
+        """Means since the last report: reward a step, loss a record; counts of episodes and gradient steps."""
+        t = self.tally
+        self.tally = dict.fromkeys(TALLY, 0.0)
+        found = {"train.steps": t["steps"], "train.episodes": t["episodes"]}
+        if t["steps"]:
+            found["train.reward"] = t["reward"] / t["steps"]
+        if t["updates"]:
+            found["train.loss"] = t["loss"] / t["updates"]
+        return found | {"train.updates": t["updates"]}

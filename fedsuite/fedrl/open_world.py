@@ -1,0 +1,27 @@
+"""The world that a run's settings ask for."""
+
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.gridworld.world import open_gridworld
+from fedsuite.fedrl.gridworld.world import prepare as prepare_gridworld
+from fedsuite.fedrl.text2action.world import open_text_world
+from fedsuite.fedrl.text2action.world import prepare as prepare_text_world
+from fedsuite.fedrl.worlds import World
+from fedsuite.progress import Progress
+from fedsuite.roster import Member, Roster
+
+
+def open_world(config: FedRLConfig) -> World:
+    """Opened once per process and settings."""
+    return open_gridworld(config) if config.world.kind == "gridworld" else open_text_world(config)
+
+
+def prepare_world(config: FedRLConfig, progress: Progress) -> Roster:
+    """What is done once, before any party starts: generating, reading, checking; and who takes part."""
+    if config.world.kind == "gridworld":
+        prepare_gridworld(config, progress)
+    else:
+        prepare_text_world(config, progress)
+    world = open_world(config)
+    count = world.num_episodes("train")
+    members = tuple(Member(role, role, count) for role in config.federation.roles)
+    return Roster(members, {"score": world.score, **world.facts})

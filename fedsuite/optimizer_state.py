@@ -1,0 +1,66 @@
+"""The state of an optimizer as named arrays: what stays on a client's disk, or is handed on with a model.
+
+Names are `<kind>.<parameter>`, such as `exp_avg.encoder.weight`. An optimizer that counts its steps once for all parameters,
+in its group, has them under `step`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedsuite.arrays import Arrays
+
+STEP = "step"
+
+
+def optimizer_arrays(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Arrays:
+    """Copies of all state; `names` of all parameters, in the optimizer's order.
+
+    A parameter that was never updated has none yet; before the first step the answer of torch's optimizers is {}.
+    """
+    content = optimizer.state_dict()
+    arrays = {
+        f"{kind}.{name}": value.detach().cpu().numpy().copy()
+        for name, position in _positions(optimizer, names).items()
+        for kind, value in content["state"].get(position, {}).items()
+        if isinstance(value, torch.Tensor)
+    }
+    group = content["param_groups"][0]
+    return {**arrays, STEP: np.array(group[STEP], np.int64)} if STEP in group else arrays
+
+
+def load_optimizer_arrays(
+    optimizer: torch.optim.Optimizer, names: Iterable[str], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Put the optimizer where it was when `optimizer_arrays` was called; its next step gives the same bytes."""
+    positions, content = _positions(optimizer, names), optimizer.state_dict()
+    parameters = _parameters(optimizer)
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, array in arrays.items():
+        kind, _, name = key.partition(".")
+        if key == STEP:
+            content["param_groups"][0][STEP] = int(array)
+            continue
+        if name not in positions:
+            raise ValueError(f"{key}: no such parameter in the optimizer; it has {list(positions)}")
+        shape = tuple(parameters[positions[name]].shape) if array.ndim else ()
+        if array.shape != shape:
+            raise ValueError(f"{key}: expected shape {shape}, got {array.shape}")
+        state.setdefault(positions[name], {})[kind] = torch.tensor(array)
+    optimizer.load_state_dict({**content, "state": state})
+
+
+def _positions(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, int]:
+    """Where in the optimizer each parameter stands."""
+    positions = {name: position for position, name in enumerate(names)}
+    if len(positions) != len(_parameters(optimizer)):
+        raise ValueError(
+            f"the optimizer has {len(_parameters(optimizer))} parameters, got {len(positions)} names: {list(positions)}"
+        )
+    return positions
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
+    return [p for group in optimizer.param_groups for p in group["params"]]

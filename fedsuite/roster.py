@@ -1,0 +1,93 @@
+"""Who takes part in a run, as the server knows it without any data: names in order, roles, sizes, common facts.
+
+Whoever has the data writes a roster (`System.prepare`; in a deployment the operator): one JSON file, which the server
+reads in place of data and every client reads to find its own place.
+
+    {"members": [{"name": "oak", "role": "seen", "examples": 18, "details": {"houses": ["oak"]}}, ...],
+     "facts": {"feature-size": 64, ...}, "words": ["<PAD>", ...]}
+
+A member's place in the list is its partition. role: seen or unseen (houses), silo, alpha, beta or gamma (parties).
+key: fingerprint of the node's public key, empty if the name is not bound to a key.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedsuite.errors import InputError
+from fedsuite.files import write_json
+
+ROSTER, VOCABULARY = "roster.json", "vocabulary.json"  # in a run folder
+
+
+@dataclass(frozen=True)
+class Member:
+    """One client. examples: training samples held; details: what the system's two halves must agree on, JSON values."""
+
+    name: str
+    role: str
+    examples: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """members: by partition; facts: sizes that all have in common; words: the vocabulary, () where there is none."""
+
+    members: tuple[Member, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all members, by partition."""
+        return [member.name for member in self.members]
+
+    def partition_of(self, name: str) -> int:
+        """The place of a member; InputError if it is none."""
+        if name not in self.names:
+            raise InputError(f"{name!r} is not on the roster; expected one of {self.names}")
+        return self.names.index(name)
+
+
+def write_roster(file: Path, roster: Roster) -> None:
+    """Write it whole or not at all."""
+    write_json(file, asdict(roster))
+
+
+def read_roster(file: Path) -> Roster:
+    """Read and check a roster; InputError names the file and what is wrong."""
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        members = tuple(Member(**member) for member in raw["members"])
+        roster = Roster(members, dict(raw["facts"]), tuple(raw["words"]))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such roster; whoever prepares the data writes one") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file}: no roster ({type(error).__name__}: {error}); expected members, facts and words"
+        ) from None
+    if complaint := _complaint(roster):
+        raise InputError(f"{file}: {complaint}")
+    return roster
+
+
+def _complaint(roster: Roster) -> str:
+    if not roster.members:
+        return "lists nobody; give at least one member"
+    for member in roster.members:
+        typed = isinstance(member.name, str) and isinstance(member.role, str)
+        if not (typed and member.name.strip() == member.name and member.name):
+            return (
+                f"a member's name and role must be texts, got {member.name!r} and {member.role!r}"
+            )
+        if type(member.examples) is not int or member.examples < 0:
+            return f"{member.name}: examples must be a whole number >= 0, got {member.examples!r}"
+    twice = sorted({name for name in roster.names if roster.names.count(name) > 1})
+    return f"{twice[0]} stands in it twice; names must differ" if twice else ""

@@ -1,0 +1,30 @@
+"""Values chosen by configuration: a name from a table of the project's own, or `module:NAME` of anybody's."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from fedsuite.errors import InputError, suggestion
+
+
+def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
+    """The value that `key = name` stands for; InputError with the key and the cure if there is none."""
+    if name in table:
+        return table[name]
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute):
+        hint = suggestion(name, table)
+        raise InputError(f"{key}: unknown {name!r}; {hint} (or module:NAME of your own)")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and not _is_part_of(error.name, module_name):
+            raise
+        raise InputError(
+            f"{key}: {name!r} cannot be imported ({error}); install its package or set PYTHONPATH"
+        ) from None
+
+
+def _is_part_of(missing: str | None, module_name: str) -> bool:
+    """Whether the module that was not found is the value's own, not one that it needs."""
+    return missing is not None and (module_name + ".").startswith(missing + ".")

@@ -1,0 +1,153 @@
+"""States by round, each either complete on disk or absent: the server's checkpoints, the clients' private states.
+
+A version is one file, `round-000010.safetensors`. Beside the arrays it holds one entry of metadata: format, order of the
+arrays, scalars, and the SHA-256 of all that. It is written under a temporary name and renamed; equal states are equal
+bytes. A damaged version is an InputError that says what to do; no other one is taken in its place unasked.
+
+The server keeps its first checkpoint (before round 1) and the last two. A client keeps what is its own (personal layers,
+optimizer state, replay) under its own identity (house, silo, party), never on the wire and never under a node id. It saves
+under the round it has just trained in, then prunes by the "checkpoint-rounds" of its instructions. When it is asked who it
+is, it rolls back to the "resume-round" found there: 0 in a new run.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+
+from fedsuite.arrays import Arrays, arrays_to_bytes, fingerprint, under_prefix, with_prefix
+from fedsuite.errors import InputError
+from fedsuite.federation import ServerState
+from fedsuite.files import sync_folder, write_atomically
+
+FORMAT = 1
+_PREFIX, _SUFFIX, _ABOUT = "round-", ".safetensors", "about"
+OVERWRITE = "start the run again with --overwrite"
+
+
+class Versions:
+    """Versions of one state in `folder`, which is made when something is saved; a client's private state."""
+
+    kind, cure, durable = "private state", OVERWRITE, False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def rounds(self) -> list[int]:
+        """Rounds that have a version, ascending."""
+        names = (p.name for p in self.folder.glob(f"{_PREFIX}*{_SUFFIX}"))
+        numbers = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in names)
+        return sorted(int(n) for n in numbers if n.isdecimal())
+
+    def path(self, round: int) -> Path:
+        """The file of a round's version."""
+        return self.folder / f"{_PREFIX}{round:06d}{_SUFFIX}"
+
+    def load(self, before_round: int) -> tuple[Arrays, dict[str, Any]] | None:
+        """Arrays and scalars of the newest version older than `before_round`; None if there is none yet."""
+        earlier = [r for r in self.rounds() if r < before_round]
+        return self._read(self.path(earlier[-1])) if earlier else None
+
+    def save(
+        self, round: int, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, Any]
+    ) -> None:
+        """Write the version of `round`, in place of one that is already there. scalars: anything that JSON knows."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        about = {"format": FORMAT, "names": list(arrays), "scalars": dict(scalars)}
+        about["sha256"] = _digest(arrays, about)
+        # One entry: safetensors writes several in random order.
+        data = arrays_to_bytes(arrays, {_ABOUT: json.dumps(about, sort_keys=True, allow_nan=False)})
+        write_atomically(self.path(round), data, self.durable)
+        if self.durable:
+            sync_folder(self.folder)
+
+    def prune(self, checkpoints: Sequence[int]) -> None:
+        """Drop what no resume can ask for: all but the newest version, and the newest one at or before each checkpoint."""
+        found = self.rounds()
+        kept = {max((r for r in found if r <= c), default=None) for c in checkpoints}
+        for number in found[:-1]:
+            if number not in kept:
+                self.path(number).unlink(missing_ok=True)
+
+    def rollback(self, round: int) -> None:
+        """Drop versions of later rounds and leftovers of interrupted writes."""
+        for number in self.rounds():
+            if number > round:
+                self.path(number).unlink(missing_ok=True)
+        for partial in self.folder.glob(".*.partial"):
+            partial.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> tuple[Arrays, dict[str, Any]]:
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                about = json.loads(file.metadata()[_ABOUT])
+                arrays = {name: file.get_tensor(name) for name in about["names"]}
+            if about["format"] == FORMAT and about.pop("sha256") != _digest(arrays, about):
+                raise ValueError("its SHA-256 is not the recorded one")
+        except (safetensors.SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: damaged {self.kind}, {error}; {self.cure}") from None
+        if about["format"] != FORMAT:
+            raise InputError(
+                f"{path}: {self.kind} format {about['format']}, this version reads {FORMAT}; "
+                "resume with the version that wrote it or start a new run"
+            )
+        return arrays, dict(about["scalars"])
+
+
+GROUPS = ("arrays", "optimizer", "best")
+"""Fields of ServerState that are named arrays; a checkpoint holds each under its name and a dot."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The server's state after `round` (0: before round 1) under the configuration with this digest."""
+
+    round: int
+    state: ServerState
+    config_digest: str
+
+
+class Checkpoints(Versions):
+    """The server's states, safe from a loss of power once `save_state` has returned."""
+
+    kind, durable = "checkpoint", True
+    cure = f"delete the file to resume from the one before it, or {OVERWRITE}"
+
+    def save_state(self, run_state: RunState) -> None:
+        """Write a checkpoint and drop those no longer kept."""
+        state = run_state.state
+        groups = [with_prefix(getattr(state, group), f"{group}.") for group in GROUPS]
+        arrays = {name: array for group in groups for name, array in group.items()}
+        scalars = {"scalars": dict(state.scalars), "config-digest": run_state.config_digest}
+        self.save(run_state.round, arrays, {"round": run_state.round, **scalars})
+        self.prune([*self.rounds()[:1], *self.needed()])
+
+    def latest(self) -> RunState | None:
+        """The newest checkpoint, verified; None if the folder holds none at all."""
+        found = self.rounds()
+        stored = self.load(found[-1] + 1) if found else None
+        if stored is None:
+            return None
+        arrays, about = stored
+        groups = {group: under_prefix(arrays, f"{group}.") for group in GROUPS}
+        state = ServerState(**groups, scalars=about["scalars"])
+        return RunState(about["round"], state, about["config-digest"])
+
+    def needed(self) -> list[int]:
+        """The rounds that a resume may go back to short of starting over, ascending; private state of others can go."""
+        return self.rounds()[-2:] or [0]
+
+
+def checkpoint_rounds(config: Mapping[str, Any]) -> list[int]:
+    """The checkpoints that a message says a resume may go back to."""
+    return [int(number) for number in str(config["checkpoint-rounds"]).split(",")]
+
+
+def _digest(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> str:
+    text = json.dumps(about, sort_keys=True, allow_nan=False)
+    return hashlib.sha256((fingerprint(arrays) + text).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What a house knows: graphs, views, instructions, their readers and their preparation."""

@@ -1,0 +1,58 @@
+"""Candidates by asking a simulator: the 36-view scan of EnvDrop (Tan et al. 2019), with ours or the real one.
+
+For every neighbour the view that looks closest at it is kept (strictly closer wins, views in order 0..35).
+`NavGraph.candidates` is the closed form of the same; this slow way exists to select the real simulator and to hold the two
+against each other.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph
+from fedsuite.vln.mattersim import make_simulator
+
+VERTICAL_FIELD_OF_VIEW_RAD = math.radians(60)
+
+
+def candidates_by_simulator(connectivity_dir: Path, graph: NavGraph, kind: str) -> Candidates:
+    """kind: "graph" (ours) or "mattersim" (the real module)."""
+    simulator = make_simulator(kind)
+    simulator.setRenderingEnabled(False)
+    simulator.setNavGraphPath(str(connectivity_dir))
+    simulator.setDiscretizedViewingAngles(True)
+    simulator.setCameraResolution(640, 480)
+    simulator.setCameraVFOV(VERTICAL_FIELD_OF_VIEW_RAD)
+    simulator.setBatchSize(1)
+    simulator.initialize()
+    found = [
+        _scan(simulator, graph, row) if graph.included[row] else {}
+        for row in range(len(graph.viewpoint_ids))
+    ]
+    width = max(1, *map(len, found))
+    shape = (len(found), width)
+    table = Candidates(
+        np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+    )
+    for row, neighbours in enumerate(found):
+        for slot, (target, (_, view, heading, elevation)) in enumerate(neighbours.items()):
+            table.viewpoint[row, slot], table.view[row, slot] = target, view
+            table.heading_rad[row, slot], table.elevation_rad[row, slot] = heading, elevation
+    return table
+
+
+def _scan(simulator, graph: NavGraph, row: int) -> dict[int, tuple[float, int, float, float]]:  # type: ignore[no-untyped-def]
+    """target -> (angular distance, best view, absolute heading, absolute elevation), in order of discovery."""
+    best: dict[int, tuple[float, int, float, float]] = {}
+    for view in range(NUM_VIEWS):
+        heading = (view % HEADINGS) * VIEW_STEP_RAD
+        elevation = (view // HEADINGS - 1) * VIEW_STEP_RAD
+        simulator.newEpisode([graph.scan], [graph.viewpoint_ids[row]], [heading], [elevation])
+        state = simulator.getState()[0]
+        for place in state.navigableLocations[1:]:
+            angle = math.hypot(place.rel_heading, place.rel_elevation)
+            if place.ix not in best or angle < best[place.ix][0]:
+                towards = (state.heading + place.rel_heading) % (2 * math.pi)
+                best[place.ix] = (angle, view, towards, state.elevation + place.rel_elevation)
+    return best

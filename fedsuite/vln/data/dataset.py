@@ -1,0 +1,144 @@
+"""What a house knows about itself: its graph, its views and its own instructions.
+
+A prepared folder keeps each house apart, so that a client opens nothing of another house:
+
+    <houses>/manifest.json              order of houses, splits, counts, feature width
+    <houses>/vocabulary.json            the words all agents share
+    <houses>/<scan>/episodes.json       the scan's items of every split, R2R fields; RxR's also name each instruction
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD, Candidates, NavGraph, load_graph
+from fedsuite.vln.data.instructions import Vocabulary
+from fedsuite.vln.environment import Episodes, World, build_world
+
+HORIZON_ROW = 1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One (path, instruction) pair. path: panorama rows of the house; tokens int64 [L].
+
+    instr_id: "<path_id>_<k>" in R2R, the guide's instruction_id in RxR; path_id: the annotated path's, -1 if nobody
+    annotated it.
+    """
+
+    instr_id: str
+    scan: str
+    path: tuple[int, ...]
+    start_view: int
+    tokens: np.ndarray
+    text: str
+    path_id: int = -1
+
+
+@dataclass(frozen=True)
+class House:
+    """One scan as its owner sees it. views [P, 36, F] float32, memory-mapped; samples by split."""
+
+    graph: NavGraph
+    views: np.ndarray
+    candidates: Candidates
+    samples: dict[str, tuple[Sample, ...]]
+
+
+def start_view(heading_rad: float) -> int:
+    """View of the horizon row that the simulator snaps a heading to (half away from zero)."""
+    turn = heading_rad % (2 * math.pi) / VIEW_STEP_RAD
+    return HORIZON_ROW * HEADINGS + math.floor(turn + 0.5) % HEADINGS
+
+
+@lru_cache(maxsize=8)
+def load_vocabulary(houses_dir: Path) -> Vocabulary:
+    """The vocabulary of a prepared folder."""
+    return Vocabulary(tuple(json.loads((houses_dir / "vocabulary.json").read_text())))
+
+
+def load_samples(
+    houses_dir: Path, graph: NavGraph, max_length: int, vocabulary: Vocabulary
+) -> dict[str, tuple[Sample, ...]]:
+    """The scan's own samples by split, in file order, one per instruction."""
+    items = json.loads((houses_dir / graph.scan / "episodes.json").read_text())
+    return {
+        split: tuple(
+            Sample(
+                instr_id=names[k],
+                scan=graph.scan,
+                path=tuple(graph.index[v] for v in item["path"]),
+                start_view=start_view(item["heading"]),
+                tokens=vocabulary.encode(text, max_length),
+                text=text,
+                path_id=item["path_id"],
+            )
+            for item in rows
+            for names in [_instruction_names(item)]
+            for k, text in enumerate(item["instructions"])
+        )
+        for split, rows in items.items()
+    }
+
+
+def _instruction_names(item: dict[str, Any]) -> list[str]:
+    numbered = [f"{item['path_id']}_{k}" for k in range(len(item["instructions"]))]
+    return list(item.get("instruction_ids", numbered))
+
+
+def load_house(
+    houses_dir: Path,
+    connectivity_dir: Path,
+    views_dir: Path,
+    scan: str,
+    max_length: int,
+    simulator: str = "tables",
+    vocabulary: Vocabulary | None = None,
+) -> House:
+    """Open one house; views stay on disk and are shared between processes. vocabulary: None = the prepared folder's."""
+    graph = load_graph(connectivity_dir, scan)
+    if simulator == "tables":
+        candidates = graph.candidates
+    else:
+        from fedsuite.vln.data.candidates import candidates_by_simulator
+
+        candidates = candidates_by_simulator(connectivity_dir, graph, simulator)
+    # Copy-on-write keeps the file untouched and gives torch the writable buffer that it asks for.
+    views = np.load(views_dir / f"{scan}.npy", mmap_mode="c")
+    words = load_vocabulary(houses_dir) if vocabulary is None else vocabulary
+    return House(graph, views, candidates, load_samples(houses_dir, graph, max_length, words))
+
+
+def join_houses(houses: Sequence[House], device: str | torch.device = "cpu") -> World:
+    """The world of one or more houses."""
+    return build_world(
+        [h.graph for h in houses], [h.views for h in houses], [h.candidates for h in houses], device
+    )
+
+
+def make_episodes(samples: Sequence[Sample], world: World) -> Episodes:
+    """Encode a mini-batch; every sample's scan must be in `world`."""
+    first = dict(zip(world.scans, world.first_row, strict=False))
+    length = torch.tensor([len(s.tokens) for s in samples])
+    tokens = torch.zeros(len(samples), int(length.max()), dtype=torch.int64)
+    for row, s in enumerate(samples):
+        tokens[row, : len(s.tokens)] = torch.from_numpy(s.tokens)
+    offset = [first[s.scan] for s in samples]
+
+    def column(values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, device=world.device)
+
+    return Episodes(
+        tokens=tokens.to(world.device),
+        length=length,
+        start=column([o + s.path[0] for o, s in zip(offset, samples, strict=True)]),
+        start_view=column([s.start_view for s in samples]),
+        goal=column([o + s.path[-1] for o, s in zip(offset, samples, strict=True)]),
+    )

@@ -1,0 +1,222 @@
+"""From what people have on disk to what clients open: one memory-mapped array and one episode file per house.
+
+Reads view features as TSV (columns scan, viewpoint, width, height, vfov, base64 of float32 [36, F]) or HDF5 (one [36, F]
+entry per `<scan>_<viewpoint>`), any width F, and annotation files of R2R or RxR. Everything is checked here, before any
+training.
+"""
+
+import base64
+import binascii
+import csv
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fedsuite.errors import InputError
+from fedsuite.progress import Progress, silent
+from fedsuite.vln.data.annotations import annotation_files, check_items, read_annotations
+from fedsuite.vln.data.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
+from fedsuite.vln.data.instructions import build_vocabulary
+from fedsuite.vln.data.rxr import read_guides
+
+HDF5_SUFFIXES = (".hdf5", ".h5")
+
+
+# --- view features ---------------------------------------------------------------------------
+
+
+def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file."""
+    csv.field_size_limit(sys.maxsize)
+    # Bytes that are no text give lines that are no TSV, which is said below.
+    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
+            if len(row) != 6:
+                raise InputError(
+                    f"{file}: line {number} has {len(row)} columns instead of 6; the file is truncated or no "
+                    "feature TSV, fetch it again"
+                )
+            try:
+                values = np.frombuffer(base64.b64decode(row[5], validate=True), np.float32)
+            except (binascii.Error, ValueError):
+                values = np.zeros(0, np.float32)
+            if len(values) == 0 or len(values) % NUM_VIEWS:
+                raise InputError(
+                    f"{file}: line {number} ({row[0]} {row[1]}) does not hold 36 x F float32 values; the file "
+                    "is truncated or damaged, fetch it again"
+                )
+            yield row[0], row[1], values.reshape(NUM_VIEWS, -1)
+
+
+def read_hdf5(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`."""
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise InputError(f'{file}: reading HDF5 needs h5py; pip install "fedsuite[hdf5]"') from None
+    try:
+        with h5py.File(file) as entries:
+            for key in entries:
+                scan, _, viewpoint = key.partition("_")
+                if not isinstance(entries[key], h5py.Dataset):
+                    raise InputError(
+                        f"{file}: {key} is a group; expected one [36, F] entry per <scan>_<viewpoint>"
+                    )
+                yield scan, viewpoint, np.asarray(entries[key], np.float32)
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be read as HDF5 ({error}); the file is truncated or damaged, fetch it again"
+        ) from None
+
+
+def prepare_views(
+    features_file: Path, connectivity_dir: Path, out_dir: Path, progress: Progress = silent
+) -> int:
+    """Convert a feature file to `<out_dir>/<scan>.npy` [P, 36, F] per house; returns F.
+
+    Rows follow the connectivity file; excluded panoramas stay zero. A house is written when its last panorama has come,
+    to a temporary folder that takes its final name only when all is complete.
+    """
+    if not features_file.is_file():
+        raise InputError(f"{features_file}: no such feature file; give a .tsv or .hdf5 file")
+    reader = read_hdf5 if features_file.suffix in HDF5_SUFFIXES else read_tsv
+    partial = out_dir.with_name(out_dir.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    open_houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]] = {}
+    width, done = 0, 0
+    for scan, viewpoint, values in reader(features_file):
+        width = width or values.shape[-1]
+        if values.shape != (NUM_VIEWS, width):
+            raise InputError(
+                f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {width}) as "
+                "in the first entry; convert one kind of features at a time"
+            )
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"{features_file}: {scan}_{viewpoint} holds NaN or infinity; the file is damaged, fetch it again"
+            )
+        if scan not in open_houses:
+            if missing_scans(connectivity_dir, [scan]):
+                continue
+            graph = load_graph(connectivity_dir, scan)
+            table = np.zeros((len(graph.viewpoint_ids), NUM_VIEWS, width), np.float32)
+            open_houses[scan] = (graph, table, ~graph.included)
+        graph, table, have = open_houses[scan]
+        row = graph.index.get(viewpoint)
+        if row is None or have[row]:
+            continue
+        table[row], have[row] = values, True
+        if have.all():
+            np.save(partial / f"{scan}.npy", table)
+            open_houses[scan] = (graph, np.zeros((0, NUM_VIEWS, width), np.float32), have)
+            done += 1
+            progress("houses whose views are converted", done)
+    _refuse_gaps(features_file, open_houses)
+    if not done:
+        raise InputError(
+            f"{features_file}: no panorama of the scans in {connectivity_dir}; the two do not belong together"
+        )
+    progress("houses whose views are converted", done, done)
+    shutil.rmtree(out_dir, ignore_errors=True)
+    partial.rename(out_dir)
+    return width
+
+
+def _refuse_gaps(file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]]) -> None:
+    for scan, (graph, _, have) in houses.items():
+        if not have.all():
+            first = graph.viewpoint_ids[int(np.flatnonzero(~have)[0])]
+            raise InputError(
+                f"{file}: {int((~have).sum())} panoramas of {scan} are missing (first: {first}); the file is "
+                "truncated, fetch it again"
+            )
+
+
+# --- annotations -----------------------------------------------------------------------------
+
+
+def prepare_houses(
+    data_dir: Path,
+    out_dir: Path,
+    min_word_count: int,
+    progress: Progress = silent,
+    dataset: str = "r2r",
+    language: str = "en",
+) -> None:
+    """Check the annotations and split them by house into `out_dir` (layout in dataset.py); language is RxR's."""
+    connectivity, files = data_dir / "connectivity", annotation_files(data_dir, dataset)
+    for path in (connectivity, data_dir / "annotations"):
+        if not path.is_dir():
+            raise InputError(
+                f"data.dir: {path} is not a folder; data.dir needs connectivity/ and annotations/"
+            )
+    splits = {
+        s: read_guides(f, language) if dataset == "rxr" else read_annotations(f)
+        for s, f in files.items()
+    }
+    order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
+    scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
+    if absent := missing_scans(connectivity, scans):
+        raise InputError(
+            f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}); "
+            "add <scan>_connectivity.json"
+        )
+    if not splits["train"]:
+        raise InputError(
+            f"{files['train']}: no paths; training needs at least one house with paths"
+        )
+    if stray := [s for s in order["val_seen"] if s not in order["train"]]:
+        raise InputError(
+            f"{files['val_seen']}: {stray[0]} is no training house; val_seen needs seen houses"
+        )
+    graphs = {s: load_graph(connectivity, s) for s in scans}
+    for split, items in splits.items():
+        check_items(files[split], items, graphs)
+    vocabulary = build_vocabulary(
+        (t for i in splits["train"] for t in i["instructions"]), min_word_count
+    )
+    partial = out_dir.with_name(out_dir.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for number, scan in enumerate(scans, 1):
+        (partial / scan).mkdir(parents=True)
+        own = {s: [i for i in items if i["scan"] == scan] for s, items in splits.items()}
+        (partial / scan / "episodes.json").write_text(
+            json.dumps({s: v for s, v in own.items() if v})
+        )
+        progress("houses whose instructions are split off", number, len(scans))
+    (partial / "vocabulary.json").write_text(json.dumps(vocabulary.words))
+    samples = {
+        scan: {
+            s: sum(len(i["instructions"]) for i in items if i["scan"] == scan)
+            for s, items in splits.items()
+        }
+        for scan in scans
+    }
+    panoramas = {s: len(g.viewpoint_ids) for s, g in graphs.items()}
+    manifest = {
+        "splits": order,
+        "samples": samples,
+        "panoramas": panoramas,
+        "vocabulary": len(vocabulary),
+    }
+    (partial / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    shutil.rmtree(out_dir, ignore_errors=True)
+    partial.rename(out_dir)
+
+
+def digest_of(*parts: object) -> str:
+    """Short name for a cached conversion of files (by path, size and modification time) and settings."""
+    text = []
+    for part in parts:
+        if isinstance(part, Path):
+            stat = part.stat()
+            text.append(f"{part.resolve()}|{stat.st_size}|{stat.st_mtime_ns}")
+        else:
+            text.append(str(part))
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]

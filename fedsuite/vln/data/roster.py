@@ -1,0 +1,57 @@
+"""Who takes part in a FedVLN run, made where the houses are; and one client's houses, opened where it is."""
+
+from collections.abc import Sequence
+
+from fedsuite.roster import Member, Roster
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.controls import apply_controls
+from fedsuite.vln.data.dataset import House, load_house, load_vocabulary
+from fedsuite.vln.data.instructions import Vocabulary
+from fedsuite.vln.data.sources import Places, Sources
+
+ALL_HOUSES, ALL_UNSEEN = "all-training-houses", "all-unseen-houses"
+SEEN, UNSEEN = "seen", "unseen"
+
+
+def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
+    """All clients of a run; details of a member: its houses, and their numbers, which randomness hangs on."""
+    numbers = {s: i for i, s in enumerate([*sources.training_scans, *sources.unseen_scans])}
+    samples = sources.manifest["samples"]
+
+    def member(name: str, role: str, scans: Sequence[str]) -> Member:
+        examples = sum(int(samples[s]["train"]) for s in scans)
+        own = {"houses": list(scans), "numbers": [numbers[s] for s in scans]}
+        return Member(name, role, examples, own)
+
+    seen = [member(s, SEEN, [s]) for s in sources.training_scans]
+    unseen = [member(s, UNSEEN, [s]) for s in sources.unseen_scans]
+    if config.federation.method == "centralised":
+        seen = [member(ALL_HOUSES, SEEN, sources.training_scans)]
+    members = seen + unseen
+    if config.stage == "pre-explore":
+        if config.federation.method == "centralised":
+            members = [member(ALL_UNSEEN, UNSEEN, sources.unseen_scans)]
+        elif not config.federation.seen_participation_rate:
+            members = unseen
+    words = load_vocabulary(sources.houses_dir).words
+    return Roster(tuple(members), {"feature-size": sources.feature_size}, tuple(words))
+
+
+def open_house(
+    config: FedVLNConfig,
+    places: Places,
+    scan: str,
+    partition: int,
+    vocabulary: Vocabulary | None = None,
+) -> House:
+    """One house as the run's controls let the agent know it; vocabulary: None = the prepared folder's."""
+    house = load_house(
+        places.houses_dir,
+        places.connectivity_dir,
+        places.views_dir,
+        scan,
+        config.data.max_instruction_length,
+        config.data.simulator,
+        vocabulary,
+    )
+    return apply_controls(house, config, partition)

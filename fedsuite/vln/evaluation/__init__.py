@@ -1,0 +1,1 @@
+"""Scores of agents and speakers."""

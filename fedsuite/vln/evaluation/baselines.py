@@ -1,0 +1,39 @@
+"""Walkers that learn nothing: what a score has to be held against.
+
+random: five hops to neighbours drawn uniformly, then stop (an agent that ignores everything). shortest: the teacher itself.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsuite.vln.data.dataset import House, Sample
+from fedsuite.vln.evaluation.metrics import episode_metrics
+
+RANDOM_HOPS = 5
+
+
+def random_walks(
+    house: House, samples: Sequence[Sample], rng: np.random.Generator, hops: int = RANDOM_HOPS
+) -> list[list[int]]:
+    """One random walk per sample, from its start: `hops` + 1 panoramas of the house each."""
+    here = np.array([s.path[0] for s in samples])
+    walks, count = [here], house.candidates.count
+    for _ in range(hops):
+        slot = (rng.random(len(here)) * count[here]).astype(np.int64)
+        here = house.candidates.viewpoint[here, slot]
+        walks.append(here)
+    return [list(map(int, w)) for w in np.stack(walks, 1)]
+
+
+def random_walk_scores(
+    houses: Sequence[House], split: str, rng: np.random.Generator, repeats: int = 10
+) -> dict[str, float]:
+    """Mean metrics of random walks over all samples of a split, `repeats` walks per sample."""
+    scores: list[dict[str, np.ndarray]] = []
+    for house in houses:
+        samples = list(house.samples.get(split, ())) * repeats
+        if samples:
+            walks = random_walks(house, samples, rng)
+            scores.append(episode_metrics(house.graph.distance_m, walks, [s.path for s in samples]))
+    return {k: float(np.concatenate([s[k] for s in scores]).mean()) for k in scores[0]}

@@ -1,0 +1,79 @@
+"""BLEU of a speaker, from counts that add up over houses.
+
+Source: Papineni et al. 2002, counted by sacrebleu, without smoothing: clipped n-gram matches against the union of a path's
+references, and a brevity penalty exp(1 - r / c) where the c words written are fewer than r, the reference length.
+
+  bleu-k              geometric mean of the precisions of orders 1..k, r = length of the closest reference, 0..100
+  bleu-4-published    bleu-4 with r = length of the shortest reference, as in the official release
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from sacrebleu.metrics.bleu import BLEU
+
+ORDERS = (1, 2, 3, 4)
+"""Orders of the n-grams that are counted."""
+
+WRITTEN = "words"
+CLOSEST = "reference-words"
+SHORTEST = "shortest-reference-words"
+
+
+def bleu_counts(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> dict[str, float]:
+    """Sums over hypotheses, each with one or more references of its own, all as tokens.
+
+    correct-n, total-n: n-grams that match, and all of the hypotheses; words; reference-words (closest);
+    shortest-reference-words.
+    """
+    if not hypotheses:
+        names = [f"{kind}-{n}" for kind in ("correct", "total") for n in ORDERS]
+        return dict.fromkeys([*names, WRITTEN, CLOSEST, SHORTEST], 0.0)
+    lines = [_line(h) for h in hypotheses]
+    most = max(len(r) for r in references)
+    # sacrebleu wants the first reference of all, the second of all, ..; None where there is none.
+    streams = [[_line(r[k]) if k < len(r) else None for r in references] for k in range(most)]
+    counter = BLEU(tokenize="none", smooth_method="none", force=True, max_ngram_order=max(ORDERS))
+    score = counter.corpus_score(lines, cast(list[list[str]], streams))  # its hints leave None out
+    return {
+        **{f"correct-{n}": float(c) for n, c in zip(ORDERS, score.counts, strict=True)},
+        **{f"total-{n}": float(c) for n, c in zip(ORDERS, score.totals, strict=True)},
+        WRITTEN: float(score.sys_len),
+        CLOSEST: float(score.ref_len),
+        SHORTEST: float(sum(min(len(r) for r in refs) for refs in references)),
+    }
+
+
+def bleu_scores(counts: Mapping[str, float]) -> dict[str, float]:
+    """bleu-1..bleu-4 and bleu-4-published, 0..100, from summed counts."""
+    scores = {f"bleu-{n}": _score(counts, n, CLOSEST) for n in ORDERS}
+    return {**scores, "bleu-4-published": _score(counts, max(ORDERS), SHORTEST)}
+
+
+def speaker_scores(sums: Mapping[str, float]) -> dict[str, float]:
+    """bleu-1..bleu-4, bleu-4-published (0..100), xe-loss (nats per word), word-accuracy (0..1), count."""
+    words = max(sums["target-words"], 1.0)
+    return {
+        **bleu_scores(sums),
+        "xe-loss": sums["cross-entropy"] / words,
+        "word-accuracy": sums["right-words"] / words,
+        "count": sums["count"],
+    }
+
+
+def _score(counts: Mapping[str, float], order: int, reference: str) -> float:
+    score = BLEU.compute_bleu(
+        correct=[int(counts[f"correct-{n}"]) for n in range(1, order + 1)],
+        total=[int(counts[f"total-{n}"]) for n in range(1, order + 1)],
+        sys_len=int(counts[WRITTEN]),
+        ref_len=int(counts[reference]),
+        max_ngram_order=order,
+    )
+    return float(score.score)
+
+
+def _line(tokens: Sequence[str]) -> str:
+    """Tokens as sacrebleu reads them; one with a space inside stays one."""
+    return " ".join("\u2581".join(t.split()) for t in tokens)

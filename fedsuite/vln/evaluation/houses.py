@@ -1,0 +1,71 @@
+"""How a house scores an agent: greedy walks on all its validation instructions, means per split."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.dataset import House, join_houses
+from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
+from fedsuite.vln.environment import World
+from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
+from fedsuite.vln.evaluation.submission import Pose, write_submission
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.training.learner import walk_all
+from fedsuite.vln.wire import VALIDATION
+
+
+def score_houses(
+    agent: Agent,
+    houses: Sequence[House],
+    world: World,
+    folder: Path,
+    config: FedVLNConfig,
+    write: bool,
+) -> tuple[int, dict[str, Any]]:
+    """Number of instructions and metrics `<split>.<metric>`; with `write` the walks are left in `folder` for submission.
+
+    world: of all `houses` together.
+    """
+    metrics: dict[str, Any] = {}
+    total = 0
+    for split in VALIDATION:
+        scores = []
+        for house in houses:
+            own = world if len(houses) == 1 else join_houses([house], world.device)
+            scores.append(_score(agent, house, own, folder if write else None, split, config))
+        scores = [s for s in scores if s]
+        if scores:
+            joined = {k: np.concatenate([s[k] for s in scores]) for k in scores[0]}
+            metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
+            metrics[f"{split}.count"] = len(joined["sr"])
+            total += len(joined["sr"])
+    return total, metrics
+
+
+def _score(
+    agent: Agent, house: House, world: World, folder: Path | None, split: str, config: FedVLNConfig
+) -> dict[str, np.ndarray]:
+    """Metrics of one house's samples [B] each; {} if it has none."""
+    samples = house.samples.get(split, ())
+    if not samples:
+        return {}
+    visited, views = walk_all(agent, world, samples, config)
+    if folder is not None:
+        ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
+        walks = zip(samples, ids, views, strict=True)
+        file = folder / f"submission_{split}_{house.graph.scan}.json"
+        write_submission(file, {s.instr_id: _poses(p, v) for s, p, v in walks})
+    if config.evaluation.trajectory == "published":
+        visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
+    return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])
+
+
+def _poses(viewpoint_ids: Sequence[str], views: Sequence[int]) -> list[Pose]:
+    """A walk as the leaderboard wants it: the camera's pose at every viewpoint."""
+    return [
+        (v, (look % HEADINGS) * VIEW_STEP_RAD, (look // HEADINGS - 1) * VIEW_STEP_RAD)
+        for v, look in zip(viewpoint_ids, views, strict=True)
+    ]

@@ -1,0 +1,179 @@
+"""Whole generated houses in the formats of Room-to-Room: a data set that needs no download.
+
+`write_houses` writes connectivity files, annotations and view features of any number of houses.
+House k depends on (seed, k) alone: more houses leave the earlier ones, and their order as clients,
+as they were. Every eighth training house is hardly annotated, as a few are in R2R (Anderson et al.
+2018). Results on these houses say nothing about real ones.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedsuite.errors import InputError
+from fedsuite.progress import Progress, silent
+from fedsuite.randomness import rng_for
+from fedsuite.vln.generator.language import Instruction, describe
+from fedsuite.vln.generator.plan import House, draw_house
+from fedsuite.vln.generator.routes import Route, draw_paths
+from fedsuite.vln.generator.views import house_views
+
+UNSEEN_FIRST = 10_000
+PATHS_PER_ID_BLOCK = 20_000
+SMALL_EVERY, SMALL_AT = 8, 6
+SPLITS = ("train", "val_seen", "val_unseen")
+
+
+@dataclass(frozen=True)
+class HouseSettings:
+    """paths_per_house (train) and unseen_paths (val_unseen) are typical numbers; houses differ by
+    about 20 %.
+
+    style_strength scales how much each house looks its own way, view_noise the noise of every
+    single view.
+    """
+
+    seed: int = 0
+    num_seen: int = 16
+    num_unseen: int = 6
+    paths_per_house: int = 60
+    val_seen_paths: int = 8
+    unseen_paths: int = 40
+    feature_size: int = 64
+    style_strength: float = 1.0
+    view_noise: float = 0.3
+
+    def __post_init__(self) -> None:
+        limits = {
+            "seed": (0, 2**63), "num_seen": (1, UNSEEN_FIRST), "num_unseen": (0, UNSEEN_FIRST),
+            "paths_per_house": (1, PATHS_PER_ID_BLOCK // 2), "val_seen_paths": (0, PATHS_PER_ID_BLOCK // 4),
+            "unseen_paths": (1, PATHS_PER_ID_BLOCK // 2), "feature_size": (8, 4096),
+            "style_strength": (0, 10), "view_noise": (0, 10),
+        }  # fmt: skip
+        for name, (low, high) in limits.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InputError(
+                    f"{name}: expected {low} to {high}, got {value}; choose a value in this range"
+                )
+
+
+@dataclass(frozen=True)
+class AnnotatedPath:
+    """One path with its instructions; entry() is its R2R record."""
+
+    route: Route
+    split: str
+    path_id: int
+    instructions: tuple[Instruction, ...]
+
+    def entry(self) -> dict[str, object]:
+        """The JSON object of the annotation files."""
+        house, path = self.route.house, self.route.path
+        return {
+            "distance": round(float(house.shortest[0][path[0], path[-1]]), 2),
+            "scan": house.scan,
+            "path_id": self.path_id,
+            "path": [house.viewpoint_ids[i] for i in path],
+            "heading": self.route.heading_rad,
+            "instructions": [i.text for i in self.instructions],
+        }
+
+
+def house_numbers(settings: HouseSettings) -> list[int]:
+    """Numbers of the seen houses, then of the unseen ones (which start at UNSEEN_FIRST)."""
+    return [*range(settings.num_seen), *range(UNSEEN_FIRST, UNSEEN_FIRST + settings.num_unseen)]
+
+
+def annotate_house(settings: HouseSettings, number: int, house: House) -> list[AnnotatedPath]:
+    """All annotated paths of a house, in no particular order."""
+    rng = rng_for(settings.seed, "generated-house-paths", 0, number)
+    spread = float(rng.uniform(0.8, 1.2))
+    if number >= UNSEEN_FIRST:
+        counts = {"val_unseen": max(1, round(settings.unseen_paths * spread))}
+    elif number % SMALL_EVERY == SMALL_AT:
+        few = int(rng.integers(4, 11))
+        counts = {
+            "train": min(few, settings.paths_per_house),
+            "val_seen": min(2, settings.val_seen_paths),
+        }
+    else:
+        train = max(1, round(settings.paths_per_house * spread))
+        counts = {"train": train, "val_seen": settings.val_seen_paths}
+    paths = draw_paths(house, rng, sum(counts.values()))
+    splits = [split for split, count in counts.items() for _ in range(count)]
+    order = rng.permutation(len(paths))
+    words = rng_for(settings.seed, "generated-house-words", 0, number)
+    annotated: list[AnnotatedPath] = []
+    for k, split in zip(order.tolist(), splits, strict=False):
+        route = Route(house, paths[k], round(float(rng.uniform(0.001, 2 * np.pi - 0.001)), 3))
+        path_id = number * PATHS_PER_ID_BLOCK + len(annotated)
+        annotated.append(AnnotatedPath(route, split, path_id, tuple(describe(route, words))))
+    return annotated
+
+
+def connectivity_json(house: House) -> str:
+    """The house's `<scan>_connectivity.json`."""
+    rows = []
+    for i, (x, y, z) in enumerate(house.position_m.tolist()):
+        c, s = round(float(np.cos(house.yaw_rad[i])), 6), round(float(np.sin(house.yaw_rad[i])), 6)
+        rows.append({
+            "image_id": house.viewpoint_ids[i],
+            "pose": [c, 0, -s, x, s, 0, c, y, 0, -1, 0, z, 0, 0, 0, 1],
+            "included": bool(house.included[i]),
+            "visible": house.visible[i].tolist(),
+            "unobstructed": house.unobstructed[i].tolist(),
+            "height": float(house.height_m[i]),
+        })  # fmt: skip
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def write_houses(settings: HouseSettings, folder: Path, progress: Progress = silent) -> None:
+    """Write all houses under `folder` (connectivity/, annotations/, views/).
+
+    scans.txt is written last, so that a folder with it is complete.
+    """
+    for name in ("connectivity", "annotations", "views"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    listed: dict[str, list[tuple[float, dict[str, object]]]] = {split: [] for split in SPLITS}
+    scans = []
+    for position, number in enumerate(house_numbers(settings)):
+        house = draw_house(settings.seed, number)
+        (folder / "connectivity" / f"{house.scan}_connectivity.json").write_text(
+            connectivity_json(house)
+        )
+        np.save(folder / "views" / f"{house.scan}.npy", _views(settings, number, house))
+        annotated = annotate_house(settings, number, house)
+        for split, key, path in _dealt(settings, number, position, annotated):
+            listed[split].append((key, path.entry()))
+        scans.append(house.scan)
+        progress("generated houses", position + 1, settings.num_seen + settings.num_unseen)
+    for split, entries in listed.items():
+        entries.sort(key=lambda e: e[0])
+        text = json.dumps([e for _, e in entries], indent=1)
+        (folder / "annotations" / f"R2R_{split}.json").write_text(text + "\n")
+    (folder / "connectivity" / "scans.txt").write_text("\n".join(scans) + "\n")
+
+
+def _views(settings: HouseSettings, number: int, house: House) -> np.ndarray:
+    rng = rng_for(settings.seed, "generated-house-views", 0, number)
+    return house_views(
+        house, rng, settings.feature_size, settings.style_strength, settings.view_noise
+    )
+
+
+def _dealt(
+    settings: HouseSettings, number: int, position: int, annotated: list[AnnotatedPath]
+) -> Iterator[tuple[str, float, AnnotatedPath]]:
+    """(split, place in the file's order, path): houses are mixed, but first appear in the order of
+    their numbers.
+    """
+    rng = rng_for(settings.seed, "generated-house-order", 0, number)
+    met: set[str] = set()
+    for path in annotated:
+        key = float(rng.random())
+        yield path.split, key if path.split in met else position - 1e6, path
+        met.add(path.split)

@@ -1,0 +1,157 @@
+"""What is seen from where: the geometry of the Matterport3D Simulator without its renderer.
+
+Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The world is right-handed with z
+up, in metres. Heading 0 = +y, clockwise positive; elevation 0 = horizon, up positive; radians. A
+discretised camera has V = 36 views: view = column + 12 * row, column k looks at heading 30 deg *
+k, row 0 / 1 / 2 looks 30 deg down / level / up.
+
+The original computes in single precision: positions, displacements, lengths, unit vectors and the
+camera direction are rounded to float32, angles of elevation are float64. The same roundings are
+made here, in the same order: a few panoramas are millimetres apart, where float64 positions would
+move a relative heading by up to 7e-4 rad.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+TWO_PI_RAD = 2 * math.pi
+HEADINGS = 12
+HEADING_STEP_RAD = TWO_PI_RAD / HEADINGS
+ELEVATION_STEP_RAD = math.pi / 6
+NOTHING_IN_SIGHT = 2.0  # no cosine reaches it
+
+# Heading and elevation (rad) seen from the camera, distance (m).
+Relative = tuple[float, float, float]
+
+
+class Place(NamedTuple):
+    """One panorama: its id, its position in the house's file, where its camera stood (metres)."""
+
+    viewpoint_id: str
+    ix: int
+    x: float
+    y: float
+    z: float
+
+
+Candidate = tuple[Place, Relative]
+Candidates = tuple[Candidate, ...]  # in the simulator's order, without the current viewpoint
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The K neighbours of one panorama in file order, as displacements from it.
+
+    delta_m [2, K] float32: x and y; unit [2, K] float32: the same with length 1 (NaN for those
+    right above or below); elevation_rad: K angles above the horizon; distance_m: K lengths.
+    """
+
+    places: tuple[Place, ...]
+    delta_m: np.ndarray
+    unit: np.ndarray
+    elevation_rad: tuple[float, ...]
+    distance_m: tuple[float, ...]
+
+
+def surroundings(here: Place, places: tuple[Place, ...]) -> Surroundings:
+    """Precompute what does not depend on the camera."""
+    position = np.array([p[2:] for p in places], np.float32).reshape(-1, 3)
+    delta = (position - np.array(here[2:], np.float32)).T
+    square = delta[0] * delta[0] + delta[1] * delta[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = delta[:2] * (np.float32(1) / np.sqrt(square))
+    return Surroundings(
+        places=places,
+        delta_m=delta[:2],
+        unit=unit,
+        elevation_rad=tuple(map(math.atan2, delta[2].tolist(), np.sqrt(square).tolist())),
+        distance_m=tuple(np.sqrt(square + delta[2] * delta[2]).tolist()),
+    )
+
+
+def cos_half_field_of_view(vertical_fov_rad: float, width: int, height: int) -> float:
+    """Cosine of half the horizontal field of view, taken as vertical * width / height."""
+    horizontal = vertical_fov_rad * width / height if height else math.inf
+    return math.cos(horizontal / 2) if math.isfinite(horizontal) else NOTHING_IN_SIGHT
+
+
+def seen(
+    around: Surroundings,
+    headings_rad: Sequence[float],
+    elevation_rad: Sequence[float],
+    cos_half_fov: float | None,
+) -> list[Candidates]:
+    """Candidates of every camera direction (heading outer, elevation inner), image centre first.
+
+    A neighbour is kept if it is inside the horizontal field of view (None: always); its elevation
+    plays no part. Ties, and everything if an angle is not a number, stay in file order.
+    """
+    if not around.places:
+        return [()] * (len(headings_rad) * len(elevation_rad))
+    camera = np.array([_direction(h) for h in headings_rad], np.float32)[:, :, None]  # [H, 2, 1]
+    along, across = around.unit * camera, around.delta_m[::-1] * camera
+    ahead = (around.delta_m * camera).sum(1, dtype=np.float32)
+    heading = _angle(across[:, 1] - across[:, 0], ahead).tolist()
+    if cos_half_fov is None:
+        kept = [list(range(len(around.places)))] * len(heading)
+    else:
+        inside = (along[:, 0] + along[:, 1]).astype(np.float64) >= cos_half_fov
+        kept = [np.flatnonzero(row).tolist() for row in inside]
+    return [
+        _ordered(around, row, keep, elevation)
+        for row, keep in zip(heading, kept, strict=True)
+        for elevation in elevation_rad
+    ]
+
+
+def _direction(heading_rad: float) -> tuple[float, float]:
+    """Horizontal unit vector of the camera."""
+    if not math.isfinite(heading_rad):
+        return math.nan, math.nan
+    return math.cos(math.pi / 2 - heading_rad), math.sin(math.pi / 2 - heading_rad)
+
+
+def _angle(right: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """Correctly rounded float32 arc tangent: equal on all machines, unlike the C library's."""
+    return np.arctan2(right.astype(np.float64), ahead.astype(np.float64)).astype(np.float32)
+
+
+def _ordered(
+    around: Surroundings,
+    heading_rad: Sequence[float],
+    keep: Sequence[int],
+    camera_elevation_rad: float,
+) -> Candidates:
+    keyed = []
+    for j in keep:
+        heading, elevation = heading_rad[j], around.elevation_rad[j] - camera_elevation_rad
+        candidate = (around.places[j], (heading, elevation, around.distance_m[j]))
+        keyed.append((math.sqrt(heading * heading + elevation * elevation), candidate))
+    keyed.sort(key=itemgetter(0))
+    return tuple([candidate for _, candidate in keyed])
+
+
+def wrapped(heading_rad: float) -> float:
+    """Heading in [0, 2 pi]; 2 pi itself for the tiniest negative angles, NaN for infinite ones."""
+    if not math.isfinite(heading_rad):
+        return math.nan
+    heading = math.fmod(heading_rad, TWO_PI_RAD)
+    return heading + TWO_PI_RAD if heading < 0 else heading
+
+
+def snapped(heading_rad: float, elevation_rad: float) -> tuple[float, float, int]:
+    """Heading, elevation and view index of the discretised camera.
+
+    Halfway between two headings is the greater one; halfway between two elevations is level.
+    """
+    steps = wrapped(heading_rad) / HEADING_STEP_RAD
+    column = 0 if math.isnan(steps) else int(steps)
+    column = (column + (steps - column >= 0.5)) % HEADINGS
+    half = ELEVATION_STEP_RAD / 2
+    row = 0 if elevation_rad < -half else 2 if elevation_rad > half else 1
+    return column * HEADING_STEP_RAD, (row - 1) * ELEVATION_STEP_RAD, column + HEADINGS * row

@@ -1,0 +1,201 @@
+"""The EnvDrop navigation agent: language encoder, attentive action decoder, critic.
+
+Source: EnvDrop (Tan et al. 2019) as used by FedVLN (Zhou & Wang 2022). Symbols: B batch, L words, K candidates, V = 36
+views, F visual width, A angle width, F' = F + A, H hidden size.
+
+Angle features are [sin h, cos h, sin e, cos e] repeated A/4 times. They are never built: a product with repeated entries
+is a product with the sum over the repeats, so attention over F' is computed exactly from F + 4 numbers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from fedsuite.vln.data.instructions import PAD
+from fedsuite.vln.model.attention import SharedContext, SoftDotAttention
+from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.gathered import Gathered
+from fedsuite.vln.model.recurrence import cell_update, two_way_lstm
+
+NEGATIVE = float("-inf")
+MODULES = ("encoder", "decoder", "critic")  # of an agent
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """V_words vocabulary, F visual, A angle, H hidden (even), word embedding widths.
+
+    dead_layers: with the layers that the official code creates and never trains.
+    """
+
+    vocabulary: int
+    feature: int
+    angle: int = 128
+    hidden: int = 512
+    word: int = 256
+    dead_layers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.angle % 4 or self.hidden % 2:
+            raise ValueError(
+                f"angle size must be a multiple of 4 and hidden size even, got {self.angle}, {self.hidden}"
+            )
+
+
+@dataclass(frozen=True)
+class AgentSizes(Sizes):
+    """Sizes of an agent; action: width of the action embedding."""
+
+    action: int = 64
+
+
+@dataclass(frozen=True)
+class Panorama:
+    """What the agent sees at one step, visual parts already dropped out.
+
+    views [B, 36, F], view_angle [B, 36, 4]; candidate [B, K, F], candidate_angle [B, K, 4];
+    padding [B, K] True where there is no candidate; pose_angle [B, 4], the camera's absolute direction.
+    """
+
+    views: Tensor
+    view_angle: Tensor
+    candidate: Tensor
+    candidate_angle: Tensor
+    padding: Tensor
+    pose_angle: Tensor
+
+
+class LanguageEncoder(nn.Module):
+    """Instruction -> context and initial decoder state; the part that Fed-Lan shares."""
+
+    def __init__(self, sizes: AgentSizes, masked_pooling: bool = True) -> None:
+        super().__init__()
+        self.masked_pooling = masked_pooling
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.word, padding_idx=PAD)
+        self.lstm = nn.LSTM(sizes.word, sizes.hidden // 2, batch_first=True, bidirectional=True)
+        self.to_hidden = nn.Linear(sizes.hidden, sizes.hidden)
+
+    def forward(
+        self, tokens: Tensor, length: Tensor, dropout: Dropout
+    ) -> tuple[SharedContext, Tensor, Tensor]:
+        """tokens [B, L] int64, length [B] int64 on the CPU -> context [B, L, H], h~_0 [B, H], c_0 [B, H]."""
+        words = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
+        packed = pack_padded_sequence(words, length, batch_first=True, enforce_sorted=False)
+        # Words are embedded in packed order and put back by one indexed copy: padding costs nothing.
+        embedded = dropout(self.embedding(tokens.flatten().index_select(0, packed.data)))
+        mirror = _mirrored(packed.data, tokens.shape[1], length.to(tokens.device))
+        outputs, cell = two_way_lstm(self.lstm, packed._replace(data=embedded), mirror)
+        context = outputs.new_zeros(tokens.numel(), outputs.shape[1])
+        context = context.index_copy_(0, packed.data, outputs).unflatten(0, tokens.shape)
+        padding = tokens == PAD
+        pooled = context
+        if self.masked_pooling:
+            pooled = context.masked_fill(padding.unsqueeze(2), NEGATIVE)
+        hidden = torch.tanh(self.to_hidden(pooled.amax(1)))
+        return SharedContext(dropout(context), padding), hidden, torch.cat([cell[1], cell[0]], 1)
+
+
+def _mirrored(word: Tensor, width: int, length: Tensor) -> Tensor:
+    """For packed words [N], row * width + position: where the word mirrored within its sentence is packed [N]."""
+    row, position = word // width, word % width
+    place = torch.empty(len(length) * width, dtype=torch.int64, device=word.device)
+    place[word] = torch.arange(len(word), device=word.device)
+    return place[row * width + length[row] - 1 - position]
+
+
+class ActionDecoder(nn.Module):
+    """One decision: look, update the state, read the instruction, score the candidates."""
+
+    def __init__(self, sizes: AgentSizes) -> None:
+        super().__init__()
+        self.feature, self.repeats = sizes.feature, sizes.angle // 4
+        width, hidden = sizes.feature + sizes.angle, sizes.hidden
+        self.action = nn.Linear(sizes.angle, sizes.action)
+        self.cell = nn.LSTMCell(sizes.action + width, hidden)
+        self.view_attention = SoftDotAttention(hidden, width, output=False, dead=sizes.dead_layers)
+        self.language_attention = SoftDotAttention(hidden, hidden, output=True)
+        self.candidate_attention = SoftDotAttention(
+            hidden, width, output=False, dead=sizes.dead_layers
+        )
+
+    def forward(
+        self,
+        see: Panorama,
+        attended_state: Tensor,
+        cell: Tensor,
+        language: SharedContext,
+        dropout: Dropout,
+        gathered: Gathered,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H].
+
+        `gathered` is the same at every decision of a rollout.
+
+        The recurrent state is h~, not h. The stop action is a zero feature scored without bias: its logit is 0.
+        """
+        pose = dropout(torch.tanh(self.action(self._repeat(see.pose_angle))))
+        query = gathered.times(dropout(attended_state), self.view_attention.query.weight)
+        weight = torch.softmax(self._scores(query, see.views, see.view_angle), 1).unsqueeze(1)
+        visual = torch.bmm(weight, see.views).squeeze(1)
+        angle = torch.bmm(weight, see.view_angle).squeeze(1)
+        inputs = torch.cat([pose, visual, self._repeat(angle)], 1)
+        gates = gathered.times(inputs, self.cell.weight_ih) + self.cell.bias_ih
+        gates = gates + gathered.times(attended_state, self.cell.weight_hh) + self.cell.bias_hh
+        hidden, cell = cell_update(gates, cell)
+        attended = self._read(dropout(hidden), language, gathered)
+        query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
+        scores = self._scores(query, see.candidate, see.candidate_angle)
+        scores = scores.masked_fill(see.padding, NEGATIVE)
+        return torch.cat([scores.new_zeros(len(scores), 1), scores], 1), hidden, cell, attended
+
+    def _repeat(self, angle: Tensor) -> Tensor:
+        """[B, 4] -> [B, A]."""
+        return angle.repeat(1, self.repeats)
+
+    def _scores(self, query: Tensor, visual: Tensor, angle: Tensor) -> Tensor:
+        """query [B, F'] against N rows of [visual ; repeated angle] -> [B, N]."""
+        on_angle = query[:, self.feature :].unflatten(1, (self.repeats, 4)).sum(1)
+        return torch.bmm(visual, query[:, : self.feature].unsqueeze(2)).squeeze(2) + torch.bmm(
+            angle, on_angle.unsqueeze(2)
+        ).squeeze(2)
+
+    def _read(self, hidden: Tensor, language: SharedContext, gathered: Gathered) -> Tensor:
+        """Attention over the words; h~ = tanh(W_out [context ; h])."""
+        attention = self.language_attention
+        mixed = language.read(gathered.times(hidden, attention.query.weight))
+        both = torch.cat([mixed, hidden], 1)
+        return torch.tanh(gathered.times(both, attention.output.weight))
+
+
+class Critic(nn.Module):
+    """State value V(h_t)."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(hidden, hidden)
+        self.value = nn.Linear(hidden, 1)
+
+    def forward(self, hidden: Tensor, dropout: Dropout) -> Tensor:
+        """[M, H] -> [M]."""
+        return self.value(dropout(relu(self.inner(hidden)))).squeeze(1)
+
+
+class Agent(nn.Module):
+    """All of MODULES; an array's name starts with its module's and a dot."""
+
+    def __init__(self, sizes: AgentSizes, masked_pooling: bool = True) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.encoder = LanguageEncoder(sizes, masked_pooling)
+        self.decoder = ActionDecoder(sizes)
+        self.critic = Critic(sizes.hidden)
+
+
+def build_agent(sizes: AgentSizes, seed: int, masked_pooling: bool = True) -> Agent:
+    """A freshly initialised agent that depends on the seed alone and leaves the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Agent(sizes, masked_pooling)

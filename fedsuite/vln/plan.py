@@ -1,0 +1,100 @@
+"""A FedVLN run as its server knows it, from settings and roster alone: sizes, starting weights, who learns from what.
+
+Facts of the roster: feature-size, F. Members, in order: one per training house in order of first appearance, then one per
+unseen house; centralised training has all training houses in one member. Pre-exploration has the unseen houses (centralised:
+all in one), after the training houses if those learn along.
+"""
+
+from typing import Any
+
+from fedsuite.arrays import Arrays, module_arrays
+from fedsuite.federation import ClientInfo, RateSchedule, Selection
+from fedsuite.randomness import rng_for
+from fedsuite.roster import Roster
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
+from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
+from fedsuite.vln.stages import is_personal, share_of, visit_steps
+from fedsuite.vln.start import checked_model, house_model, run_of
+
+
+def _sizes(config: FedVLNConfig, roster: Roster) -> dict[str, Any]:
+    """What agent and speaker have in common."""
+    return {
+        "vocabulary": len(roster.words),
+        "feature": int(roster.facts["feature-size"]),
+        "angle": config.agent.angle_feature_size,
+        "hidden": config.agent.hidden_size,
+        "word": config.agent.word_embedding_size,
+        "dead_layers": config.agent.dead_layers,
+    }
+
+
+def initial_agent(config: FedVLNConfig, roster: Roster) -> Agent:
+    """The agent before round 1, the same for every method with the same seed."""
+    seed = int(rng_for(config.seed, "initial agent").integers(2**31))
+    sizes = AgentSizes(**_sizes(config, roster), action=config.agent.action_embedding_size)
+    return build_agent(sizes, seed, config.agent.masked_pooling)
+
+
+def initial_speaker(config: FedVLNConfig, roster: Roster) -> Speaker:
+    """The speaker before round 1, the same for every method with the same seed."""
+    seed = int(rng_for(config.seed, "initial speaker").integers(2**31))
+    return build_speaker(SpeakerSizes(**_sizes(config, roster)), seed)
+
+
+def starting_model(config: FedVLNConfig, roster: Roster) -> Arrays:
+    """What the run starts from: the model of an earlier run, or a new one; InputError if that does not fit."""
+    new = module_arrays(
+        initial_speaker(config, roster)
+        if config.stage == "speaker"
+        else initial_agent(config, roster)
+    )
+    if not config.start_from:
+        return new
+    shapes = {k: v.shape for k, v in new.items()}
+    if is_personal(config) and all(house_model(config, name) for name in roster.names):
+        # Every house goes on with its own agent; the server needs no more than it merges.
+        shapes = {k: v.shape for k, v in share_of(config).select(new).items()}
+    run = run_of(config.start_from, config.seed)
+    return checked_model(run, "start-from", shapes, roster.words)
+
+
+def starting_speaker(config: FedVLNConfig, roster: Roster) -> Arrays:
+    """The speaker of an earlier run."""
+    shapes = {k: v.shape for k, v in module_arrays(initial_speaker(config, roster)).items()}
+    run = run_of(config.speaker_from, config.seed)
+    return checked_model(run, "speaker-from", shapes, roster.words)
+
+
+def selection_of(config: FedVLNConfig) -> Selection:
+    """Agents are compared by success rate, then SPL; speakers by BLEU-2, then BLEU-4.
+
+    Choosing on val-unseen is what the published numbers do; they choose on what they report.
+    """
+    if config.evaluation.selection == "last":
+        return Selection()
+    split = config.evaluation.selection.removeprefix("best-").replace("-", "_")
+    names = ("bleu-2", "bleu-4") if config.stage == "speaker" else ("sr", "spl")
+    return Selection(tuple(f"{split}.{name}" for name in names))
+
+
+def rate_of(config: FedVLNConfig) -> RateSchedule:
+    """eta. A single client needs no averaging: the centralised model goes on from where its client left it."""
+    if config.federation.method == "centralised":
+        return RateSchedule()
+    return RateSchedule(
+        config.federation.server_learning_rate,
+        config.federation.server_learning_rate_decay,
+        config.federation.server_decay_steps,
+    )
+
+
+def local_steps_of(config: FedVLNConfig, client: ClientInfo) -> int:
+    """Optimizer steps of a client's visit: as its method says, the centralised one as many as the participating houses
+    would make on average."""
+    if config.federation.method != "centralised":
+        return visit_steps(config, client.num_examples)
+    houses = int(client.details["training-houses"])
+    share = max(1, int(houses * config.federation.participation_rate)) / houses
+    return max(1, round(int(client.details["local-steps"]) * share))

@@ -1,0 +1,166 @@
+"""Several FedVLN runs beside each other: a table for every stage among them, and learning curves.
+
+<experiment>/results.md                 agents trained (or augmented) in seen houses as in Tables 2 and 3 of Zhou & Wang
+                                        (2022), speakers as in Tables 4 and 1, pre-exploration as in Table 6
+<experiment>/results.csv                one line per run, with every score
+<experiment>/learning.png               headline score over rounds by variant; learning-<stage>.png if stages are several
+
+Means and sample standard deviations are over seeds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedsuite.report.outcomes import (
+    SEEDS,
+    Column,
+    grouped,
+    line_name,
+    rounds_of,
+    table,
+    write_csv,
+)
+from fedsuite.report.plots import MOST_CURVES, learning_curves
+from fedsuite.report.tables import markdown_table
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.report.outcome import (
+    PRE_EXPLORE,
+    PRIVACY,
+    SPEAKER_STAGE,
+    SPLIT_NAMES,
+    UNSEEN,
+    FedVLNOutcome,
+    headline,
+    outcome_of,
+    privacy_text,
+    score_columns,
+    selection_text,
+)
+from fedsuite.vln.report.run import BLEU_NOTE, CURVE_LABELS
+from fedsuite.vln.report.speaker import (
+    NOTHING_SPOKEN,
+    STATISTICS_NOTE,
+    statistics_rows,
+    with_statistics,
+)
+from fedsuite.vln.wire import VALIDATION
+
+STAGES = {
+    "train": "Agents trained in seen houses",
+    "augment": "Agents trained in seen houses, with generated instructions as well",
+    SPEAKER_STAGE: "Speakers",
+    PRE_EXPLORE: "Pre-exploration of unseen houses",
+}
+AGENT_TABLE = ("ne", "osr", "spl", "sr", "cls", "ndtw")
+SPEAKER_TABLE = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published")
+STEPS = Column("local steps", "local-steps", 0, with_spread=False)
+UPLOAD = Column("upload MB", "upload-mb")
+Groups = Mapping[str, Sequence[FedVLNOutcome]]
+
+
+def write_comparison(folder: Path, runs: Mapping[str, FedVLNConfig]) -> None:
+    """`runs`: <variant>, <variant>/seed-<s> or seed-<s> -> settings of a completed run at <folder>/<name>."""
+    groups = grouped(_outcome(folder, label, config) for label, config in runs.items())
+    write_csv(folder / "results.csv", groups)
+    by_stage = {
+        stage: {name: own for name, own in groups.items() if own[0].config.stage == stage}
+        for stage in STAGES
+    }
+    by_stage = {stage: own for stage, own in by_stage.items() if own}
+    texts = []
+    for stage, own in by_stage.items():
+        heading = f"## {STAGES[stage]}\n\n" if len(by_stage) > 1 else ""
+        texts.append(heading + stage_text(stage, own))
+        suffix = f"-{stage}" if len(by_stage) > 1 else ""
+        draw_curves(own, folder / f"learning{suffix}.png")
+    (folder / "results.md").write_text("\n".join(texts), encoding="utf-8")
+
+
+def _outcome(folder: Path, label: str, config: FedVLNConfig) -> FedVLNOutcome:
+    outcome = outcome_of(config, folder / label, line_name(folder, label), label)
+    return with_statistics(outcome, folder / label) if config.stage == SPEAKER_STAGE else outcome
+
+
+def stage_text(stage: str, groups: Groups) -> str:
+    """Tables and notes of one stage."""
+    if stage == SPEAKER_STAGE:
+        parts = [*_score_tables(groups, SPEAKER_TABLE), BLEU_NOTE, _selections(groups)]
+        statistics = [rows for split in VALIDATION if (rows := _statistics_rows(groups, split))]
+        parts += map(markdown_table, statistics)
+        return "\n".join([*parts, STATISTICS_NOTE if statistics else NOTHING_SPOKEN])
+    if stage == PRE_EXPLORE:
+        return "\n".join([_pre_exploration_text(groups), _selections(groups)])
+    return "\n".join([*_score_tables(groups, AGENT_TABLE), _selections(groups)])
+
+
+def _score_tables(groups: Groups, names: Sequence[str]) -> list[str]:
+    """One table per split, as Tables 2 and 3, or Table 4."""
+    scored = {split for own in groups.values() for o in own for split in o.splits}
+    return [
+        f"{SPLIT_NAMES[split]}:\n\n"
+        + markdown_table(table(groups, (SEEDS, *score_columns(split, names), STEPS)))
+        for split in VALIDATION
+        if split in scored
+    ]
+
+
+def _statistics_rows(groups: Groups, split: str) -> list[dict[str, str]]:
+    """As Table 1: human instructions once, over all runs' houses; generated ones by variant."""
+    human: dict[tuple[float, ...], FedVLNOutcome] = {}
+    for outcome in (o for own in groups.values() for o in own):
+        found = tuple(v for k, v in outcome.metrics.items() if k.startswith(f"{split}.human."))
+        human.setdefault(found, outcome)
+    lines = [(name, "generated", own) for name, own in groups.items()]
+    return statistics_rows(split, [("human", "human", list(human.values())), *lines])
+
+
+def _pre_exploration_text(groups: Groups) -> str:
+    """As Table 6, with what the houses' agents scored before."""
+    starts = _distinct_starts(groups)
+    lines = {**({"before": starts} if starts else {}), **groups}
+    columns = (SEEDS, *score_columns(UNSEEN, AGENT_TABLE), UPLOAD, PRIVACY, STEPS)
+    notes = (
+        f"{privacy_text()} Upload: of agents, per client and round; pooled data are not in it.\n"
+    )
+    return f"val-unseen:\n\n{markdown_table(table(lines, columns))}\n{notes}"
+
+
+def _distinct_starts(groups: Groups) -> list[FedVLNOutcome]:
+    """Scores before round 1, once per seed: variants of one seed mostly start from the same agents.
+
+    Sums over one client or over several differ in the last digits.
+    """
+    starts = {
+        (o.config.seed, *sorted((k, round(v, 9)) for k, v in o.before.items())): o
+        for own in groups.values()
+        for o in own
+        if o.before
+    }
+    return [replace(o, metrics=o.before) for o in starts.values()]
+
+
+def _selections(groups: Groups) -> str:
+    """How the rounds shown came to be chosen: one line per variant, or one for all if it is the same."""
+    found = {}
+    for name, own in groups.items():
+        rounds: dict[str, list[int]] = {}
+        for o in own:
+            rounds.setdefault(o.config.evaluation.selection, []).append(o.selected)
+        found[name] = "; ".join(selection_text(kind, which) for kind, which in rounds.items())
+    if len(set(found.values())) == 1:
+        return f"Scores shown: {next(iter(found.values()))}.\n"
+    lines = [f"- {name}: {text}" for name, text in found.items()]
+    return "Scores shown:\n\n" + "\n".join(lines) + "\n"
+
+
+def draw_curves(groups: Groups, path: Path) -> None:
+    """Headline score in unseen houses (seen ones if there are none) over rounds, unless variants are too many."""
+    metric = headline(next(iter(groups.values()))[0].config.stage)
+    for split in reversed(VALIDATION):
+        name = f"{split}.{metric}"
+        curves = {k: rounds for k, rounds in rounds_of(groups).items() if name in rounds}
+        if curves and len(curves) <= MOST_CURVES:
+            panels = {name: f"{CURVE_LABELS[metric]}, {SPLIT_NAMES[split]}"}
+            learning_curves(curves, panels, path)
+            return

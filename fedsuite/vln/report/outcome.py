@@ -1,0 +1,161 @@
+"""The numbers by which a finished FedVLN run is reported: which round is its result, and what it scored there.
+
+A run's result is the agent (or speaker) of its last round or, with `selection`, of the round that was best on a
+validation split; the final row names that round. Scores are those that the round was given in the course of training.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from fedsuite.errors import InputError
+from fedsuite.history import load_runs
+from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.evaluation.disclosure import LEVELS, privacy_level
+from fedsuite.vln.wire import VALIDATION
+
+SPEAKER_STAGE, PRE_EXPLORE = "speaker", "pre-explore"
+UNSEEN = "val_unseen"
+SPLIT_NAMES = {"val_seen": "val-seen", "val_unseen": "val-unseen"}
+TITLES = {
+    "ne": "NE (m)", "osr": "OSR", "spl": "SPL", "sr": "SR",
+    "cls": "CLS", "ndtw": "nDTW", "sdtw": "SDTW", "tl": "TL (m)",
+    "bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4",
+    "bleu-4-published": "BLEU-4, published", "xe-loss": "cross-entropy", "word-accuracy": "word accuracy",
+}  # fmt: skip
+PERCENT = frozenset(("osr", "spl", "sr", "cls", "ndtw", "sdtw", "word-accuracy"))
+AGENT_COLUMNS = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
+SPEAKER_COLUMNS = tuple(t for t in TITLES if t not in AGENT_COLUMNS)
+BYTES_PER_MB = 1e6
+
+
+@dataclass(frozen=True)
+class FedVLNOutcome(Outcome):
+    """Metrics: scores of the result, `<split>.<metric>`, and those of round 0, `before.<split>.<metric>`, if it has any.
+
+    selected-round: of the result; local-steps: made up to that round by all clients together; modules-sent: most
+    modules that reached the server in any round; upload-mb: mean over clients and rounds; privacy: level of disclosure.
+    """
+
+    config: FedVLNConfig
+
+    @property
+    def splits(self) -> list[str]:
+        """Validation splits that were scored."""
+        return [s for s in VALIDATION if f"{s}.{headline(self.config.stage)}" in self.metrics]
+
+    @property
+    def before(self) -> dict[str, float]:
+        """Scores of round 0."""
+        start = "before."
+        return {k.removeprefix(start): v for k, v in self.metrics.items() if k.startswith(start)}
+
+    @property
+    def selected(self) -> int:
+        """Round of the result."""
+        return int(self.metrics["selected-round"])
+
+
+def headline(stage: str) -> str:
+    """The metric that a stage's learning curves show."""
+    return "bleu-2" if stage == SPEAKER_STAGE else "sr"
+
+
+def outcome_of(config: FedVLNConfig, run_dir: Path, name: str = "", run: str = "") -> FedVLNOutcome:
+    """Read a completed run; InputError if its history lacks what its settings promise."""
+    frames = load_runs(run_dir)
+    evaluated = _evaluations(pd.concat([frames.rounds, frames.closing]), config.stage)
+    if not evaluated:
+        raise InputError(
+            f"{run_dir}: no round was evaluated on a validation split; use data that has validation instructions"
+        )
+    chosen = evaluated[-1]
+    if config.evaluation.selection != "last":
+        chosen = _selected(evaluated, frames.closing, run_dir)
+    selected = int(chosen["round"])
+    first = evaluated[0] if evaluated[0]["round"] == 0 else {}
+    rounds = frames.rounds
+    so_far = last_values(rounds[rounds["round"] <= selected])
+    disclosed = ["modules-sent", "houses-per-client"]
+    modules, houses = rounds[rounds["round"] > 0].reindex(columns=disclosed).max()
+    facts = {
+        "seed": config.seed,
+        "stage": config.stage,
+        "method": config.federation.method,
+        "selection": config.evaluation.selection,
+    }
+    metrics: dict[str, float] = {
+        "selected-round": selected,
+        "local-steps": int(so_far.get("local-steps", 0)),
+        "modules-sent": modules,
+        "houses-per-client": houses,
+        "upload-mb": _upload_mb(frames.clients),
+        "privacy": privacy_level(modules, houses) if modules + houses >= 0 else math.nan,
+        **_scores(chosen),
+        **{f"before.{k}": v for k, v in _scores(first).items()},
+    }
+    return FedVLNOutcome(name, run, facts, metrics, frames, config)
+
+
+def _evaluations(rows: pd.DataFrame, stage: str) -> list[dict[str, float]]:
+    """Rows with a headline score, without what they lack (NaN), in order."""
+    names = [f"{split}.{headline(stage)}" for split in VALIDATION]
+    plain = [{str(k): v for k, v in row.items() if pd.notna(v)} for row in rows.to_dict("records")]
+    return [row for row in plain if any(name in row for name in names)]
+
+
+def _selected(
+    evaluated: Sequence[dict[str, float]], final: pd.DataFrame, run_dir: Path
+) -> dict[str, float]:
+    number = final["selected-round"].dropna().max() if "selected-round" in final else None
+    found = [row for row in evaluated if row["round"] == number]
+    if not found:
+        raise InputError(
+            f"{run_dir}: expected an evaluated round that the final row names as selected-round, got {number}; "
+            "run it again"
+        )
+    return found[0]
+
+
+def _scores(row: Mapping[str, float]) -> dict[str, float]:
+    return {k: float(v) for k, v in row.items() if k.startswith(tuple(f"{s}." for s in VALIDATION))}
+
+
+def _upload_mb(clients: pd.DataFrame) -> float:
+    if clients.empty:
+        return math.nan
+    used = (clients["task"] == "train") & (clients["round"] > 0) & (clients["status"] == "ok")
+    return float(clients.loc[used, "bytes-up"].mean()) / BYTES_PER_MB
+
+
+def selection_text(selection: str, rounds: Sequence[int]) -> str:
+    """How the shown rounds (one per run) came to be chosen."""
+    which = ", ".join(map(str, sorted(set(rounds))))
+    named = f"round{'s' * (len(set(rounds)) > 1)} {which}"
+    if selection == "last":
+        return f"last round ({named})"
+    if selection == "best-val-seen":
+        return f"best on val-seen ({named})"
+    return f"best on val-unseen ({named}; the published protocol: chosen on what is reported)"
+
+
+def score_columns(split: str, names: Sequence[str]) -> list[Column]:
+    """Columns of scores on a split, shares in percent."""
+    return [Column(TITLES[n], f"{split}.{n}", 2, 100 if n in PERCENT else 1) for n in names]
+
+
+def _privacy_levels(outcomes: Sequence[Outcome]) -> str:
+    levels = {o.metrics.get("privacy", math.nan) for o in outcomes}
+    return "/".join(f"{level:.0f}" for level in sorted(v for v in levels if v >= 0)) or EMPTY
+
+
+PRIVACY = Column("privacy", text=_privacy_levels)
+
+
+def privacy_text() -> str:
+    """What the levels mean, in one line."""
+    return "Privacy: " + ", ".join(f"{level} {words}" for level, words in LEVELS.items()) + "."

@@ -1,0 +1,219 @@
+"""What a finished FedVLN run leaves beside its history: a results table, learning curves and walks in an unseen house.
+
+<run>/results.md        scores of the resulting agent beside those before training and, where it learns in seen houses,
+                        a random walker's; in pre-exploration, what left the houses for it; of a speaker BLEU (Zhou &
+                        Wang 2022, Table 4) and what fedsuite.vln.report.speaker says of its instructions
+<run>/learning.png      success rate (of a speaker BLEU-2) over rounds in seen and unseen houses
+<run>/baselines.json    scores of the random walker
+<run>/walks.png         three walks of the resulting agent in an unseen house (not for local-only training in seen houses)
+<run>/submission_*.json R2R leaderboard files, joined from the houses' own, if `submission` is set
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors.numpy import load_file
+
+from fedsuite.arrays import load_arrays
+from fedsuite.files import write_json
+from fedsuite.randomness import rng_for
+from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
+from fedsuite.report.plots import learning_curves
+from fedsuite.report.tables import markdown_table
+from fedsuite.run_folder import RunFolder
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.dataset import join_houses
+from fedsuite.vln.data.roster import make_roster, open_house
+from fedsuite.vln.data.sources import Sources, open_sources
+from fedsuite.vln.evaluation.baselines import random_walk_scores
+from fedsuite.vln.plan import initial_agent
+from fedsuite.vln.report.houses import DrawnPath, plot_paths
+from fedsuite.vln.report.outcome import (
+    AGENT_COLUMNS,
+    PRE_EXPLORE,
+    PRIVACY,
+    SPEAKER_COLUMNS,
+    SPEAKER_STAGE,
+    SPLIT_NAMES,
+    UNSEEN,
+    FedVLNOutcome,
+    headline,
+    outcome_of,
+    privacy_text,
+    score_columns,
+    selection_text,
+)
+from fedsuite.vln.report.speaker import spoken_text
+from fedsuite.vln.stages import is_personal
+from fedsuite.vln.training.learner import walk_all
+from fedsuite.vln.wire import VALIDATION
+
+DRAWN_WALKS = 3
+CURVE_LABELS = {"sr": "success rate", "bleu-2": "BLEU-2"}
+BLEU_NOTE = (
+    "BLEU of a corpus, 0 to 100, against all human instructions of a path. Zhou & Wang (2022, Table 4) name their score "
+    "BLEU-2, but values of its size (30 to 34) are usual for BLEU-4; `BLEU-4, published` counts as the official "
+    "release does. Cross-entropy and word accuracy are those of the next human word.\n"
+)
+DISCLOSED = (
+    Column("modules sent", "modules-sent", 0),
+    Column("houses per client", "houses-per-client", 0),
+    Column("upload MB per client and round", "upload-mb"),
+    PRIVACY,
+)
+
+
+def write_results(config: FedVLNConfig, run_dir: Path) -> None:
+    """Tables and curves of a run that has just completed, from its folder alone."""
+    outcome = outcome_of(config, run_dir)
+    if config.stage == SPEAKER_STAGE:
+        scores = scores_text(outcome, "speaker", SPEAKER_COLUMNS)
+        text = f"{scores} {BLEU_NOTE}\n{spoken_text(outcome, run_dir)}"
+    elif config.stage == PRE_EXPLORE:
+        text = pre_exploration_text(outcome)
+    else:
+        text = scores_text(outcome, "agent", AGENT_COLUMNS, read_baselines(run_dir)) + "\n"
+    RunFolder(run_dir).results.write_text(text, encoding="utf-8")
+    draw_learning(outcome, run_dir / "learning.png")
+    if config.evaluation.submission:
+        _join_submissions(run_dir)
+
+
+def scores_text(
+    outcome: FedVLNOutcome,
+    head: str,
+    names: Sequence[str],
+    baselines: Mapping[str, Mapping[str, float]] | None = None,
+) -> str:
+    """The table of scores, before training and after, and what scored without learning; the line below it."""
+    config, rows = outcome.config, []
+    start = "before" if config.start_from else "untrained"
+
+    def add(name: str, split: str, metrics: Mapping[str, float]) -> None:
+        own = cells([replace(outcome, metrics=metrics)], score_columns(split, names))
+        rows.append({head: f"{split}, {name}"} | own)
+
+    for split in outcome.splits:
+        if outcome.before and outcome.selected:
+            add(start, split, outcome.before)
+        add(config.federation.method, split, outcome.metrics)
+    for name, scores in (baselines or {}).items():
+        add(name, UNSEEN, scores)
+    return f"{markdown_table(rows)}\n{_selection_line(outcome)}"
+
+
+def pre_exploration_text(outcome: FedVLNOutcome) -> str:
+    """Mean scores of the houses' own agents, what left the houses for them, and success by house."""
+    config, columns = outcome.config, score_columns(UNSEEN, AGENT_COLUMNS)
+    shared = (
+        f", {config.federation.share} shared" if config.federation.method == "federated" else ""
+    )
+    rows = [{"agent": f"{config.federation.method}{shared}"} | cells([outcome], columns)]
+    if outcome.before and outcome.selected:
+        before = replace(outcome, metrics=outcome.before)
+        rows.insert(0, {"agent": "before"} | cells([before], columns))
+    parts = [
+        f"Houses' own agents on val-unseen, means over instructions:\n\n{markdown_table(rows)}",
+        f"{_selection_line(outcome)}\n",
+        f"What leaves a house:\n\n{markdown_table([cells([outcome], DISCLOSED)])}",
+        privacy_text() + " Pooled data are not in the upload.\n",
+    ]
+    if houses := _house_rows(outcome):
+        parts.append(f"Success rate (%) by house:\n\n{markdown_table(houses)}")
+    return "\n".join(parts)
+
+
+def draw_learning(outcome: FedVLNOutcome, path: Path) -> None:
+    """Headline metric over rounds, one curve per split; nothing if only the end was evaluated."""
+    metric = headline(outcome.config.stage)
+    rounds = outcome.frames.rounds
+    curves = {
+        SPLIT_NAMES[s]: rounds.rename(columns={f"{s}.{metric}": metric})
+        for s in VALIDATION
+        if f"{s}.{metric}" in rounds
+    }
+    if curves:
+        learning_curves(curves, {metric: CURVE_LABELS[metric]}, path)
+
+
+def _selection_line(outcome: FedVLNOutcome) -> str:
+    chosen = selection_text(outcome.config.evaluation.selection, [outcome.selected])
+    return f"Scores shown: {chosen}; {outcome.metrics['local-steps']:,} local steps."
+
+
+def _house_rows(outcome: FedVLNOutcome) -> list[dict[str, str]]:
+    """One line per unseen house that reported on itself both before and in the shown round."""
+    clients, metric = outcome.frames.clients, f"{UNSEEN}.sr"
+    if clients.empty or metric not in clients or not outcome.selected:
+        return []
+    scored = clients[(clients["task"] == "evaluate") & clients[metric].notna()]
+    before, after = (
+        scored[scored["round"] == r].drop_duplicates("name").set_index("name")
+        for r in (0, outcome.selected)
+    )
+    first = before[metric].to_dict()
+    return [
+        {
+            "house": str(name),
+            "instructions": f"{row[f'{UNSEEN}.count']:.0f}",
+            "before": f"{100 * first[name]:.2f}",
+            "after": f"{100 * row[metric]:.2f}",
+        }
+        for name, row in after.iterrows()
+        if name in first
+    ]
+
+
+def draw_data(config: FedVLNConfig, run_dir: Path) -> None:
+    """What needs the houses: scores of random walks, and walks of the resulting agent."""
+    if config.stage == SPEAKER_STAGE:
+        return
+    sources = open_sources(config)
+    if config.stage != PRE_EXPLORE and sources.unseen_scans:
+        unseen = [open_house(config, sources, s, 0) for s in sources.unseen_scans]
+        scores = random_walk_scores(unseen, UNSEEN, rng_for(config.seed, "random walks"))
+        named = {f"{UNSEEN}.{k}": v for k, v in scores.items()}
+        write_json(run_dir / BASELINES, {"random walk": named})
+    model = _walker(config, sources, run_dir)
+    if model is not None:
+        _draw_walks(config, sources, model, run_dir)
+
+
+def _walker(config: FedVLNConfig, sources: Sources, run_dir: Path) -> Path | None:
+    """The model that walks in the first unseen house: its own in pre-exploration, the server's otherwise."""
+    if not sources.unseen_scans:
+        return None
+    folder = RunFolder(run_dir)
+    if is_personal(config):
+        own = folder.client(sources.unseen_scans[0]) / "model.safetensors"
+        return own if own.is_file() else None
+    return None if config.federation.method == "local-only" else folder.model
+
+
+def _draw_walks(config: FedVLNConfig, sources: Sources, model: Path, run_dir: Path) -> None:
+    house = open_house(config, sources, sources.unseen_scans[0], 0)
+    agent = initial_agent(config, make_roster(config, sources)).eval()
+    load_arrays(agent, load_file(model))
+    samples = house.samples[UNSEEN]
+    chosen = [samples[i * len(samples) // DRAWN_WALKS] for i in range(DRAWN_WALKS)]
+    visited, _ = walk_all(agent, join_houses([house]), chosen, config)
+    paths = [DrawnPath(f"agent, {s.instr_id}", w) for s, w in zip(chosen, visited, strict=True)]
+    paths += [DrawnPath(f"reference, {s.instr_id}", s.path, is_reference=True) for s in chosen]
+    plot_paths(
+        house.graph.position_m,
+        house.graph.edge,
+        paths,
+        run_dir / "walks.png",
+        title=f"unseen house {house.graph.scan}",
+    )
+
+
+def _join_submissions(run_dir: Path) -> None:
+    """One leaderboard file per split, from what each house wrote for itself."""
+    for split in VALIDATION:
+        files = sorted(run_dir.glob(f"clients/*/submission_{split}_*.json"))
+        entries = [e for f in files for e in json.loads(f.read_text())]
+        if entries:
+            (run_dir / f"submission_{split}.json").write_text(json.dumps(entries))

@@ -1,0 +1,162 @@
+"""What is said of the instructions of a FedVLN speaker.
+
+<run>/results.md      after the scores: statistics of its instructions beside the human ones (Zhou & Wang 2022, Table 1),
+                      and some examples
+<run>/statistics.csv  the same statistics
+<run>/verbs.png       uses of verbs (Figure 4)
+
+What the speaker said is read from what the houses keep, clients/<house>/spoken_<split>.json; where houses live
+elsewhere there is nothing to read, and results.md says so.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from fedsuite.errors import InputError
+from fedsuite.report.outcomes import Column, cells
+from fedsuite.report.tables import markdown_table
+from fedsuite.vln.evaluation.statistics import (
+    InstructionStatistics,
+    instruction_statistics,
+    verb_frequencies,
+)
+from fedsuite.vln.report.instructions import verbs_plot
+from fedsuite.vln.report.outcome import SPLIT_NAMES, FedVLNOutcome
+from fedsuite.vln.wire import VALIDATION
+
+EXAMPLES = 3
+STATISTICS_NOTE = (
+    "Length in tokens with punctuation; variances are population variances; trigram variety: share of distinct "
+    "trigrams among 1,000 consecutive ones.\n"
+)
+NOTHING_SPOKEN = (
+    "No instructions to show: the houses keep theirs elsewhere (no clients/*/spoken_*.json here).\n"
+)
+STATISTIC_TITLES = {
+    "count": "texts", "length": "length", "length_variance": "Var(length)", "sentences": "sentences",
+    "sentences_variance": "Var(sentences)", "vocabulary": "distinct words", "trigram_variety": "trigram variety",
+}  # fmt: skip
+_WHOLE = frozenset(("count", "vocabulary"))
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """One path: what the speaker said of it, and what humans did."""
+
+    path_id: int
+    instruction: str
+    references: tuple[str, ...]
+
+
+def read_spoken(run_dir: Path) -> dict[str, list[Spoken]]:
+    """What all houses' speakers said, by split, in order of houses and of their files; {} if nothing is there."""
+    found: dict[str, list[Spoken]] = {}
+    for split in VALIDATION:
+        for file in sorted(run_dir.glob(f"clients/*/spoken_{split}.json")):
+            found.setdefault(split, []).extend(_spoken(file))
+    return {split: own for split, own in found.items() if own}
+
+
+def _spoken(file: Path) -> list[Spoken]:
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+        return [Spoken(r["path_id"], r["instruction"], tuple(r["references"])) for r in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{file}: expected a list of path_id, instruction and references, got {error!r}; run the speaker again"
+        ) from None
+
+
+def texts_of(spoken: Sequence[Spoken]) -> dict[str, list[str]]:
+    """Human and generated texts of one split. Human ones come first by first of every path, then by second, and so on:
+
+    neighbours then tell of different paths, as the generated ones do, which the measure of variety asks for.
+    """
+    most = max(len(s.references) for s in spoken)
+    human = [s.references[k] for k in range(most) for s in spoken if k < len(s.references)]
+    return {"human": human, "generated": [s.instruction for s in spoken]}
+
+
+def statistics_of(
+    spoken: Mapping[str, Sequence[Spoken]],
+) -> dict[tuple[str, str], InstructionStatistics]:
+    """(split, "human" or "generated") -> statistics."""
+    return {
+        (split, source): instruction_statistics(texts)
+        for split, own in spoken.items()
+        for source, texts in texts_of(own).items()
+    }
+
+
+def with_statistics(outcome: FedVLNOutcome, run_dir: Path) -> FedVLNOutcome:
+    """With statistics of what was said in the run as metrics `<split>.<source>.<statistic>`, if it is kept there."""
+    found = dict(outcome.metrics)
+    for (split, source), own in statistics_of(read_spoken(run_dir)).items():
+        found |= {f"{split}.{source}.{k}": v for k, v in asdict(own).items()}
+    return replace(outcome, metrics=found)
+
+
+def statistics_rows(
+    split: str, lines: Iterable[tuple[str, str, Sequence[FedVLNOutcome]]]
+) -> list[dict[str, str]]:
+    """One row per name, source of the texts (human or generated) and outcomes; none where nothing is kept."""
+    rows = []
+    for name, source, outcomes in lines:
+        start = f"{split}.{source}."
+        own = [o for o in outcomes if f"{start}count" in o.metrics]
+        columns = [
+            Column(t, start + k, 0 if k in _WHOLE else 2) for k, t in STATISTIC_TITLES.items()
+        ]
+        if own:
+            rows.append({"instructions": f"{SPLIT_NAMES[split]}, {name}"} | cells(own, columns))
+    return rows
+
+
+def spoken_text(outcome: FedVLNOutcome, run_dir: Path) -> str:
+    """Statistics and examples of what a speaker said; writes statistics.csv and draws verbs.png."""
+    spoken = read_spoken(run_dir)
+    if not spoken:
+        return NOTHING_SPOKEN
+    lines = [
+        {"split": split, "instructions": source, **asdict(own)}
+        for (split, source), own in statistics_of(spoken).items()
+    ]
+    pd.DataFrame(lines).to_csv(run_dir / "statistics.csv", index=False)
+    own = [with_statistics(outcome, run_dir)]
+    sources = [(source, source, own) for source in ("human", "generated")]
+    rows = [row for split in spoken for row in statistics_rows(split, sources)]
+    verbs = _draw_verbs(spoken, run_dir / "verbs.png")
+    parts = [markdown_table(rows), STATISTICS_NOTE, verbs, _examples_text(spoken)]
+    return "\n".join(part for part in parts if part)
+
+
+def _draw_verbs(spoken: Mapping[str, Sequence[Spoken]], path: Path) -> str:
+    """Bars of all splits together; says so where there is nothing to draw."""
+    texts = texts_of([s for own in spoken.values() for s in own])
+    uses = {source: verb_frequencies(own) for source, own in texts.items()}
+    if not any(uses.values()):
+        return "No verbs.png: none of the known (English) verbs is used.\n"
+    verbs_plot(uses, path)
+    return ""
+
+
+def _examples_text(spoken: Mapping[str, Sequence[Spoken]]) -> str:
+    """Some paths at even distances, of unseen houses if there are any."""
+    split = max(spoken, key=VALIDATION.index)
+    own = spoken[split]
+    chosen = [own[i * len(own) // EXAMPLES] for i in range(min(EXAMPLES, len(own)))]
+    lines = [f"Examples ({SPLIT_NAMES[split]}):\n"]
+    for s in chosen:
+        human = _one_line(s.references[0]) if s.references else "-"
+        lines.append(
+            f"- path {s.path_id}\n  - human: {human}\n  - generated: {_one_line(s.instruction) or '-'}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,1 +1,0 @@
-"""Parts of the Matterport3D Simulator without rendering. Entry: `fedsuite.vln.mattersim`."""

@@ -1,0 +1,123 @@
+"""Where a run's first model and its speaker come from: the results of earlier runs.
+
+A run folder holds `model.safetensors`, the arrays by name, and `vocabulary.json`, the words behind their indices. A
+model goes on only with the same words and the same sizes; everything is checked before training. A pre-exploration
+leaves, beside what its server merged, one agent per house in `clients/<house>/model.safetensors`; a later one that
+starts from it gives every house its own. Where a folder holds the runs of several seeds (`seed-0`, `seed-1`, ...), a
+run starts from that of its own seed.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from fedsuite.arrays import Arrays, non_finite
+from fedsuite.errors import InputError
+from fedsuite.roster import VOCABULARY
+from fedsuite.vln.config import FedVLNConfig
+
+MODEL = "model.safetensors"
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def run_of(path: str, seed: int) -> Path:
+    """The run at `path`, or the one of this seed among several."""
+    of_seed = Path(path) / f"seed-{seed}"
+    return of_seed if of_seed.is_dir() else Path(path)
+
+
+def model_file(given: Path, key: str) -> Path:
+    """The model of a run folder, or the file itself; InputError names `key`."""
+    file = given / MODEL if given.is_dir() else given
+    if not file.is_file():
+        what = "has not ended: it holds no " + MODEL if given.is_dir() else "does not exist"
+        raise InputError(f"{key}: {given} {what}; give the folder of a completed run")
+    return file
+
+
+def house_model(config: FedVLNConfig, scan: str) -> Path | None:
+    """A house's own agent in the pre-exploration that the run starts from; None if there is none."""
+    file = run_of(config.start_from, config.seed) / "clients" / scan / MODEL
+    return file if file.is_file() else None
+
+
+def read_model(file: Path, key: str) -> Arrays:
+    """Arrays of a model file."""
+    try:
+        return dict(safetensors.numpy.load_file(file))
+    except (SafetensorError, OSError) as error:
+        raise InputError(
+            f"{key}: {file} is damaged ({error}); give another run or run it again"
+        ) from None
+
+
+def checked_model(run: Path, key: str, shapes: Shapes, words: Sequence[str]) -> Arrays:
+    """The model of `run` if all its arrays fit `shapes` and its words are `words`, the run's vocabulary."""
+    file = model_file(run, key)
+    arrays = checked_arrays(file, key, shapes)
+    _check_words(file.parent / VOCABULARY, words, key)
+    return arrays
+
+
+def checked_arrays(file: Path, key: str, shapes: Shapes) -> Arrays:
+    """Arrays of a model file if they are those of `shapes`, float32 and finite."""
+    arrays = read_model(file, key)
+    for name in sorted(set(arrays) | set(shapes)):
+        have = arrays[name].shape if name in arrays else None
+        if have == shapes.get(name) and arrays[name].dtype == np.float32:
+            continue
+        if name not in arrays:
+            problem = f"lacks {name}"
+        elif name not in shapes:
+            problem = f"holds {name}, which this run's model has not"
+        else:
+            own = f"{arrays[name].dtype} {list(arrays[name].shape)}"
+            problem = f"holds {name} {own}, this run's is float32 {list(shapes[name])}"
+        raise InputError(
+            f"{key}: {file} {problem}; use the sizes and data of the run it comes from, or another run"
+        )
+    if bad := non_finite(arrays):
+        raise InputError(
+            f"{key}: {file} holds NaN or infinity in {bad[0]}; give a run that has not diverged"
+        )
+    return arrays
+
+
+def _check_words(theirs: Path, ours: Sequence[str], key: str) -> None:
+    """Indices must stand for the same words."""
+    if not theirs.is_file():
+        raise InputError(
+            f"{key}: {theirs} does not exist, so its word indices cannot be checked; keep it beside the model"
+        )
+    try:
+        words = json.loads(theirs.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(
+            f"{key}: {theirs} is damaged ({error}); give another run or run it again"
+        ) from None
+    if words != list(ours):
+        raise InputError(
+            f"{key}: {theirs} has other words than this run's data; use the data of the run it comes from"
+        )
+
+
+def check_named(config: FedVLNConfig) -> None:
+    """Quick checks that need no data: what the stage asks for is given and there."""
+    if config.stage in ("augment", "pre-explore") and not config.speaker_from:
+        raise InputError(
+            f"speaker-from: empty, but stage {config.stage} needs a speaker; give the folder of a run of stage "
+            "speaker"
+        )
+    if config.stage == "pre-explore" and not config.start_from:
+        raise InputError(
+            "start-from: empty, but pre-exploration starts from a trained agent; give its run with --from RUN"
+        )
+    if config.stage in ("train", "speaker") and config.speaker_from:
+        raise InputError(f"speaker-from: stage {config.stage} uses no speaker; leave it empty")
+    for key, path in (("start-from", config.start_from), ("speaker-from", config.speaker_from)):
+        if path:
+            model_file(run_of(path, config.seed), key)

@@ -1,0 +1,1 @@
+"""Rollouts, losses and local training of agents and speakers."""

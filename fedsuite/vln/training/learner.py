@@ -1,0 +1,163 @@
+"""Local training: mini-batches of a house's samples, optimizer steps, greedy evaluation.
+
+One optimizer step (EnvDrop, Tan et al. 2019) uses two mini-batches of B samples, one teacher-forced and one sampled, so a
+local epoch of n_k samples, ceil(n_k / B) steps, reads the data twice. A round of tau epochs takes ceil(tau n_k / B) steps.
+With several feeds (human and generated instructions) a step uses two mini-batches of each and adds up their gradients.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+from fedsuite.penalties import Penalty, chosen_penalty
+from fedsuite.randomness import rng_for, torch_generator_for
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.batches import Batches
+from fedsuite.vln.data.dataset import Sample, make_episodes
+from fedsuite.vln.environment import Episodes, World
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.speaker import Speaker
+from fedsuite.vln.training.back_translation import back_translate
+from fedsuite.vln.training.objective import Losses, compute_losses
+from fedsuite.vln.training.rollout import trajectories
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A source of mini-batches: samples, the weight of imitation on them, and who makes up their instructions.
+
+    With a speaker, instructions are generated at every visit under environment dropout; without, they are the samples'.
+    """
+
+    samples: Sequence[Sample]
+    teacher_weight: float
+    speaker: Speaker | None = None
+
+
+class _Source:
+    """A feed during one visit, with random streams of its own."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        number: int,
+        world: World,
+        config: FedVLNConfig,
+        round: int,
+        partition: int,
+    ) -> None:
+        # The first feed's streams bear the plain names: a further feed changes nothing of its draws.
+        suffix = f" {number}" if number > 1 else ""
+
+        def stream(purpose: str) -> torch.Generator:
+            name, device = purpose + suffix, str(world.device)
+            return torch_generator_for(config.seed, name, round, partition, device)
+
+        self.feed, self.world, self.config = feed, world, config
+        rng = rng_for(config.seed, "mini-batches" + suffix, round, partition)
+        self.batches = Batches(
+            feed.samples, config.objective.batch_size, config.objective.fill_batches, rng
+        )
+        self.dropout = Dropout(
+            config.agent.dropout, config.agent.feature_dropout, stream("dropout")
+        )
+        self.actions = stream("sampled actions")
+        self.masks = stream("environment dropout")
+
+    def next(self) -> Episodes:
+        """The next mini-batch."""
+        samples = self.batches.next()
+        if self.feed.speaker is None:
+            return make_episodes(samples, self.world)
+        return back_translate(self.feed.speaker, self.world, samples, self.config, self.masks)
+
+    def losses(self, agent: Agent) -> Losses:
+        """Both parts of the objective on new mini-batches."""
+        weight = self.feed.teacher_weight
+        forced = self.next() if weight > 0 else None
+        sampled = self.next() if self.config.objective.kind != "none" else None
+        return compute_losses(
+            agent, self.world, forced, sampled, weight, self.config, self.dropout, self.actions
+        )
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """Means over the steps of a visit, losses summed over the feeds; number of steps and of decisions."""
+
+    steps: int
+    imitation_loss: float
+    sampled_loss: float
+    gradient_norm: float
+    decisions: int
+
+
+def train_locally(
+    agent: Agent,
+    optimizer: torch.optim.Optimizer,
+    world: World,
+    feeds: Sequence[Feed],
+    config: FedVLNConfig,
+    steps: int,
+    round: int,
+    partition: int,
+    penalty: Penalty | None = None,
+) -> TrainingReport:
+    """`steps` optimizer steps, each on the summed loss of all feeds; randomness comes from (seed, round, partition).
+
+    penalty: is added to the loss, with the agent's parameters at the start of the visit.
+    """
+    if not feeds:
+        raise ValueError("expected at least one feed to learn from, got none")
+    sources = [
+        _Source(feed, number, world, config, round, partition)
+        for number, feed in enumerate(feeds, 1)
+    ]
+    sums = np.zeros(4)
+    parameters = dict(agent.named_parameters())
+    start = {k: p.detach().clone() for k, p in parameters.items()} if penalty else {}
+    for _ in range(steps):
+        for source in sources:
+            losses = source.losses(agent)
+            losses.total.backward()
+            sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
+        if penalty is not None:
+            penalty(parameters, start).backward()
+        norm = clip_grad_norm_(agent.encoder.parameters(), config.objective.gradient_clip)
+        clip_grad_norm_(agent.decoder.parameters(), config.objective.gradient_clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        sums[2] += float(norm)
+    mean = sums / max(steps, 1)
+    return TrainingReport(steps, mean[0], mean[1], mean[2], int(sums[3]))
+
+
+def walk_all(
+    agent: Agent, world: World, samples: Sequence[Sample], config: FedVLNConfig
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Greedy trajectories of all samples of one house: rows of the house, and views, per sample in order.
+
+    Samples are walked in order of instruction length, so that batches waste little padding.
+    """
+    first = dict(zip(world.scans, world.first_row, strict=False))
+    by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
+    visited: list[list[int]] = [[] for _ in samples]
+    views: list[list[int]] = [[] for _ in samples]
+    for begin in range(0, len(samples), config.evaluation.batch_size):
+        index = by_length[begin : begin + config.evaluation.batch_size]
+        episodes: Episodes = make_episodes([samples[i] for i in index], world)
+        places, looks = trajectories(agent, world, episodes, config.agent.max_actions)
+        for i, place, look in zip(index, places, looks, strict=True):
+            offset = first[samples[i].scan]
+            visited[i], views[i] = [p - offset for p in place], look
+    return visited, views
+
+
+def penalty_of(config: FedVLNConfig) -> Penalty | None:
+    """The local penalty of a run."""
+    own = config.federation
+    return chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)

@@ -1,0 +1,154 @@
+"""What the agent learns from: imitation on teacher-forced episodes, A2C or imitation on sampled ones.
+
+Source: EnvDrop (Tan et al. 2019) as trained in FedVLN (Zhou & Wang 2022):
+  L_IL = 1/B sum_{t,b} CE(logits, teacher)                                   not normalised by length
+  r_t  = sign(d_t - d_{t+1}) after a move, +2 / -2 for stopping within / beyond 3 m; d = shortest-path distance
+  R_t  = r_t + gamma R_{t+1}, bootstrapped with V of one more look where an episode was cut off
+  L_RL = 1/M sum_{t,b} [ -log pi(a_t) (R_t - V(h_t)) + 0.5 (R_t - V(h_t))^2 - w_H H(pi) ],  M active steps
+  L    = teacher_weight L_IL + sampled_weight L_RL
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.environment import STOP, Episodes, World
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.training.rollout import Step, Walk, sample, walk
+
+STOP_REWARD = 2.0
+SUCCESS_RADIUS_M = 3.0
+VALUE_WEIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class Losses:
+    """total (differentiable) and its unweighted parts."""
+
+    total: Tensor
+    imitation: float
+    sampled: float
+    decisions: int
+
+
+def compute_losses(
+    agent: Agent,
+    world: World,
+    forced: Episodes | None,
+    sampled: Episodes | None,
+    teacher_weight: float,
+    config: FedVLNConfig,
+    dropout: Dropout,
+    actions: torch.Generator,
+) -> Losses:
+    """Roll out both mini-batches as one batch and add up the objective, imitation by `teacher_weight`."""
+    episodes, num_forced = _join(forced, sampled)
+    rows = torch.arange(len(episodes), device=world.device)
+    is_forced = rows < num_forced
+    limit = torch.where(is_forced, config.agent.max_actions, config.agent.sampled_max_actions)
+
+    def policy(logits: Tensor, teacher: Tensor, row: Tensor) -> Tensor:
+        if num_forced == len(episodes):
+            return teacher
+        return torch.where(row < num_forced, teacher, sample(logits, actions))
+
+    a2c = sampled is not None and config.objective.kind == "a2c"
+    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=a2c)
+    imitation = _imitation(out, 0, num_forced)
+    total = teacher_weight * imitation
+    by_sampling = torch.zeros((), device=world.device)
+    if sampled is not None:
+        if a2c:
+            by_sampling = _a2c(agent, world, out, episodes, num_forced, config, dropout)
+        else:
+            by_sampling = _imitation(out, num_forced, len(episodes))
+        total = total + config.objective.sampled_weight * by_sampling
+    decisions = sum(int(s.active.sum()) for s in out.steps)
+    return Losses(total, imitation.item(), by_sampling.item(), decisions)
+
+
+def _join(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, int]:
+    """One batch of both, forced rows first."""
+    parts = [p for p in (forced, sampled) if p is not None]
+    if not parts:
+        raise ValueError(
+            "expected forced or sampled episodes, got neither; nothing could be learnt"
+        )
+    if len(parts) == 1:
+        return parts[0], len(parts[0]) if forced is not None else 0
+    longest = max(p.tokens.shape[1] for p in parts)
+    tokens = torch.cat(
+        [torch.nn.functional.pad(p.tokens, (0, longest - p.tokens.shape[1])) for p in parts]
+    )
+    rest = [
+        torch.cat([getattr(p, name) for p in parts])
+        for name in ("length", "start", "start_view", "goal")
+    ]
+    factors = [p.feature_factor for p in parts if p.feature_factor is not None]
+    if len(factors) == 1:
+        raise ValueError("both mini-batches of a step need environment dropout, or neither")
+    factor = torch.cat(factors) if factors else None
+    return replace(Episodes(tokens, *rest), feature_factor=factor), len(parts[0])
+
+
+def _imitation(out: Walk, first: int, last: int) -> Tensor:
+    """Cross-entropy with the teacher, summed over the steps of rows first..last-1, divided by their number."""
+    total = out.steps[0].logits.new_zeros(())
+    if last <= first:
+        return total
+    for step in out.steps:
+        wanted = step.active & (step.row >= first) & (step.row < last)
+        wanted &= (
+            step.teacher >= STOP
+        )  # behind a one-way edge there may be no path back to the goal
+        label = torch.where(wanted, step.teacher, -100)
+        total = total + cross_entropy(step.logits, label, reduction="sum", ignore_index=-100)
+    return total / (last - first)
+
+
+def rewards(world: World, step: Step, goal: Tensor) -> Tensor:
+    """Reward of each row of a step [b]; goal [b]."""
+    before, after = (
+        world.goal_distance_m(step.before, goal),
+        world.goal_distance_m(step.after, goal),
+    )
+    stopped = torch.where(before < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
+    return torch.where(step.action == STOP, stopped, torch.sign(before - after))
+
+
+def _a2c(
+    agent: Agent,
+    world: World,
+    out: Walk,
+    episodes: Episodes,
+    num_forced: int,
+    config: FedVLNConfig,
+    dropout: Dropout,
+) -> Tensor:
+    returns = torch.zeros(len(episodes), device=world.device)
+    if out.unfinished is not None and out.last_hidden is not None:
+        with torch.no_grad():
+            returns[out.unfinished] = agent.critic(out.last_hidden, dropout)
+    log_probs, entropies, hiddens, targets = [], [], [], []
+    for step in reversed(out.steps):
+        keep = (step.active & (step.row >= num_forced)).nonzero().squeeze(1)
+        if len(keep) == 0:
+            continue
+        row = step.row[keep]
+        reward = rewards(world, step, episodes.goal[step.row])[keep]
+        returns[row] = reward + config.objective.discount * returns[row]
+        log_prob = torch.log_softmax(step.logits[keep], 1)
+        log_probs.append(log_prob.gather(1, step.action[keep].unsqueeze(1)).squeeze(1))
+        entropies.append(-(log_prob.exp() * log_prob.clamp(min=-1e9)).sum(1))
+        hiddens.append(step.hidden[keep])
+        targets.append(returns[row])
+    target, value = torch.cat(targets), agent.critic(torch.cat(hiddens), dropout)
+    advantage = target - value
+    policy_loss = -(torch.cat(log_probs) * advantage.detach()).sum()
+    value_loss = VALUE_WEIGHT * advantage.square().sum()
+    entropy = torch.cat(entropies).sum()
+    return (policy_loss + value_loss - config.objective.entropy_weight * entropy) / len(target)

@@ -1,0 +1,151 @@
+"""How a speaker learns in a house, and how well it speaks there.
+
+Source: EnvDrop (Tan et al. 2019) as used by FedVLN (Zhou & Wang 2022). Loss: cross-entropy with the human instruction,
+averaged over all tokens after BOS (EOS included) of a mini-batch; one Adam step each (Kingma & Ba 2015).
+
+Scores come as sums that add up over houses; `bleu.speaker_scores` makes the metrics of them. One description per path is
+compared with all human instructions of that path; cross-entropy and word accuracy are teacher-forced on each of them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
+
+from fedsuite.randomness import rng_for, torch_generator_for
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.batches import Batches
+from fedsuite.vln.data.dataset import Sample, make_episodes
+from fedsuite.vln.data.instructions import Vocabulary, tokenize
+from fedsuite.vln.data.path_views import drop_features, path_views
+from fedsuite.vln.environment import World
+from fedsuite.vln.evaluation.bleu import bleu_counts
+from fedsuite.vln.model.describing import describe
+from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
+from fedsuite.vln.model.speaker import Speaker
+
+
+@dataclass(frozen=True)
+class SpeakerReport:
+    """Means over the steps of a visit, and their number. gradient_norm: of both modules, before clipping."""
+
+    steps: int
+    loss: float
+    gradient_norm: float
+
+
+def train_speaker(
+    speaker: Speaker,
+    optimizer: torch.optim.Optimizer,
+    world: World,
+    samples: Sequence[Sample],
+    config: FedVLNConfig,
+    steps: int,
+    round: int,
+    partition: int,
+) -> SpeakerReport:
+    """`steps` optimizer steps; all randomness comes from (seed, round, partition)."""
+    rng = rng_for(config.seed, "mini-batches", round, partition)
+    batches = Batches(samples, config.objective.batch_size, config.objective.fill_batches, rng)
+    stream = torch_generator_for(config.seed, "dropout", round, partition, str(world.device))
+    dropout = Dropout(config.agent.dropout, config.agent.feature_dropout, stream)
+    sums = np.zeros(2)
+    for _ in range(steps):
+        batch = batches.next()
+        path = drop_features(path_views(world, batch), dropout)
+        logits, target = speaker(path, make_episodes(batch, world).tokens, dropout)
+        loss = cross_entropy(logits, target)
+        loss.backward()
+        norms = [
+            float(clip_grad_norm_(module.parameters(), config.objective.gradient_clip))
+            for module in (speaker.encoder, speaker.decoder)
+        ]
+        optimizer.step()
+        optimizer.zero_grad()
+        sums += (loss.item(), math.hypot(*norms))
+    mean = sums / max(steps, 1)
+    return SpeakerReport(steps, float(mean[0]), float(mean[1]))
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """One path: tokens that the speaker wrote for it, and those of its human instructions (references)."""
+
+    scan: str
+    path_id: int
+    written: tuple[str, ...]
+    references: tuple[tuple[str, ...], ...]
+
+
+def speak_all(
+    speaker: Speaker,
+    world: World,
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    config: FedVLNConfig,
+) -> list[Spoken]:
+    """One description per path, in order of first appearance."""
+    out = []
+    for part in _in_parts(_by_path(samples), config.evaluation.batch_size):
+        tokens = describe(
+            speaker, world, [own[0] for own in part], config.objective.max_generated_length
+        )
+        for own, ids in zip(part, tokens, strict=True):
+            written = tuple(vocabulary.words[i] for i in ids[1:-1])
+            references = tuple(tuple(tokenize(s.text)) for s in own)
+            out.append(Spoken(own[0].scan, own[0].path_id, written, references))
+    return out
+
+
+def score_speaker(
+    speaker: Speaker,
+    world: World,
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    config: FedVLNConfig,
+    spoken: Sequence[Spoken] | None = None,
+) -> dict[str, float]:
+    """Sums: those of `bleu_counts`, cross-entropy, right-words, target-words, count (paths).
+
+    spoken: what `speak_all` gave for these samples, if it is at hand already.
+    """
+    if spoken is None:
+        spoken = speak_all(speaker, world, samples, vocabulary, config)
+    counts = bleu_counts([s.written for s in spoken], [s.references for s in spoken])
+    forced = _teacher_forced(speaker, world, samples, config.evaluation.batch_size)
+    return {**counts, **forced, "count": float(len(spoken))}
+
+
+@torch.no_grad()
+def _teacher_forced(
+    speaker: Speaker, world: World, samples: Sequence[Sample], size: int
+) -> dict[str, float]:
+    """Sums over all tokens after BOS of all samples, without dropout; `size` paths at once, each read once."""
+    loss, right, words = 0.0, 0, 0
+    for part in _in_parts(_by_path(samples), size):
+        paths = speaker.encoder(path_views(world, [own[0] for own in part]), NO_DROPOUT)
+        row = torch.tensor([i for i, own in enumerate(part) for _ in own], device=world.device)
+        tokens = make_episodes([s for own in part for s in own], world).tokens
+        logits, target = speaker.forced(paths.rows(row), tokens, NO_DROPOUT)
+        loss += cross_entropy(logits, target, reduction="sum").item()
+        right += int((logits.argmax(1) == target).sum())
+        words += len(target)
+    return {"cross-entropy": loss, "right-words": float(right), "target-words": float(words)}
+
+
+def _by_path(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """The samples of each annotated path together."""
+    own: dict[tuple[str, int], list[Sample]] = {}
+    for sample in samples:
+        own.setdefault((sample.scan, sample.path_id), []).append(sample)
+    return list(own.values())
+
+
+def _in_parts(paths: Sequence[list[Sample]], size: int) -> Iterator[Sequence[list[Sample]]]:
+    """Consecutive parts of at most `size`."""
+    for begin in range(0, len(paths), size):
+        yield paths[begin : begin + size]

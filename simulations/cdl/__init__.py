@@ -1,0 +1,1 @@
+"""CDL wired to the app, beside its configurations."""

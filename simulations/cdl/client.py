@@ -1,0 +1,40 @@
+"""A client's half of CDL: opens its own silos and nothing of others."""
+
+from functools import lru_cache
+
+import numpy as np
+from flwr.client import NumPyClient
+
+from clients.vehicle import VehicleClient, VehicleSite
+from fedsuite.arrays import module_arrays
+from fedsuite.devices import device_of
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.data.sources import open_own, silos_folder
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network, mixing_of
+from fedsuite.versions import Versions
+from simulations.systems import Node
+
+
+def make_client(config: CDLConfig, node: Node) -> NumPyClient:
+    """A client's half: its own silos, opened once per process."""
+    site, schedule = _open_site(config, node), mixing_of(config, node.roster)
+    held = np.ix_(site.numbers, site.numbers)
+    return VehicleClient(site, config, lambda t: schedule.matrix(t)[held])
+
+
+@lru_cache(maxsize=128)
+def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
+    folder = silos_folder(config, int(node.roster.facts["silos"]))
+    network = initial_network(config).to(device_of(config.device))
+    return VehicleSite(
+        partition=node.partition,
+        name=node.member.name,
+        numbers=tuple(node.member.details["silos"]),
+        silos=tuple(open_own(folder, name) for name in node.member.details["names"]),
+        private=Versions(node.folder),
+        network=network,
+        names=names_of(network, config.network.batch_norm),
+        initial=module_arrays(network),
+        device=device_of(config.device),
+    )

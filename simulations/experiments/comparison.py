@@ -1,0 +1,33 @@
+"""The comparison of an experiment's runs where the system has none of its own: a table of the last metrics."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedsuite.history import load_runs
+from fedsuite.report.outcomes import (
+    SEEDS,
+    Column,
+    Outcome,
+    grouped,
+    last_values,
+    line_name,
+    table,
+)
+from fedsuite.report.tables import markdown_table
+from fedsuite.run_folder import RunFolder
+
+MOST_METRICS = 6
+DIGITS = 4
+
+
+def write_comparison(folder: Path, labels: Sequence[str]) -> None:
+    """<folder>/results.md: one line per variant, each metric's last value; mean and deviation over seeds."""
+    outcomes = []
+    for label in labels:
+        frames = load_runs(folder / label)
+        values = last_values(frames.rounds, frames.closing)
+        outcomes.append(Outcome(line_name(folder, label), label, {}, values, frames))
+    metrics = list(dict.fromkeys(name for o in outcomes for name in o.metrics))
+    columns = [SEEDS, *(Column(name, name, DIGITS) for name in metrics[:MOST_METRICS])]
+    rows = table(grouped(outcomes), columns, "variant")
+    RunFolder(folder).results.write_text(markdown_table(rows), encoding="utf-8")

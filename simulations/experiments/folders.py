@@ -1,0 +1,90 @@
+"""Where experiments lie: how they are found and named, their experiment.json, and what is never written over.
+
+experiment.json lists variants, seeds, the sweep, the SHA-256 of the TOML and every run's settings, so that an
+experiment of several runs can go on without the TOML. A single run has none: its config.json says it all.
+"""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedsuite.errors import InputError
+from fedsuite.run_folder import RunFolder
+
+FORMAT = 1
+EXPERIMENT_FILE = "experiment.json"
+LOCK = ".lock"
+
+
+def find(given: str, results_dir: str, fits: Callable[[Path], bool], complaint: str) -> Path:
+    """What is given by path, or by name inside results-dir."""
+    for path in (Path(given).expanduser(), Path(results_dir).expanduser() / given):
+        if fits(path):
+            return path.absolute()
+    raise InputError(f"{complaint}; `fedsuite runs` lists the runs")
+
+
+def default_name(system: str, stem: str) -> str:
+    """What the runs of `stem`.toml are called: cdl-quickstart."""
+    return stem if f"{stem}-".startswith(f"{system}-") else f"{system}-{stem}"
+
+
+def first_free(folder: Path) -> Path:
+    """The folder itself, or with the first number behind its name that nothing lies under."""
+    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
+    return next(path for path in itertools.chain([folder], numbered) if not is_taken(path))
+
+
+def is_taken(path: Path) -> bool:
+    """Whether anything is there; a lock alone is what a run leaves that never began."""
+    return path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir()))
+
+
+def is_experiment(folder: Path) -> bool:
+    """Whether an experiment of several runs writes here."""
+    return (folder / EXPERIMENT_FILE).is_file()
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run writes here."""
+    run = RunFolder(folder)
+    return folder.is_dir() and (bool(run.status()) or run.config.exists())
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """experiment.json of an experiment; InputError if it is not one that was written here."""
+    file = folder / EXPERIMENT_FILE
+    try:
+        record = dict(json.loads(file.read_text(encoding="utf-8")))
+        if record["format"] == FORMAT and all(
+            {"name", "settings"} <= set(r) for r in record["runs"]
+        ):
+            return record
+        found = f"format {record['format']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        found = "no record of an experiment"
+    raise InputError(f"{file}: {found}, expected format {FORMAT}; give the experiment another name")
+
+
+def labels_of(folder: Path) -> list[str]:
+    """Labels of all runs of an experiment, in order, begun or not."""
+    return [str(run["name"]) for run in read_record(folder)["runs"]]
+
+
+def check_place(folder: Path, several: bool, may_be_there: bool) -> None:
+    """Refuse to write among files of others, and over a run or an experiment unless that was asked for."""
+    kind = "an experiment" if several else "a run"
+    mixed = is_experiment(folder)
+    mine = mixed if several else not mixed and is_run(folder)
+    if is_taken(folder) and not mine:
+        what = "holds an experiment of several runs" if mixed else f"not {kind} folder"
+        raise InputError(f"{folder}: {what}; it is left alone, choose another name")
+    if mine and not may_be_there:
+        raise InputError(
+            f"{folder}: {kind} of this name is there already; continue it with --resume {folder}, choose "
+            "another name, or replace it with --overwrite"
+        )
+    if mixed:
+        read_record(folder)

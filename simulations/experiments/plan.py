@@ -1,0 +1,233 @@
+"""From what was typed to checked runs; every complaint comes before anything is launched or written.
+
+A single run lies in <results-dir>/<name>, one of several in the folder of its label (`cdl/seed-0`) below that.
+Keys of a variant go before those of the file, --set before both.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsuite.config import (
+    RunSettings,
+    Value,
+    limits_of,
+    parse_text,
+    read_config,
+    to_flat,
+    with_keys,
+)
+from fedsuite.errors import InputError
+from fedsuite.run_folder import RunFolder, check_folder, folder_of
+from simulations.experiments import folders
+from simulations.experiments.request import Described, Request, describe, given, split_changes
+from simulations.experiments.sweep import Sweep
+from simulations.experiments.variants import PLACING, SEEDS, RunTable, chosen_labels
+from simulations.systems import System, load_system, to_run_config
+
+START = "start-from"  # the key that --from gives
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked run."""
+
+    system: System[Any]
+    settings: RunSettings
+    folder: RunFolder
+
+    @property
+    def run_config(self) -> dict[str, Any]:
+        """What server and clients get: every key, absolute paths."""
+        return to_run_config(self.settings)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Checked runs, one or several: nothing has been written yet.
+
+    plans: label -> run, in order, each as if it were new; chosen: labels to run now; record: the content of
+    experiment.json, None for a single run, whose label is ""; request: whether runs go on or are replaced;
+    note: what to say of the name.
+    """
+
+    folder: Path
+    plans: Mapping[str, Plan]
+    chosen: Sequence[str]
+    record: Mapping[str, Any] | None
+    sweep: Sweep | None
+    request: Request
+    note: str = ""
+
+    @property
+    def system(self) -> System[Any]:
+        """That of all runs."""
+        return next(iter(self.plans.values())).system
+
+
+def plan_experiment(request: Request) -> Experiment:
+    """All runs that are asked for, through all checks."""
+    typed = split_changes(request.changes)
+    described = describe(request, typed)
+    source, keys = described.source, described.runs[0].table
+    system = load_system(given("system", typed, keys))
+    if request.start:
+        typed[START] = _start(request.start, typed, keys)
+    read_config(system.config_class, described.base, source)
+    values = _values(system, typed, described)
+    folder, note = described.stored, ""
+    if folder is None:
+        folder, note = _new_folder(request, described, system, values)
+    if not request.dry:
+        _check_kept(request, described, folder)
+    chosen = chosen_labels(request.only, [run.label for run in described.runs])
+    plans = {
+        run.label: _plan(run, system, values, folder, source, run.label in chosen)
+        for run in described.runs
+    }
+    for label, plan in plans.items():
+        if not (request.dry or (request.overwrite and label in chosen)):
+            _check_begun(plan)
+    record = described.record and {**described.record, "runs": _recorded(plans)}
+    return Experiment(folder, plans, chosen, record, described.sweep, request, note)
+
+
+def checkpointed_rounds(folder: RunFolder) -> list[int]:
+    """Rounds from which a run can go on."""
+    from fedsuite.versions import Checkpoints  # brings torch
+
+    return Checkpoints(folder.checkpoints).rounds()
+
+
+def _start(start: str, typed: Mapping[str, str], keys: Mapping[str, Any]) -> str:
+    """The path of the run or file that --from names."""
+    if START in typed:
+        raise InputError(f"--from and --set {START} say the same; give one of them")
+    system = given("system", typed, keys)
+    if START not in limits_of(load_system(system).config_class):
+        raise InputError(
+            f"--from: system {system} has no key {START}, its runs begin anew; leave --from out"
+        )
+    complaint = f"--from: {start}: no such run or model"
+    return str(folders.find(start, given("results-dir", typed, keys), Path.exists, complaint))
+
+
+def _values(
+    system: System[Any], typed: Mapping[str, str], described: Described
+) -> dict[str, Value]:
+    """The values of --set, which hold for all runs."""
+    if "seed" in typed and described.record and described.record.get(SEEDS):
+        raise InputError("--set: seed is given by the experiment's seeds; change them in the file")
+    varied = set(typed) & set(described.sweep.vary) if described.sweep else set()
+    if varied:
+        raise InputError(
+            f"--set: {min(varied)} is varied by the sweep; leave it out of one of them"
+        )
+    return {key: parse_text(system.config_class, key, text) for key, text in typed.items()}
+
+
+def _new_folder(
+    request: Request, described: Described, system: System[Any], values: Mapping[str, Value]
+) -> tuple[Path, str]:
+    """results-dir/name, and a line about it where the runs are numbered because nobody gave them a name."""
+    keys = {**described.runs[0].table, **values}
+    placing = {key: value for key, value in keys.items() if key in PLACING}
+    settings = read_config(system.config_class, placing, described.source)
+    named = dataclasses.replace(settings, name=settings.name or described.name)
+    folder = folder_of(named).path
+    fixed = bool(settings.name) or request.overwrite or request.dry
+    free = folder if fixed else folders.first_free(folder)
+    note = "" if free == folder else f"{folder.name} is there already, this one is {free.name}"
+    return free, note
+
+
+def _check_kept(request: Request, described: Described, folder: Path) -> None:
+    """What is in the folder must be of the same kind; of an experiment's runs that stay, none may be forgotten."""
+    several, there = described.record is not None, folders.is_experiment(folder)
+    if not request.resume:
+        folders.check_place(folder, several, request.overwrite)
+    elif there and not several:
+        raise InputError(
+            f"{described.source}: has neither [variants.NAME] nor seeds nor a sweep, but {folder} is an "
+            "experiment of several runs; resume it without the file"
+        )
+    elif several and not there:
+        raise InputError(
+            f"{folder}: a single run, but {described.source} describes several; give their experiment"
+        )
+    if there and (request.resume or request.only):
+        gone = set(folders.labels_of(folder)) - {run.label for run in described.runs}
+        if gone:
+            raise InputError(
+                f"{described.source}: lacks {min(gone)}, which {folder} has; put it back or start a new "
+                "experiment"
+            )
+
+
+def _plan(
+    run: RunTable,
+    system: System[Any],
+    values: Mapping[str, Value],
+    folder: Path,
+    source: str,
+    chosen: bool,
+) -> Plan:
+    """The run's settings through all checks; `values` are those of --set, `folder` the experiment's.
+
+    A run that is not chosen need not have all that it starts from: its settings are only read.
+    """
+    cls, at = system.config_class, folder / run.label
+    with _naming(source, run.where):
+        read_config(cls, run.table, source)
+    settings = read_config(cls, {**run.table, **values}, "--set" if values else source)
+    settings = dataclasses.replace(settings, name=at.name, results_dir=str(at.parent), resume="")
+    settings = with_keys(settings, absolute_paths(settings))
+    if chosen:
+        with _naming(source, run.where):
+            system.validate(settings)
+    return Plan(system, settings, folder_of(settings))
+
+
+@contextmanager
+def _naming(source: str, where: str) -> Iterator[None]:
+    """Complaints open with the file and the variant."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error).removeprefix(f"{source}: ")
+        raise InputError(f"{source}: {where}{text}") from None
+
+
+def absolute_paths(settings: RunSettings) -> Mapping[str, str]:
+    """Key -> absolute path, for every key that is a file or folder and not empty."""
+    limits = limits_of(type(settings))
+    return {
+        key: str(Path(str(value)).expanduser().absolute())
+        for key, value in to_flat(settings).items()
+        if limits[key].path and value
+    }
+
+
+def _check_begun(plan: Plan) -> None:
+    """What is there of a run, and stays, must be from the same settings."""
+    done = checkpointed_rounds(plan.folder)
+    if not done:
+        return
+    check_folder(plan.folder, dataclasses.replace(plan.settings, resume=str(plan.folder.path)))
+    if plan.settings.num_rounds < done[-1]:
+        raise InputError(
+            f"{plan.folder.path}: num-rounds = {plan.settings.num_rounds}, but round {done[-1]} is "
+            f"already done; give num-rounds >= {done[-1]}"
+        )
+
+
+def _recorded(plans: Mapping[str, Plan]) -> list[dict[str, Any]]:
+    """Label and settings of every run, but for where it lies."""
+    flat = {label: to_flat(plan.settings) for label, plan in plans.items()}
+    return [
+        {"name": label, "settings": {k: v for k, v in keys.items() if k not in PLACING}}
+        for label, keys in flat.items()
+    ]

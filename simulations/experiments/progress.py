@@ -1,0 +1,123 @@
+"""Shows how a run goes: a live line on a terminal, one line a round elsewhere (logs, pipes).
+
+Preparing data gets a bar there, and everywhere a line for all that is done.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from fedsuite.progress import in_lines
+
+SHOWN_METRICS = 4
+BAR = 24
+
+
+class Preparing:
+    """A context manager to be called as fedsuite.progress.Progress; no line comes twice."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._said: set[str] = set()
+        self._lines = in_lines(self._say)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+
+    def __enter__(self) -> "Preparing":
+        if self.console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self._bars.stop()
+
+    def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
+        if done and self.console.is_terminal:
+            known = {task.description: task.id for task in self._bars.tasks}
+            bar = known[what] if what in known else self._bars.add_task(what, total=None)
+            self._bars.update(bar, completed=done, total=total or None, visible=done != total)
+        self._lines(what, done, total)
+
+    def _say(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+class RunDisplay:
+    """A context manager whose `show` takes the events of a run."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.rounds = self.done = self.clients = self.answered = 0
+        self.metrics = ""
+        self.doing = "starting"
+        self._begun: tuple[float, int] | None = None
+        self._live = Live(self.line(), console=console, transient=True, refresh_per_second=4)
+
+    def __enter__(self) -> "RunDisplay":
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Take in one event."""
+        kind = str(event["kind"]).removeprefix("closing-")
+        if kind == "ready":
+            self.rounds, self.done = int(event["rounds"]), int(event["round"])
+            self._begun = (time.monotonic(), self.done)
+            self.doing = "round"
+        elif kind == "exchange":
+            self.clients, self.answered = int(event["clients"]), 0
+            self.doing = str(event["task"])
+        elif kind == "client":
+            self.answered += 1
+        elif kind == "messages":
+            self.clients, self.doing = 0, f"{event['done']} messages"
+        else:
+            self._show_round(event, closing=kind == "closing")
+        if self.console.is_terminal:
+            self._live.update(self.line())
+
+    def line(self) -> Text:
+        """The live line."""
+        filled = BAR * self.done // self.rounds if self.rounds else 0
+        parts = [f"round {self.done}/{self.rounds}", "━" * filled + "╌" * (BAR - filled)]
+        parts.append(
+            f"{self.doing} {self.answered}/{self.clients} clients" if self.clients else self.doing
+        )
+        parts += [part for part in (self.metrics, self._remaining()) if part]
+        return Text("  ".join(parts), overflow="ellipsis", no_wrap=True)
+
+    def _show_round(self, event: Mapping[str, Any], closing: bool) -> None:
+        self.done = int(event["round"])
+        if event["metrics"]:
+            self.metrics = short_metrics(event["metrics"])
+        name = "closing" if closing else f"round {self.done}/{self.rounds}"
+        shown = short_metrics(event["metrics"]) or "done"
+        if not self.console.is_terminal and (self.done or closing or event["metrics"]):
+            self.console.print(
+                f"{name}  {shown}  ({event['seconds']:.1f} s)", highlight=False, soft_wrap=True
+            )
+
+    def _remaining(self) -> str:
+        if self._begun is None or self.done <= self._begun[1] or self.done >= self.rounds:
+            return ""
+        per_round = (time.monotonic() - self._begun[0]) / (self.done - self._begun[1])
+        seconds = round(per_round * (self.rounds - self.done))
+        return f"about {seconds // 60}:{seconds % 60:02d} min left"
+
+
+def short_metrics(metrics: Mapping[str, float], most: int = SHOWN_METRICS) -> str:
+    """The first few metrics, four digits each."""
+    return "  ".join(f"{key} {value:.4g}" for key, value in list(metrics.items())[:most])

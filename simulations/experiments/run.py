@@ -1,0 +1,224 @@
+"""Carries out what was planned: data, then one run after the other, then their comparison.
+
+Completed runs are passed over, begun ones go on from their last checkpoint, others start. One process
+at a time works on an experiment of several: it holds a lock in the experiment's folder beside the run's own.
+"""
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from fedsuite.config import RunSettings, read_config
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.files import write_json
+from fedsuite.progress import Progress
+from fedsuite.roster import ROSTER, Roster, write_roster
+from fedsuite.run_folder import RunFolder, read_stored_config
+from simulations.engines.ray import Resources, run_ray
+from simulations.experiments import folders
+from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
+from simulations.experiments.request import Request
+
+EXIT_STOPPED = 130
+# The processes of a killed run need a moment to notice and let go of its folder.
+RESUME_PATIENCE_S = 15.0
+Engine = Literal["auto", "ray", "inprocess"]
+Launch = Callable[[Plan, int], None]  # runs to the end; gets the number of clients
+
+
+def run_request(request: Request, engine: Engine, resources: Resources) -> None:
+    """Run what was asked for, show its table of results, say where it lies."""
+    console = Console(stderr=False)
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    experiment = plan_experiment(request)
+    chosen = experiment.system.engine if engine == "auto" else engine
+    if chosen == "ray":
+        resources.check()
+    if experiment.note:
+        say(experiment.note)
+    try:
+        run_experiment(experiment, partial(_launch, chosen, resources, console), console)
+    except KeyboardInterrupt:
+        print(_stopped(experiment), file=sys.stderr)
+        raise typer.Exit(EXIT_STOPPED) from None
+    results = RunFolder(experiment.folder).results
+    if results.is_file():
+        console.print(Markdown(results.read_text(encoding="utf-8")))
+    say(f"completed: {experiment.folder}")
+
+
+def run_experiment(experiment: Experiment, launch: Launch, console: Console) -> None:
+    """Prepare the data of all runs, run them, compare them where there are several.
+
+    A failing run ends the experiment with its error, named by the run; --resume goes on.
+    """
+    from simulations.experiments.progress import Preparing
+
+    place, several = RunFolder(experiment.folder), experiment.record is not None
+    patience_s = RESUME_PATIENCE_S if experiment.request.resume else 0.0
+    if experiment.folder.exists():
+        with place.locked(patience_s):
+            pass  # nobody else writes here
+    with Preparing(console) as progress:
+        rosters = _prepare(experiment, progress)
+    # A single run's lock is its server's.
+    with place.locked(patience_s) if several else nullcontext():
+        _claim(experiment)
+        for number, label in enumerate(experiment.chosen, 1):
+            done = "" if label in rosters else "  (completed before)"
+            title = f"[{number}/{len(experiment.chosen)}] {label}" if several else str(place.path)
+            if several or done:
+                console.print(title + done, highlight=False, markup=False, soft_wrap=True)
+            if not done:
+                _run(experiment, label, rosters[label], launch)
+        if several:
+            compare(experiment)
+
+
+def is_completed(plan: Plan) -> bool:
+    """Whether the run has ended well, with however many rounds."""
+    return plan.folder.status().get("status") == "completed"
+
+
+def compare(experiment: Experiment) -> None:
+    """Write results.md over all completed runs: the sweep's tables, the system's own, or the common one."""
+    done = {label: plan for label, plan in experiment.plans.items() if is_completed(plan)}
+    if experiment.sweep is not None:
+        from simulations.experiments.sweep_table import write_sweep
+
+        write_sweep(experiment.folder, experiment.sweep, list(experiment.plans), list(done))
+    elif experiment.system.compare is not None:
+        experiment.system.compare(experiment.folder, {k: _made_with(p) for k, p in done.items()})
+    else:
+        from simulations.experiments.comparison import write_comparison
+
+        write_comparison(experiment.folder, list(done))
+
+
+def _made_with(plan: Plan) -> RunSettings:
+    """Settings of a completed run, with its present place."""
+    stored = read_stored_config(plan.folder)
+    settings = read_config(type(plan.settings), stored, str(plan.folder.config))
+    where = {"name": plan.settings.name, "results_dir": plan.settings.results_dir}
+    return dataclasses.replace(settings, **where, resume="")  # type: ignore[arg-type]
+
+
+def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
+    """Who takes part in every run that is to be run now."""
+    rosters: dict[str, Roster] = {}
+    known: dict[RunSettings, Roster] = {}
+    for label in experiment.chosen:
+        plan = experiment.plans[label]
+        if not experiment.request.overwrite and _is_done(plan):
+            continue
+        alike = dataclasses.replace(plan.settings, name="", results_dir="")
+        if alike not in known:
+            try:
+                known[alike] = plan.system.prepare(plan.settings, progress)
+            except InputError as error:
+                raise InputError(f"{label}: {error}".removeprefix(": ")) from None
+        rosters[label] = known[alike]
+    return rosters
+
+
+def _claim(experiment: Experiment) -> None:
+    """Delete what is to be replaced, and write down what will be in the folder."""
+    folder, several = experiment.folder, experiment.record is not None
+    if not experiment.request.resume:  # again, now that nobody else can write
+        folders.check_place(folder, several, experiment.request.overwrite)
+    if experiment.request.overwrite and folder.exists():
+        whole = list(experiment.chosen) == list(experiment.plans)
+        plans = (experiment.plans[label] for label in experiment.chosen)
+        for path in list(folder.iterdir()) if whole else [plan.folder.path for plan in plans]:
+            _delete(path)
+    if several:
+        write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
+
+
+def _delete(path: Path) -> None:
+    """The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
+        path.unlink(missing_ok=True)
+
+
+def _is_done(plan: Plan) -> bool:
+    """Completed, and not to be made longer."""
+    if not is_completed(plan):
+        return False
+    return read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds
+
+
+def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> None:
+    """One run to its end; the server's process may be gone before it could write how it ended.
+
+    The server gets the roster in place of data; what needs the data is drawn here.
+    """
+    plan = experiment.plans[label]
+    try:
+        launch(_ready(plan, roster), len(roster))
+        plan.system.draw(plan.settings, plan.folder.path)
+        plan.system.report(plan.settings, plan.folder.path)
+    except KeyboardInterrupt:
+        if plan.folder.status().get("status") == "running":
+            plan.folder.end("stopped", "stopped by the user")
+        raise
+    except (InputError, RunFailed) as error:
+        if experiment.record is None:
+            raise
+        again = f"continue with: fedsuite run --resume {experiment.folder}"
+        raise type(error)(f"{label}: {error} ({again})") from None
+
+
+def _ready(plan: Plan, roster: Roster) -> Plan:
+    """The plan to launch: a continued run where there is a checkpoint, else a new one in a clean folder."""
+    folder, changes = plan.folder, {"roster": str(plan.folder.path / ROSTER)}
+    if folder.path.exists():
+        with folder.locked(RESUME_PATIENCE_S):
+            pass  # nobody else writes here
+        if checkpointed_rounds(folder):
+            changes["resume"] = str(folder.path)
+        else:
+            shutil.rmtree(folder.path)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_roster(folder.path / ROSTER, roster)
+    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
+
+
+def _launch(
+    engine: Engine, resources: Resources, console: Console, plan: Plan, clients: int
+) -> None:
+    from simulations.experiments.progress import RunDisplay
+
+    where = f"{plan.folder.path}  ({clients} clients, {engine})"
+    console.print(where, highlight=False, soft_wrap=True)
+    with RunDisplay(console) as display:
+        if engine == "inprocess":
+            from simulations.engines.inprocess import run_inprocess
+
+            run_inprocess(plan.run_config, display.show)
+            return
+        run_ray(plan.run_config, plan.folder, clients, resources, display.show)
+
+
+def _stopped(experiment: Experiment) -> str:
+    """What is left after Ctrl-C, and how to go on."""
+    again = f"continue with: fedsuite run --resume {experiment.folder}"
+    if experiment.record is not None:
+        if not folders.is_experiment(experiment.folder):
+            return "stopped before the first run"
+        return f"stopped; completed runs are kept, {again}"
+    done = checkpointed_rounds(RunFolder(experiment.folder))
+    if not done:
+        return "stopped before the first checkpoint"
+    return f"stopped; round {done[-1]} is saved, {again}"

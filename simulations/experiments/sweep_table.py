@@ -1,0 +1,161 @@
+"""What a sweep found: how soon every combination reaches the targets.
+
+<sweep>/results.md    one line per combination, over its seeds
+<sweep>/results.csv   one line per run and target
+<sweep>/sweep.png     the metric over rounds
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from fedsuite.config import Value
+from fedsuite.history import load_runs
+from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
+from fedsuite.report.rounds_to_target import Course, course_of
+from fedsuite.report.sweep_curves import sweep_curves
+from fedsuite.report.tables import markdown_table
+from fedsuite.run_folder import RunFolder, read_stored_config, variant_of
+from simulations.experiments.sweep import Sweep, short_keys, shown
+
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class SweptRun(Outcome):
+    """name: of its combination; facts: the varied keys and the seed; course: None if it never recorded the metric."""
+
+    course: Course | None
+
+
+def write_sweep(
+    folder: Path, sweep: Sweep, labels: Sequence[str], completed: Sequence[str]
+) -> None:
+    """labels: all runs of the sweep; completed: those to be tabulated."""
+    short = short_keys(sweep.vary)
+    combinations = {
+        name: {short[key]: value for key, value in own.items()}
+        for name, own in sweep.combinations().items()
+    }
+    runs = [_swept(folder, label, combinations, sweep) for label in completed]
+    files = [folder / "results.csv", folder / "sweep.png"]
+    if all(run.course is None for run in runs):
+        for file in files:  # of an earlier metric
+            file.unlink(missing_ok=True)
+        known = {m for run in runs for m in last_values(run.frames.rounds, run.frames.closing)}
+        text = _unknown_metric(sweep.metric, sorted(known), folder.name)
+    else:
+        lines = [line for run in runs for line in _lines(run, sweep)]
+        pd.DataFrame(lines).to_csv(files[0], index=False)
+        sweep_curves(
+            _curves(runs, sweep), list(short.values()), sweep.metric, sweep.targets, files[1]
+        )
+        groups = grouped(runs)
+        shown_runs = {name: groups[name] for name in combinations if name in groups}
+        rows = table(shown_runs, _columns(sweep), "combination")
+        for row in rows:
+            del row["combination"]  # the keys' own columns say it
+        text = f"{caption(sweep, len(completed), len(labels))}\n\n{markdown_table(rows)}"
+    RunFolder(folder).results.write_text(text, encoding="utf-8")
+
+
+def _columns(sweep: Sweep) -> list[Column]:
+    columns = [*map(_key_column, short_keys(sweep.vary).values()), SEEDS]
+    for t in sweep.targets:
+        rounds, steps = _reaching(t)
+        columns += [
+            Column(f"rounds to {t:g}", rounds, 1, with_spread=False, stays=True),
+            Column(f"local steps to {t:g}", steps, 1, with_spread=False),
+        ]
+    return [
+        *columns,
+        Column("best", "best", DIGITS),
+        Column("at round", "best-round", 1, with_spread=False),
+        Column("last", "last", DIGITS),
+    ]
+
+
+def _key_column(key: str) -> Column:
+    return Column(key, text=lambda runs: shown(runs[0].facts[key]))
+
+
+def _reaching(target: float) -> tuple[str, str]:
+    """Names of the metrics of a target."""
+    return f"rounds to {target}", f"local steps to {target}"
+
+
+def caption(sweep: Sweep, completed: int, wanted: int) -> str:
+    """What the table's numbers are, and what they are not."""
+    bound = "most" if sweep.lower else "least"
+    parts = []
+    if sweep.targets:
+        parts.append(
+            f"Rounds to a target: the first evaluated round whose `{sweep.metric}` is at {bound} the target, as "
+            "the mean over the seeds that reach it; - where none does."
+        )
+    parts.append(
+        f"`{sweep.metric}` ({'lower' if sweep.lower else 'higher'} is better) is read in every evaluated round; "
+        "best is the best of them, with the first round that has it."
+    )
+    if "unseen" in sweep.metric and sweep.metric.startswith("val"):
+        parts.append(
+            "This is the published protocol, in which the split that is reported also decides which round and which "
+            "setting are best: no split is left untouched."
+        )
+    if completed < wanted:
+        parts.append(f"{completed} of {wanted} runs are completed.")
+    return " ".join(parts)
+
+
+def _swept(
+    folder: Path, label: str, combinations: Mapping[str, Mapping[str, Value]], sweep: Sweep
+) -> SweptRun:
+    frames, name = load_runs(folder / label), variant_of(label)
+    seed = int(read_stored_config(RunFolder(folder / label))["seed"])
+    course = course_of(frames.rounds, frames.closing, sweep.metric)
+    metrics: dict[str, float] = {}
+    if course is not None:
+        for target in sweep.targets:
+            if (place := course.reached(target, sweep.lower)) is not None:
+                there = float(course.rounds[place]), float(course.steps[place])
+                metrics |= zip(_reaching(target), there, strict=True)
+        best = course.best(sweep.lower)
+        metrics |= {"best": course.values[best], "best-round": int(course.rounds[best])}
+        metrics |= {"last": course.values[-1]}
+    return SweptRun(name, label, {**combinations[name], "seed": seed}, metrics, frames, course)
+
+
+def _lines(run: SweptRun, sweep: Sweep) -> list[dict[str, object]]:
+    """One line per target, or one without any; None where the run does not get there."""
+    found = run.metrics
+    ended = {key: found[key] for key in ("best", "best-round", "last") if found}
+    lines = []
+    for target in sweep.targets or (None,):
+        rounds, steps = (None, None) if target is None else map(found.get, _reaching(target))
+        there = {"metric": sweep.metric, "target": target, "rounds": rounds, "local-steps": steps}
+        lines.append({"run": run.run, **run.facts, **there, **ended})
+    return lines
+
+
+def _curves(runs: Sequence[SweptRun], sweep: Sweep) -> dict[tuple[str, ...], pd.DataFrame]:
+    parts: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for run in runs:
+        if run.course is not None:
+            frame = pd.DataFrame({"round": run.course.rounds, "value": run.course.values})
+            parts.setdefault(
+                tuple(shown(run.facts[key]) for key in short_keys(sweep.vary).values()), []
+            ).append(frame)
+    return {setting: pd.concat(frames) for setting, frames in parts.items()}
+
+
+def _unknown_metric(metric: str, known: Sequence[str], name: str) -> str:
+    close = difflib.get_close_matches(metric, known, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    listed = ", ".join(f"`{m}`" for m in known) or "none"
+    return (
+        f"No completed run recorded the metric `{metric}`: {hint}recorded are {listed}. "
+        f"`fedsuite sweep --resume {name} --metric NAME` writes the table without running anything again.\n"
+    )

@@ -1,0 +1,127 @@
+"""Run folders as tables for a terminal."""
+
+from pathlib import Path
+
+from rich.table import Column, Table
+
+from fedsuite.config import limits_of, to_flat
+from fedsuite.errors import InputError
+from fedsuite.history import HISTORY, read_rows, run_folders
+from fedsuite.run_folder import RunFolder, read_stored_config
+from simulations.experiments.folders import is_experiment, labels_of
+from simulations.experiments.progress import short_metrics
+from simulations.systems import load_system
+
+
+def runs_table(results_dir: Path) -> Table:
+    """One line per run."""
+    run = Column("run", no_wrap=True)
+    table = Table(run, "status", "rounds", "started (UTC)", "latest metrics", box=None)
+    for name, folder in _listed(results_dir):
+        rounds = _rounds(folder)
+        metrics = [m for _, m in rounds if m]
+        started = str(folder.status().get("started", ""))[:19].replace("T", " ")
+        wanted = read_stored_config(folder).get("num-rounds", "?")
+        done = f"{rounds[-1][0] if rounds else 0}/{wanted}"
+        latest = short_metrics(metrics[-1]) if metrics else ""
+        table.add_row(name, status_of(folder), done, started, latest)
+    return table
+
+
+def run_tables(run: str, last: int) -> list[Table]:
+    """Status, settings that differ from the defaults, and metrics of the last rounds."""
+    folder = find_run(run)
+    status = folder.status()
+    head = Table(show_header=False, box=None)
+    head.add_row("run", str(folder.path))
+    head.add_row("status", status_of(folder))
+    if status.get("error"):
+        head.add_row("error", str(status["error"]))
+    for name, version in sorted(status.get("versions", {}).items()):
+        head.add_row(name, str(version))
+    return [head, _settings_table(folder), _metrics_table(_rounds(folder)[-last:])]
+
+
+def status_of(folder: RunFolder) -> str:
+    """The recorded status; "interrupted" if it says running but nobody is writing."""
+    status = str(folder.status().get("status", "unknown"))
+    if status == "running" and not folder.is_being_written():
+        return "interrupted"
+    return status
+
+
+def find_run(run: str) -> RunFolder:
+    """A run given by path, or by name inside runs/."""
+    for path in (Path(run), Path("runs") / run):
+        if (path / HISTORY).is_file() or (path / "run.json").is_file():
+            return RunFolder(path.absolute())
+        if is_experiment(path):
+            names = ", ".join(f"{run}/{label}" for label in labels_of(path))
+            raise InputError(f"{run}: an experiment of several runs; show one of {names}")
+    raise InputError(f"{run}: no such run; `fedsuite runs` lists the runs")
+
+
+def _listed(results_dir: Path) -> list[tuple[str, RunFolder]]:
+    """Name and folder of every begun run: single ones, and experiment/variant where there are several."""
+    found = []
+    if is_experiment(results_dir):
+        found = [(label, results_dir / label) for label in labels_of(results_dir)]
+    elif results_dir.is_dir() and not (results_dir / HISTORY).is_file():
+        for path in sorted(results_dir.iterdir()):
+            several = is_experiment(path)
+            labels = labels_of(path) if several else [""]
+            found += [(f"{path.name}/{label}".rstrip("/"), path / label) for label in labels]
+    begun = [(name, path) for name, path in found if (path / HISTORY).is_file()]
+    if not begun:  # a run itself, or the complaint that there is none
+        begun = [(path.name, path) for path in run_folders(results_dir)]
+    return [(name, RunFolder(path)) for name, path in begun]
+
+
+def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
+    path = folder.path / HISTORY
+    if not path.exists():
+        return []
+    rows = read_rows(path, torn_end=True)
+    return [(r["round"], r["metrics"]) for r in rows if r["kind"] in ("round", "closing")]
+
+
+def _settings_table(folder: RunFolder) -> Table:
+    stored = read_stored_config(folder)
+    defaults = to_flat(load_system(str(stored["system"])).config_class())
+    table = Table("setting", "value", box=None)
+    for key, value in sorted(stored.items()):
+        if defaults.get(key) != value:
+            table.add_row(key, str(value))
+    return table
+
+
+def _metrics_table(rounds: list[tuple[int, dict[str, float]]]) -> Table:
+    names = list(dict.fromkeys(name for _, metrics in rounds for name in metrics))
+    table = Table("round", *names, box=None)
+    for number, metrics in rounds:
+        cells = [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]
+        table.add_row(str(number), *cells)
+    return table
+
+
+def keys_table(system: str) -> Table:
+    """Every key of a system with its default, its meaning and what it may be."""
+    cls = load_system(system).config_class
+    defaults = to_flat(cls())
+    table = Table(title=f"system = {system}", show_lines=False)
+    for column in ("key", "default", "meaning"):
+        table.add_column(column, overflow="fold")
+    for key, limits in limits_of(cls).items():
+        bounds = [
+            f"{sign} {bound:g}"
+            for sign, bound in (
+                (">=", limits.ge),
+                (">", limits.gt),
+                ("<=", limits.le),
+                ("<", limits.lt),
+            )
+            if bound is not None
+        ]
+        valid = " | ".join(map(str, limits.choices)) if limits.choices else ", ".join(bounds)
+        table.add_row(key, str(defaults[key]), f"{limits.help} ({valid})" if valid else limits.help)
+    return table

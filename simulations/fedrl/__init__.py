@@ -1,0 +1,1 @@
+"""FedRL wired to the app, beside its configurations."""

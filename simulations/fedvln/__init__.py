@@ -1,0 +1,1 @@
+"""FedVLN wired to the app, beside its configurations."""

@@ -1,0 +1,66 @@
+"""A client's half of FedVLN: opens its own houses and nothing of others."""
+
+from functools import lru_cache
+
+from flwr.client import NumPyClient
+
+from clients.house import HouseClient
+from clients.house_base import HouseSite
+from clients.speaker_house import SpeakingHouse
+from fedsuite.devices import device_of
+from fedsuite.roster import Roster
+from fedsuite.versions import Versions
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.dataset import join_houses
+from fedsuite.vln.data.instructions import Vocabulary
+from fedsuite.vln.data.roster import UNSEEN, open_house
+from fedsuite.vln.data.sampled_paths import sampled_paths
+from fedsuite.vln.data.sources import places_of
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.speaker import Speaker
+from fedsuite.vln.plan import initial_agent, initial_speaker
+from fedsuite.vln.stages import describes_paths
+from simulations.systems import Node
+
+
+def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
+    """Opened once per process and house."""
+    site = _open_site(config, node)
+    if config.stage == "speaker":
+        words = Vocabulary(node.roster.words)
+        return SpeakingHouse(site, config, _speaker_template(config, node.roster), words)
+    speaker = _speaker_template(config, node.roster) if describes_paths(config) else None
+    return HouseClient(site, config, _agent_template(config, node.roster), speaker)
+
+
+@lru_cache(maxsize=2)
+def _agent_template(config: FedVLNConfig, roster: Roster) -> Agent:
+    return initial_agent(config, roster).to(device_of(config.device))
+
+
+@lru_cache(maxsize=2)
+def _speaker_template(config: FedVLNConfig, roster: Roster) -> Speaker:
+    return initial_speaker(config, roster).to(device_of(config.device))
+
+
+@lru_cache(maxsize=128)
+def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
+    places, member = places_of(config), node.member
+    scans, numbers = member.details["houses"], member.details["numbers"]
+    unseen = member.role == UNSEEN
+    words = Vocabulary(node.roster.words)
+    houses = tuple(open_house(config, places, scan, node.partition, words) for scan in scans)
+    wanted = config.stage == "augment" or (config.stage == "pre-explore" and unseen)
+    # A house draws the same headings whoever holds it.
+    numbered = zip(houses, numbers, strict=True)
+    sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]
+    return HouseSite(
+        node.partition,
+        member.name,
+        houses,
+        join_houses(houses, device_of(config.device)),
+        Versions(node.folder),
+        node.folder,
+        unseen,
+        tuple(sampled),
+    )

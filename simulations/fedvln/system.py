@@ -1,0 +1,139 @@
+"""FedVLN wired to the app: the strategy of a run, the client of a node, and what is done around a run."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsuite.aggregation import MERGE_RULES, SERVER_OPTIMIZERS
+from fedsuite.federation import RoundStrategy
+from fedsuite.progress import Progress
+from fedsuite.roster import Roster
+from fedsuite.values import chosen
+from fedsuite.vln.checks import validate
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.plan import (
+    local_steps_of,
+    rate_of,
+    selection_of,
+    starting_model,
+    starting_speaker,
+)
+from fedsuite.vln.stages import describes_paths, is_personal, share_of
+from simulations.systems import Node, System
+from strategies.house_averaging import HouseAveraging
+from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
+from strategies.local_only import LocalOnly
+from strategies.participation import Drawn, Participation, Published, SeenAndUnseen, everybody
+from strategies.scoring import agent_means, speaker_corpus
+from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
+
+if TYPE_CHECKING:
+    from flwr.client import NumPyClient
+
+
+def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
+    """Generate, convert and check the data, and the models that the run starts from."""
+    from fedsuite.vln.data.roster import make_roster
+    from fedsuite.vln.data.sources import prepare_sources
+
+    roster = make_roster(config, prepare_sources(config, progress))
+    starting_model(config, roster)
+    if describes_paths(config):
+        starting_speaker(config, roster)
+    return roster
+
+
+# --- the server's half: opens no data ---------------------------------------------------------
+
+
+def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
+    """One of four algorithms, and the values that stage and method stand for."""
+    initial, steps = starting_model(config, roster), partial(local_steps_of, config)
+    participation = participation_of(config)
+    if config.federation.method == "local-only" and not is_personal(config):
+        return LocalOnly(initial, steps, participation)
+    common: dict[str, Any] = {
+        "initial": initial,
+        "steps": steps,
+        "participation": participation,
+        "share": share_of(config),
+        "merge": chosen("federation.merge", config.federation.merge, MERGE_RULES),
+        "server_optimizer": chosen(
+            "federation.server-optimizer", config.federation.server_optimizer, SERVER_OPTIMIZERS
+        ),
+        "rate": rate_of(config),
+        "selection": selection_of(config),
+        "speaker": starting_speaker(config, roster) if describes_paths(config) else {},
+        "scores": speaker_corpus if config.stage == "speaker" else agent_means,
+        "writes": config.evaluation.submission or config.stage == "speaker",
+        "discloses": config.stage == "pre-explore",
+    }
+    in_turn = config.federation.aggregation == "sequential"
+    if is_personal(config):
+        kind = SequentialLanguageEncoder if in_turn else LanguageEncoderFedAvg
+        return kind(**common, newest=config.evaluation.personal_encoder == "newest")
+    hands_on = config.federation.client_optimizer == "shared"
+    if in_turn or hands_on:
+        return SequentialAveraging(**common, in_turn=in_turn, hands_on=hands_on)
+    return HouseAveraging(**common)
+
+
+def participation_of(config: FedVLNConfig) -> Participation:
+    """Who takes part, by method and stage."""
+    if config.federation.method == "centralised":
+        return everybody
+    if config.federation.participation == "published":
+        return Published(config.federation.participation_rate)
+    if config.stage != "pre-explore":
+        return Drawn(config.federation.participation_rate, config.seed)
+    unseen = Drawn(config.federation.participation_rate, config.seed, "unseen")
+    return SeenAndUnseen(unseen, Drawn(config.federation.seen_participation_rate, config.seed))
+
+
+# --- a client's half: opens its own houses ----------------------------------------------------
+
+
+def make_client(config: FedVLNConfig, node: Node) -> "NumPyClient":
+    """Loaded where it is asked for: a server has no use for data and training."""
+    from simulations.fedvln.client import make_client
+
+    return make_client(config, node)
+
+
+# --- reports ----------------------------------------------------------------------------------
+
+
+def report(config: FedVLNConfig, run_dir: Path) -> None:
+    """Tables and curves of the finished run, from its folder."""
+    from fedsuite.vln.report.run import write_results
+
+    write_results(config, run_dir)
+
+
+def draw(config: FedVLNConfig, run_dir: Path) -> None:
+    """Baselines and pictures that need the data."""
+    from fedsuite.vln.report.run import draw_data
+
+    draw_data(config, run_dir)
+
+
+def compare(folder: Path, runs: Mapping[str, FedVLNConfig]) -> None:
+    """Tables of the paper over the completed runs of an experiment."""
+    from fedsuite.vln.report.experiment import write_comparison
+
+    write_comparison(folder, runs)
+
+
+SYSTEM = System(
+    name="fedvln",
+    config_class=FedVLNConfig,
+    prepare=prepare,
+    make_strategy=make_strategy,
+    make_client=make_client,
+    validate=validate,
+    report=report,
+    draw=draw,
+    compare=compare,
+    node_key="scan",
+)

@@ -1,0 +1,107 @@
+"""What every protocol between a rewarded party and its partners is made of: numbered messages, counts, greedy tests.
+
+Scalars of the server's state: exchange (done so far), and released.<party>: Q-vectors that have left each party, on which
+the privacy statement is built.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+
+from fedsuite.arrays import Arrays, with_prefix
+from fedsuite.errors import InputError
+from fedsuite.federation import ClientInfo, Clients, Reply, RoundStrategy, Scalar, Task
+from fedsuite.fedrl.worlds import Split
+
+ALPHA = 0
+MLP = "mlp."
+Shapes = Mapping[str, tuple[int, ...]]
+Relay = Generator[Sequence[Task], Sequence[Reply], dict[int, Reply]]
+
+
+class PartyRelay(RoundStrategy):
+    """Speaks to parties 0 .. P-1, of which 0 has the rewards; messages are numbered from 0 within a round."""
+
+    def __init__(self, num_parties: int) -> None:
+        self.num_parties = num_parties
+        self.partners = range(1, num_parties)
+        self._messages = [0] * num_parties
+        self._after_round = 0
+
+    def _ask(
+        self,
+        arrays: Mapping[int, Arrays],
+        phase: str,
+        returns: Shapes,
+        config: Mapping[str, Scalar],
+    ) -> Relay:
+        """One batch of messages, one per party named in `arrays`; replies by party."""
+        tasks = []
+        for p, own in arrays.items():
+            place = {"after-round": self._after_round, "message": self._messages[p]}
+            asked = {"phase": phase, **place, **config}
+            tasks.append(Task(p, "train", own, asked, returns, summed=True))
+            self._messages[p] += 1
+        replies = yield tasks
+        return {reply.partition: reply for reply in replies}
+
+    def _begin_round(self, after: int) -> None:
+        """Messages are numbered from 0 within a round, so that a party knows whether it has missed one."""
+        self._after_round, self._messages = after, [0] * self.num_parties
+
+    def _test(
+        self,
+        split: Split,
+        number: int,
+        noisy: bool,
+        best: bool,
+        mlp: Arrays,
+        scalars: dict[str, Scalar],
+        clients: Clients,
+    ) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
+        """Greedy episodes of a split, all side by side; alpha's scores."""
+        facts = clients[ALPHA].details
+        lanes, num_actions = int(facts[f"lanes.{split}"]), int(facts["actions"])
+        plan: dict[str, Scalar] = {"split": split, "noisy": noisy, "best": best, "number": number}
+        actions: Arrays = {}
+        if self.partners:
+            for tick in range(int(facts["longest"])):
+                looked = yield from self._ask(
+                    {p: actions for p in self.partners}, "look", {"q": (lanes, num_actions)},
+                    {"tick": tick, **plan},
+                )  # fmt: skip
+                q = {f"q.{p}": looked[p].arrays["q"] for p in self.partners}
+                chosen = yield from self._ask(
+                    {ALPHA: q | with_prefix(mlp, MLP)}, "choose", {"actions": (lanes,)},
+                    {"tick": tick, **plan},
+                )  # fmt: skip
+                # A partner learns from the next actions only that a lane's episode is over.
+                lanes_looked = int((actions["actions"] >= 0).sum()) if actions else lanes
+                add_released(self.partners, lanes_looked, scalars)
+                actions = dict(chosen[ALPHA].arrays)
+                if not chosen[ALPHA].metrics["active"]:
+                    break
+        scored = yield from self._ask({ALPHA: {}}, "scores", {}, plan)
+        return dict(scored[ALPHA].metrics)
+
+
+def first_counts(num_parties: int) -> dict[str, Scalar]:
+    """Before round 1."""
+    return {"exchange": 0, **{f"released.{p}": 0 for p in range(num_parties)}}
+
+
+def add_released(parties: Iterable[int], count: int, counts: dict[str, Scalar]) -> None:
+    """`count` more Q-vectors have left each of these parties."""
+    for p in parties:
+        counts[f"released.{p}"] = int(counts[f"released.{p}"]) + count
+
+
+def check_agreement(clients: Sequence[ClientInfo]) -> None:
+    """InputError unless all parties' worlds have the same facts."""
+    alpha = clients[ALPHA]
+    for client in clients[1:]:
+        for key, value in alpha.details.items():
+            found = client.details.get(key)
+            if found != value:
+                raise InputError(
+                    f"party {client.name}: {key} is {found}, party {alpha.name} has {value}; give all parties "
+                    "the same data and settings"
+                )

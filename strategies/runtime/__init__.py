@@ -1,0 +1,1 @@
+"""What drives every strategy: round loop, messages, checks of replies, membership."""

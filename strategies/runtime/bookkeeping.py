@@ -1,0 +1,74 @@
+"""What every run counts, whatever it learns: local steps, the server's learning rate, the best state so far.
+
+Scalars of the server's state: local-steps, server-learning-rate; best-round, best-score.0, best-score.1, ... and
+evaluations-since-best.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fedsuite.federation import RateSchedule, Reply, RoundStrategy, Scalar, Selection, ServerState
+
+STEPS, RATE = "local-steps", "server-learning-rate"
+BEST_ROUND, BEST_SCORE, SINCE_BEST = "best-round", "best-score", "evaluations-since-best"
+
+
+def begin(strategy: RoundStrategy, state: ServerState) -> ServerState:
+    """The initial state with the counts of round 0."""
+    rate: dict[str, Scalar] = {RATE: strategy.rate.rate} if strategy.rate else {}
+    return replace(state, scalars={**rate, STEPS: 0, **state.scalars})
+
+
+def after_training(
+    strategy: RoundStrategy, state: ServerState, replies: Sequence[Reply]
+) -> tuple[ServerState, dict[str, float]]:
+    """Count the steps of a round's replies and let eta decay; the metrics that say so."""
+    if not any("steps" in r.metrics for r in replies):
+        return state, {}
+    before = int(state.scalars[STEPS])
+    after = before + sum(int(r.metrics.get("steps", 0)) for r in replies)
+    scalars: dict[str, Scalar] = {**state.scalars, STEPS: after}
+    metrics = {STEPS: float(after)}
+    if strategy.rate is not None:
+        rate = float(state.scalars[RATE])
+        metrics[RATE] = rate
+        scalars[RATE] = _decayed(strategy.rate, rate, before, after)
+    return replace(state, scalars=scalars), metrics
+
+
+def after_evaluation(
+    selection: Selection, number: int, state: ServerState, metrics: Mapping[str, float]
+) -> tuple[ServerState, bool]:
+    """Keep the state if it is the best so far; whether it is. Metrics without the deciding one decide nothing."""
+    wanted = selection.metrics
+    if not wanted or wanted[0] not in metrics:
+        return state, False
+    score = tuple(metrics[name] for name in wanted)
+    if BEST_ROUND in state.scalars and score <= _best_score(state):
+        since = int(state.scalars[SINCE_BEST]) + 1
+        return replace(state, scalars={**state.scalars, SINCE_BEST: since}), False
+    found: dict[str, Scalar] = {BEST_ROUND: number, SINCE_BEST: 0}
+    found |= {f"{BEST_SCORE}.{i}": value for i, value in enumerate(score)}
+    return replace(state, scalars={**state.scalars, **found}, best=state.arrays), True
+
+
+def is_over(selection: Selection, state: ServerState) -> bool:
+    """Whether the patience is used up."""
+    return 0 < selection.patience <= int(state.scalars.get(SINCE_BEST, 0))
+
+
+def selected_round(state: ServerState) -> dict[str, float]:
+    """The round whose state is the result, as a metric; {} if the last one's is."""
+    if BEST_ROUND not in state.scalars:
+        return {}
+    return {"selected-round": float(state.scalars[BEST_ROUND])}
+
+
+def _best_score(state: ServerState) -> tuple[float, ...]:
+    places = (i for i in range(len(state.scalars)) if f"{BEST_SCORE}.{i}" in state.scalars)
+    return tuple(float(state.scalars[f"{BEST_SCORE}.{i}"]) for i in places)
+
+
+def _decayed(schedule: RateSchedule, rate: float, before: int, after: int) -> float:
+    full = after // schedule.every_steps > before // schedule.every_steps
+    return rate * schedule.decay if full else rate

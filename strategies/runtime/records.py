@@ -1,0 +1,89 @@
+"""The lines that a round leaves behind: one per client and exchange, or one per client where messages are very many.
+
+A task that says `summed` is one of many small messages of a round. What such a client sent and got is added
+up: one line in the history and one in the timings, with the number of its messages. A reply that could not be
+used always has a line of its own.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fedsuite.arrays import num_bytes
+from fedsuite.federation import Reply, Task
+from strategies.runtime.messages import RawReply
+from strategies.runtime.reply_checks import Verdict
+
+Event = dict[str, Any]
+PROGRESS_EVERY_S = 0.5
+
+
+class RoundRecords:
+    """Lines of round `number`; `prefix` is "closing-" after the last round, else ""; names: partition -> name.
+
+    metrics: the round's own; trained: replies to its training tasks.
+    """
+
+    def __init__(self, number: int, prefix: str, names: Mapping[int, str]) -> None:
+        self.number, self.prefix, self.names = number, prefix, names
+        self.history: list[Event] = []
+        self.metrics: dict[str, float] = {}
+        self.trained: list[Reply] = []
+        self._sums: dict[tuple[int, str], Event] = {}
+        self._times: dict[tuple[int, str], Event] = {}
+        self._messages, self._emitted = 0, 0.0
+
+    def judged(self, task: Task, verdict: Verdict) -> None:
+        """The history's line of one reply."""
+        row = self._head(task) | {
+            "status": verdict.status, "reason": verdict.reason,
+            "num-examples": verdict.reply.num_examples if verdict.reply else 0,
+            "bytes-down": num_bytes(task.arrays.values()), "bytes-up": verdict.bytes_up,
+            "metrics": dict(verdict.reply.metrics) if verdict.reply else {},
+        }  # fmt: skip
+        if not task.summed or verdict.status != "ok":
+            self.history.append(row)
+            return
+        key = (task.partition, task.kind)
+        if key not in self._sums:
+            self._sums[key] = row | {"messages": 0, "bytes-down": 0, "bytes-up": 0, "metrics": {}}
+            self.history.append(self._sums[key])
+        total = self._sums[key]
+        total["messages"] += 1
+        for name in ("bytes-down", "bytes-up"):
+            total[name] += row[name]
+        total["metrics"] |= row["metrics"]
+
+    def timed(self, task: Task, raw: RawReply, seconds: float) -> Event | None:
+        """The timing of one reply, to be emitted; None if it is added to a sum."""
+        row = self._head(task) | {
+            "status": "error" if raw.error else "ok",
+            "seconds": seconds, "compute-seconds": raw.compute_s,
+        }  # fmt: skip
+        if not task.summed or raw.error:
+            return row
+        key = (task.partition, task.kind)
+        total = self._times.setdefault(
+            key, row | {"seconds": 0.0, "compute-seconds": 0.0, "messages": 0}
+        )
+        total["seconds"] += seconds
+        total["compute-seconds"] += raw.compute_s or 0.0
+        total["messages"] += 1
+        self._messages += 1
+        return None
+
+    def sums(self) -> list[Event]:
+        """Timings that were added up."""
+        return list(self._times.values())
+
+    def emit_progress(self, on_event: Callable[[Mapping[str, Any]], None]) -> None:
+        """Now and then, how many of the small messages are through."""
+        if time.monotonic() - self._emitted >= PROGRESS_EVERY_S:
+            self._emitted = time.monotonic()
+            on_event({"round": self.number, "kind": "messages", "done": self._messages})
+
+    def _head(self, task: Task) -> Event:
+        return {
+            "round": self.number, "kind": f"{self.prefix}client", "partition": task.partition,
+            "name": self.names[task.partition], "task": task.kind,
+        }  # fmt: skip

@@ -1,0 +1,98 @@
+"""The one place where replies are judged: nothing that a client sends reaches an average unchecked.
+
+ok: usable; error: the client raised; missing: nothing came in time; rejected: something came that
+must not be used.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedsuite.arrays import Arrays, non_finite, num_bytes
+from fedsuite.federation import Reply, Task
+from strategies.runtime.messages import EXAMPLES, RawReply
+
+Status = Literal["ok", "error", "missing", "rejected"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a reply is worth. reason: one line, "" if ok; reply: only if ok."""
+
+    status: Status
+    reason: str = ""
+    reply: Reply | None = None
+    bytes_up: int = 0
+
+
+def judge(task: Task, raw: RawReply | None, deadline_s: float) -> Verdict:
+    """Check one reply against its task; None: nothing came."""
+    if raw is None:
+        return Verdict("missing", f"no reply within {deadline_s:g} s")
+    if raw.error:
+        return Verdict("missing" if raw.unreachable else "error", raw.error)
+    size = num_bytes(raw.arrays.values())
+    reason = _arrays_complaint(task, raw.arrays) or _metrics_complaint(raw.metrics)
+    if reason:
+        return Verdict("rejected", reason, bytes_up=size)
+    metrics = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
+    examples = int(raw.metrics[EXAMPLES])  # type: ignore[call-overload]
+    ordered = {name: raw.arrays[name] for name in _expected(task)}
+    return Verdict("ok", "", Reply(task.partition, ordered, examples, metrics), size)
+
+
+def usable_or_reason(verdicts: Sequence[Verdict], names: Sequence[str], least: float) -> str:
+    """One line that names who failed and why, or "" if the share `least` of the replies is usable."""
+    failed = [(name, v) for name, v in zip(names, verdicts, strict=True) if v.status != "ok"]
+    usable = len(verdicts) - len(failed)
+    if usable >= least * len(verdicts):
+        return ""
+    name, first = failed[0]
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return (
+        f"{usable} of {len(verdicts)} replies usable, min-reply-fraction = {least:g}; "
+        f"{name}: {first.status}: {first.reason}{more}"
+    )
+
+
+def _expected(task: Task) -> Mapping[str, tuple[int, ...]]:
+    if task.returns is not None:
+        return task.returns
+    return {} if task.kind == "evaluate" else {k: v.shape for k, v in task.arrays.items()}
+
+
+def _arrays_complaint(task: Task, arrays: Arrays) -> str:
+    expected = _expected(task)
+    missing = sorted(expected.keys() - arrays.keys())
+    unknown = sorted(arrays.keys() - expected.keys())
+    if missing or unknown:
+        return f"array names differ: missing {_few(missing)}, unknown {_few(unknown)}"
+    for name, shape in expected.items():
+        array = arrays[name]
+        if array.shape != tuple(shape):
+            return f"array {name} has shape {array.shape}, expected {tuple(shape)}"
+        if array.dtype.kind not in "fiub":
+            return f"array {name} has type {array.dtype}, expected numbers"
+        sent: np.ndarray | None = task.arrays.get(name)
+        if sent is not None and array.dtype != sent.dtype:
+            return f"array {name} has type {array.dtype}, expected {sent.dtype}"
+    bad = non_finite(arrays)
+    return f"array {bad[0]} holds NaN or infinity ({len(bad)} such arrays)" if bad else ""
+
+
+def _metrics_complaint(metrics: Mapping[str, object]) -> str:
+    examples = metrics.get(EXAMPLES)
+    if not isinstance(examples, int) or examples < 0:
+        return f"{EXAMPLES} must be a whole number >= 0, got {examples!r}"
+    for key, value in metrics.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return f"metric {key} must be a finite number, got {value!r}"
+    return ""
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more

@@ -1,0 +1,218 @@
+"""The one round loop, for every system and every engine.
+
+A round is train, perhaps evaluate, close. The loop drives the strategy's generators, turns their tasks into messages,
+checks the replies, sorts them by partition, writes history and timings, and saves checkpoints. It schedules evaluations,
+counts steps and keeps the best state (bookkeeping.py). The strategy sees checked replies only; the loop knows nothing of
+what is learnt. A run goes on from its latest checkpoint and then writes the bytes that it would have written without the
+interruption.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedsuite.arrays import non_finite
+from fedsuite.config import RunSettings, config_digest
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.federation import (
+    Exchanges,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+)
+from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
+from fedsuite.run_folder import RunFolder
+from fedsuite.versions import Checkpoints, RunState
+from strategies.runtime import bookkeeping
+from strategies.runtime.bookkeeping import BEST_ROUND
+from strategies.runtime.exchange import Members, OnEvent, TaskExchange
+from strategies.runtime.membership import gather
+from strategies.runtime.records import RoundRecords
+
+Event = Mapping[str, Any]
+
+
+def run_rounds(
+    grid: Grid,
+    strategy: RoundStrategy,
+    settings: RunSettings,
+    folder: RunFolder,
+    names: Sequence[str],
+    on_event: OnEvent = lambda _: None,
+) -> RoundResult:
+    """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end; names: of the roster.
+
+    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start
+    with "closing-".
+    """
+    begin = time.monotonic()
+    resumed = _prepare_folder(settings, folder)
+    at = resumed.round if resumed else 0
+    members = gather(grid, names, at, settings.node_deadline_s, settings.reply_deadline_s)
+    loop = RoundLoop(grid, settings, folder, members, on_event)
+    loop.emit(
+        {"round": at, "kind": "ready", "clients": len(names), "rounds": settings.num_rounds}
+        | {"seconds": time.monotonic() - begin}
+    )
+    if resumed is None:
+        state = loop.start(strategy)
+        loop.save(0, state)
+    else:
+        state = resumed.state
+        loop.checkpoint_rounds = loop.checkpoints.needed()
+    number = at
+    while number < settings.num_rounds and not bookkeeping.is_over(strategy.selection, state):
+        number += 1
+        state = loop.round(number, strategy, state)
+        is_last = number == settings.num_rounds or bookkeeping.is_over(strategy.selection, state)
+        if number % settings.checkpoint_every == 0 or is_last:
+            loop.save(number, state)
+    return loop.finish(number, strategy, state)
+
+
+class RoundLoop:
+    """Runs rounds; `prefix` of its methods is "closing-" after the last round, else ""."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        settings: RunSettings,
+        folder: RunFolder,
+        members: Members,
+        on_event: OnEvent,
+    ) -> None:
+        self.settings, self.folder, self.clients = settings, folder, members.clients
+        self.on_event = on_event
+        self.history = HistoryWriter(folder.path / HISTORY)
+        self.timings = HistoryWriter(folder.path / TIMINGS)
+        self.digest = config_digest(settings)
+        self.checkpoints = Checkpoints(folder.checkpoints)
+        self.checkpoint_rounds = [0]
+        self.exchange = TaskExchange(grid, settings, folder, members, self.emit)
+
+    def start(self, strategy: RoundStrategy) -> ServerState:
+        """Round 0: the initial state, evaluated."""
+        with self._recorded(0) as rows:
+            state = bookkeeping.begin(strategy, self._run(strategy.start(self.clients), rows).state)
+            state, _ = self._evaluate(0, strategy, state, rows)
+        return state
+
+    def round(self, number: int, strategy: RoundStrategy, state: ServerState) -> ServerState:
+        """Train, evaluate every k-th time, close."""
+        every, improved = self.settings.evaluate_every, False
+        self.exchange.best = {k: v for k, v in state.scalars.items() if k == BEST_ROUND}
+        with self._recorded(number) as rows:
+            trained = self._run(strategy.train(number, state, self.clients), rows)
+            state, counts = bookkeeping.after_training(strategy, trained.state, rows.trained)
+            rows.metrics = {**trained.metrics, **counts}
+            if number == self.settings.num_rounds or (every > 0 and number % every == 0):
+                state, improved = self._evaluate(number, strategy, state, rows)
+            closed = self._run(strategy.close(number, state, self.clients, improved), rows)
+            rows.metrics |= closed.metrics
+        return closed.state
+
+    def finish(self, number: int, strategy: RoundStrategy, state: ServerState) -> RoundResult:
+        """After the last round; the run's result."""
+        with self._recorded(number, "closing-") as rows:
+            result = self._run(strategy.finish(number, state, self.clients), rows)
+            rows.metrics = {**result.metrics, **bookkeeping.selected_round(state)}
+        return RoundResult(result.state, rows.metrics)
+
+    def save(self, number: int, state: ServerState) -> None:
+        """Make this round durable."""
+        self.checkpoints.save_state(RunState(number, state, self.digest))
+        self.checkpoint_rounds = self.checkpoints.needed()
+
+    def emit(self, *events: Event) -> None:
+        """Write events to timings.jsonl and hand them on."""
+        self.timings.append(events)
+        for event in events:
+            self.on_event(event)
+
+    @contextmanager
+    def _recorded(self, number: int, prefix: str = "") -> Iterator[RoundRecords]:
+        """A round's lines, written down when it is over; those of its clients also when it failed."""
+        begin = time.monotonic()
+        rows = RoundRecords(number, prefix, self.exchange.names)
+        try:
+            yield rows
+        finally:
+            self.history.append(rows.history)
+            self.emit(*rows.sums())
+        metrics = _finite(number, rows.metrics)
+        kind = "closing" if prefix else "round"
+        if metrics or not prefix:
+            self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
+        self.emit(
+            {"round": number, "kind": kind, "seconds": time.monotonic() - begin}
+            | {"metrics": metrics}
+        )
+
+    def _evaluate(
+        self, number: int, strategy: RoundStrategy, state: ServerState, rows: RoundRecords
+    ) -> tuple[ServerState, bool]:
+        """Score the state; whether it is the best so far."""
+        result = self._run(strategy.evaluate(number, state, self.clients), rows)
+        rows.metrics = {**result.metrics, **rows.metrics}
+        return bookkeeping.after_evaluation(
+            strategy.selection, number, result.state, result.metrics
+        )
+
+    def _run(self, exchanges: Exchanges, rows: RoundRecords) -> RoundResult:
+        """Every exchange that a step of the strategy asks for, then its result, checked."""
+        try:
+            tasks = next(exchanges)
+            while True:
+                tasks = exchanges.send(self.exchange.replies(tasks, rows, self.checkpoint_rounds))
+        except StopIteration as stop:
+            if not isinstance(stop.value, RoundResult):
+                raise TypeError(
+                    f"the strategy must return a RoundResult, got {stop.value!r}"
+                ) from None
+            check_state(rows.number, stop.value.state)
+            return stop.value
+
+
+def check_state(number: int, state: ServerState) -> None:
+    """Refuse a server state with NaN or infinity."""
+    if bad := non_finite(state.arrays):
+        raise RunFailed(
+            f"round {number}: the merged model holds NaN or infinity in {bad[0]} "
+            f"({len(bad)} such arrays); lower the learning rates"
+        )
+
+
+def _finite(number: int, metrics: Mapping[str, float]) -> dict[str, float]:
+    try:
+        return finite_metrics(metrics)
+    except ValueError as error:
+        raise RunFailed(f"round {number}: {error}") from None
+
+
+def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None:
+    """The state to go on from, with the folder cut back to it; None for a new run."""
+    if not settings.resume:
+        return None
+    checkpoints = Checkpoints(folder.checkpoints)
+    state = checkpoints.latest()
+    if state is None:
+        raise InputError(
+            f"{folder.path}: no checkpoint to resume from; start the run again with --overwrite"
+        )
+    if state.config_digest != config_digest(settings):
+        raise InputError(
+            f"{folder.path}: the checkpoint was made with another configuration; resume with the one in "
+            "its config.json"
+        )
+    if settings.num_rounds < state.round:
+        raise InputError(
+            f"{folder.path}: num-rounds = {settings.num_rounds}, but round {state.round} is already done; "
+            f"give num-rounds >= {state.round}"
+        )
+    checkpoints.rollback(state.round)
+    HistoryWriter(folder.path / HISTORY).truncate(state.round)
+    HistoryWriter(folder.path / TIMINGS).truncate(state.round)
+    return state

@@ -1,0 +1,66 @@
+"""Houses train one after the other: what the published FedVLN numbers came from, in two forms that combine.
+
+in_turn: client k starts from the model that its predecessor moved, w <- w + eta p_k (w_k - w) for k in turn (the official
+release). hands_on: every client starts from the optimizer state that its predecessor left; without in_turn all still start
+from the round's w, and the server merges as FedAvg does.
+"""
+
+from dataclasses import dataclass, replace
+
+from fedsuite.aggregation import server_step
+from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.federation import (
+    ClientInfo,
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    ServerState,
+    Task,
+)
+from fedsuite.vln.wire import OPTIMIZER
+from strategies.house_averaging import HouseAveraging, relative_weights, trainers, weights_of
+from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
+from strategies.runtime.bookkeeping import RATE
+
+
+@dataclass(frozen=True)
+class SequentialAveraging(HouseAveraging):
+    """Server side. The state of an optimizer that is handed on stands in `ServerState.optimizer`."""
+
+    in_turn: bool = True
+    hands_on: bool = False
+
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """One exchange per participant; one that is lost moves nothing."""
+        chosen = self.participation(number, trainers(clients))
+        weights, rate = weights_of(chosen), float(state.scalars[RATE])
+        model, optimizer = state.arrays, state.optimizer
+        replies: list[Reply] = []
+        for client in chosen:
+            for reply in (yield [self._handed(client, model, optimizer)]):
+                optimizer = under_prefix(reply.arrays, OPTIMIZER)
+                local = {k: reply.arrays[k] for k in model}
+                replies.append(replace(reply, arrays=local))
+                if self.in_turn:
+                    weight = weights[client.partition]
+                    model, _ = server_step(model, [local], [weight], rate, self.merge)
+        if not self.in_turn:
+            own = [r.arrays for r in replies]
+            model, _ = server_step(model, own, relative_weights(chosen, replies), rate, self.merge)
+        metrics = self._metrics(state.arrays, model, replies, chosen)
+        return RoundResult(replace(state, arrays=model, optimizer=optimizer), metrics)
+
+    def _handed(self, client: ClientInfo, model: Arrays, optimizer: Arrays) -> Task:
+        task = self._task(client, model)
+        if not self.hands_on:
+            return task
+        returns = {k: v.shape for k, v in model.items()}
+        returns |= {f"{OPTIMIZER}square_avg.{k}": s for k, s in returns.items()}
+        returns[f"{OPTIMIZER}step"] = ()
+        return replace(task, arrays=model | with_prefix(optimizer, OPTIMIZER), returns=returns)
+
+
+@dataclass(frozen=True)
+class SequentialLanguageEncoder(SequentialAveraging, LanguageEncoderFedAvg):
+    """Pre-exploration with personal agents whose houses train one after the other."""

@@ -1,0 +1,220 @@
+"""Formats that are CSV: Udacity's simulator and real recordings, DroNet, and image,angle."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsuite.driving.data.readers import ReadOptions, detect_kind, read_drive
+from fedsuite.errors import InputError
+
+ANGLES = (0.0, 0.25, -0.5, 1.0)
+NAMES = tuple(f"center_{i}.jpg" for i in range(4))
+
+
+def sim(folder: Path, lines: list[str], write_images, names=NAMES) -> Path:
+    """A simulator drive of these lines."""
+    write_images(folder / "IMG", names)
+    (folder / "driving_log.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def refusal(folder: Path, kind: str = "auto", **options: object) -> str:
+    """The one line that a bad drive is refused with."""
+    with pytest.raises(InputError) as caught:
+        read_drive(folder, kind, ReadOptions(**options))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["IMG/", "C:\\Users\\me\\run 1\\IMG\\", "/home/me/run/IMG/", " "])
+@pytest.mark.parametrize("cameras", [1, 3])
+def test_simulator_without_header(tmp_path, write_images, where, cameras) -> None:
+    lines = [
+        ",".join([where + n, *(f" {where}{s}_{i}.jpg" for s in ("l", "r")[: cameras - 1]), f" {a}"])
+        + ",0.5,0,30.1"
+        for i, (n, a) in enumerate(zip(NAMES, ANGLES, strict=True))
+    ]
+    drive = read_drive(sim(tmp_path / "run", lines, write_images))
+    assert (drive.name, drive.kind) == ("run", "udacity_sim")
+    assert drive.angles.dtype == np.float32
+    assert drive.angles.tolist() == [0.0, -0.25, 0.5, -1.0]
+    assert not np.signbit(drive.angles[0])
+    assert [p.name for p in drive.image_paths] == list(NAMES)
+    assert "right positive" in drive.sign
+
+
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_simulator_header_decides_the_columns(tmp_path, write_images, bom) -> None:
+    lines = [bom + "Speed, Steering,center"] + [
+        f"9,{a},IMG/{n}" for a, n in zip(ANGLES, NAMES, strict=True)
+    ]
+    assert read_drive(sim(tmp_path, lines, write_images)).angles.tolist() == [0, -0.25, 0.5, -1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("IMG/center_1.jpg,left,0", "line 2: the steering angle 'left' is no number"),
+        ("IMG/center_1.jpg,nan,0", "line 2: the steering angle is nan"),
+        ("IMG/center_1.jpg,-inf,0", "line 2: the steering angle is -inf"),
+        ("IMG/center_1.jpg,7,0", "line 2: steering angle -7 is beyond the limit 3.14159"),
+        ("IMG/center_1.jpg", "line 2 has no column 2"),
+        ("IMG/center_0.jpg,0,0", "line 2: center_0.jpg was named before (line 1)"),
+    ],
+)
+def test_simulator_rows_that_are_refused(tmp_path, write_images, line, said) -> None:
+    message = refusal(sim(tmp_path, ["IMG/center_0.jpg,0,0", line], write_images))
+    assert said in message
+    assert message.startswith(str(tmp_path / "driving_log.csv"))
+
+
+def test_missing_images_are_named_and_counted(tmp_path, write_images) -> None:
+    lines = [f"IMG/{n},0,0" for n in NAMES]
+    message = refusal(sim(tmp_path, lines, write_images, names=NAMES[::3]))
+    assert "2 of 4 images are missing" in message
+    assert f"(first: {tmp_path / 'IMG' / 'center_1.jpg'})" in message
+
+
+def test_empty_and_headerless_logs(tmp_path, write_images) -> None:
+    assert "no frames" in refusal(sim(tmp_path, [""], write_images))
+    assert "no frames" in refusal(sim(tmp_path, ["center,steering"], write_images))
+    message = refusal(sim(tmp_path, ["left,right", "a.jpg,0"], write_images))
+    assert "header line with center,steering expected" in message
+    assert "no steering column" in refusal(sim(tmp_path, ["a.jpg,b.jpg"], write_images))
+    (tmp_path / "driving_log.csv").write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read as text" in refusal(tmp_path)
+
+
+def test_scale_comes_before_the_limit(tmp_path, write_images) -> None:
+    folder = sim(tmp_path, ["IMG/center_0.jpg,25,0"], write_images)
+    assert "angle_scale" in refusal(folder)
+    scaled = read_drive(folder, "auto", ReadOptions(angle_scale=np.pi / 180, angle_limit=0.5))
+    assert scaled.angles.tolist() == pytest.approx([-25 * np.pi / 180])
+    assert "limit 0.4" in refusal(folder, angle_scale=np.pi / 180, angle_limit=0.4)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"positive": "up"}, {"angle_scale": 0.0}, {"angle_limit": float("nan")}]
+)
+def test_options_are_checked(bad) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
+        ReadOptions(**bad)
+
+
+HEADER = "index,timestamp,width,height,frame_id,filename,angle,torque,speed,lat,long,alt"
+
+
+def test_real_recording_keeps_the_centre_camera(tmp_path, write_images) -> None:
+    write_images(tmp_path / "center", ["11.png", "12.png"])
+    rows = [
+        f"{t},{t},640,480,{cam}_camera,{cam}/{t}.png,{a},0,9,0,0,0"
+        for t, cam, a in ((11, "center", 0.5), (11, "left", 9.0), (12, "center", -0.25))
+    ]
+    file = tmp_path / "interpolated.csv"
+    file.write_text("\n".join([HEADER, *rows]))
+    drive = read_drive(tmp_path)
+    assert drive.kind == "udacity_real"
+    assert drive.angles.tolist() == [0.5, -0.25]
+    assert [p.name for p in drive.image_paths] == ["11.png", "12.png"]
+    assert "left positive" in drive.sign
+    file.write_text("\n".join([HEADER, rows[1]]))
+    assert "no row has frame_id center_camera (first: left_camera)" in refusal(tmp_path)
+    file.write_text("\n".join(rows))
+    assert "header line with frame_id,filename,angle expected" in refusal(tmp_path)
+    file.write_text(HEADER)
+    assert "no frames" in refusal(tmp_path)
+
+
+def dronet(folder: Path, text: str, names: list[str], write_images) -> Path:
+    """A DroNet experiment."""
+    write_images(folder / "images", names)
+    (folder / "sync_steering.txt").write_text(text)
+    return folder
+
+
+def test_dronet_goes_by_the_first_integer(tmp_path, write_images) -> None:
+    names = ["f10_1.png", "f9_2.png", "f0100.jpg"]
+    folder = dronet(tmp_path, "angle,torque\n0.1,5\n0.2,5\n-0.3,5\n", names, write_images)
+    (folder / "images" / "notes.txt").write_text("no image")
+    drive = read_drive(folder)
+    assert drive.kind == "dronet"
+    assert [p.name for p in drive.image_paths] == ["f9_2.png", "f10_1.png", "f0100.jpg"]
+    assert drive.angles.tolist() == pytest.approx([0.1, 0.2, -0.3])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "said"),
+    [
+        ("0.1,5\n0.2,5\n", ["1.png", "2.png"], "line 1 holds numbers"),
+        ("angle\n0.1\n0.2\n", ["1.png"], "2 angles but 1 images"),
+        ("angle\n0.1\n", ["one.png"], "no number in its name"),
+        ("angle\n0.1\n", ["1_a.png", "01_b.png"], "same number as"),
+        ("angle\n", ["1.png"], "no frames"),
+        ("angle\n0.1\nx\n", ["1.png", "2.png"], "line 3: the steering angle 'x'"),
+    ],
+)
+def test_dronet_refusals(tmp_path, write_images, text, names, said) -> None:
+    assert said in refusal(dronet(tmp_path, text, names, write_images))
+
+
+def test_dronet_without_images(tmp_path) -> None:
+    (tmp_path / "sync_steering.txt").write_text("angle\n0\n")
+    assert "no such folder" in refusal(tmp_path)
+
+
+def test_plain_csv(tmp_path, write_images) -> None:
+    write_images(tmp_path / "pics", ["a.png", "b.png"])
+    (tmp_path / "labels.csv").write_text("angle,image,speed\n0.5,pics/a.png,1\n-1,pics\\b.png,1\n")
+    drive = read_drive(tmp_path)
+    assert (drive.kind, drive.unit) == ("csv", "radians")
+    assert drive.angles.tolist() == [0.5, -1.0]
+    assert drive.image_paths == (tmp_path / "pics/a.png", tmp_path / "pics/b.png")
+    other = read_drive(tmp_path, "csv", ReadOptions(positive="right", unit="degrees"))
+    assert other.angles.tolist() == [-0.5, 1.0]
+    assert (other.unit, other.sign) == ("degrees", "right positive in the source")
+    (tmp_path / "more.csv").write_text("image,angle\n")
+    assert "expected one CSV file of image,angle, found 2" in refusal(tmp_path)
+
+
+def test_plain_csv_needs_its_header(tmp_path) -> None:
+    (tmp_path / "labels.csv").write_text("a.png,0\n")
+    assert "header line with image,angle expected, image,angle not found" in refusal(tmp_path)
+    (tmp_path / "labels.csv").write_text("")
+    assert "first line starts with nothing" in refusal(tmp_path)
+
+
+def test_detection(tmp_path) -> None:
+    message = refusal(tmp_path)
+    for name in ("driving_log.csv", "interpolated.csv", "sync_steering.txt", "*.npz"):
+        assert name in message
+    (tmp_path / "notes.csv").write_text("")
+    assert detect_kind(tmp_path) == "csv"
+    (tmp_path / "driving_log.csv").write_text("")
+    assert detect_kind(tmp_path) == "udacity_sim"
+    (tmp_path / "sync_steering.txt").write_text("")
+    assert "could be udacity_sim or dronet" in refusal(tmp_path)
+    assert "valid: udacity_sim" in refusal(tmp_path, "video")
+    assert "no such folder" in refusal(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["udacity_sim", "udacity_real", "dronet", "csv"])
+def test_asking_for_another_kind_names_its_file(tmp_path, kind) -> None:
+    assert any(part in refusal(tmp_path, kind) for part in ("no such file", "found 0"))
+
+
+@pytest.mark.needs_shared
+def test_the_six_drivers(shared) -> None:
+    folders = sorted((shared / "data" / "driving").glob("udacity_sim_*"))
+    if not folders:
+        pytest.skip("no driving data beside the repository")
+    drives = [read_drive(folder) for folder in folders]
+    assert [len(d) for d in drives] == [1000, 1000, 1000, 1000, 700, 400]
+    for folder, drive in zip(folders, drives, strict=True):
+        assert drive.kind == "udacity_sim"
+        rows = (folder / "driving_log.csv").read_text().split()[1:]
+        steering = np.array([float(row.split(",")[1]) for row in rows], np.float32)
+        assert np.array_equal(drive.angles, -steering)
+    ends = [(float(d.angles.min()), float(d.angles.max())) for d in drives]
+    assert ends[2] == pytest.approx((-0.953071, 0.9042209))
+    assert [e for i, e in enumerate(ends) if i != 2] == [(-1.0, 1.0)] * 5

@@ -1,0 +1,97 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from simulations.engines.processes import Family, can_follow, wait_until
+from simulations.engines.tail import Tail
+
+pytestmark = pytest.mark.skipif(not can_follow(), reason="processes can be followed on Linux only")
+
+# A child that starts a grandchild in a session of its own; both ignore the request to end.
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if len(sys.argv) == 1:
+    subprocess.Popen([sys.executable, __file__, "leaf"], start_new_session=True)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_whole_family_is_found_and_ended_and_nobody_else(tmp_path: Path) -> None:
+    script = tmp_path / "stubborn.py"
+    script.write_text(STUBBORN)
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    family = Family()
+    child = subprocess.Popen(
+        [sys.executable, str(script)], env=family.environment({}), stdout=subprocess.PIPE
+    )
+    try:
+        assert wait_until(lambda: len(family.update()) == 2, 10)
+        assert family.find("stubborn.py leaf") is None  # arguments are separated by NUL
+        leaf = family.find("leaf")
+        assert leaf is not None and leaf != child.pid
+        child.kill()  # the grandchild is an orphan now
+        child.wait()
+        assert family.update() == [leaf]
+        family.end()
+        assert family.update() == []
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+        child.kill()
+
+
+LAUNCHER = """
+import subprocess, sys, time
+from pathlib import Path
+from simulations.engines.guard import Guard
+from simulations.engines.processes import Family
+family = Family()
+guard = Guard(family, Path(sys.argv[2]))
+sleep = [sys.executable, sys.argv[1]]
+subprocess.Popen(sleep, start_new_session=True, env=family.environment({}))
+print(family.mark, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_guard_clears_away_after_a_killed_launcher(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    home = tmp_path / "home"
+    home.mkdir()
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(tmp_path / "stubborn.py"), str(home)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert launcher.stdout is not None
+    family = Family(launcher.stdout.readline().strip())
+    assert wait_until(lambda: len(family.update()) == 2, 10)
+    launcher.kill()
+    launcher.communicate()
+    assert wait_until(lambda: family.update() == [] and not home.exists(), 15)
+
+
+def test_tail_follows_appending_and_replacing(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    tail = Tail(path)
+    assert tail.rows() == []
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    assert tail.rows() == [{"a": 1}, {"a": 2}]
+    assert tail.rows() == []
+    with path.open("a") as file:
+        file.write(": 3}\n")
+    assert tail.rows() == [{"a": 3}]
+    other = tmp_path / "other"
+    other.write_text(json.dumps({"b": 1}) + "\n")
+    time.sleep(0.01)
+    os.replace(other, path)
+    assert tail.rows() == [{"b": 1}]

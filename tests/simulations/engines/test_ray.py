@@ -1,0 +1,200 @@
+"""The Ray engine through the command line: same bytes as in process, failures told in one line, nothing left behind."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.run_folder import RunFolder
+from simulations.engines import ray, superlink
+from simulations.engines.processes import living_processes, wait_until
+from simulations.engines.ray import Resources, default_workers, run_ray
+from simulations.engines.superlink import app_toml
+from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
+
+
+def processes_in(*folders: Path) -> set[int]:
+    """Pids of all that work in one of the folders or have a file open there, whoever started them."""
+    found = set()
+    for process in living_processes():
+        try:
+            folder = Path("/proc") / str(process.pid)
+            links = [folder / "cwd", *(folder / "fd").iterdir()]
+            targets = [os.readlink(link) for link in links]
+        except OSError:
+            continue  # it ended meanwhile, or belongs to someone else
+        if any(target.startswith(str(f)) for target in targets for f in folders):
+            found.add(process.pid)
+    return found - {os.getpid()}
+
+
+@pytest.fixture
+def nothing_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Fails if processes outlive the test; gives the folder for temporary files."""
+    temporary = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # Ray's sockets need short paths
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield temporary
+    gone = wait_until(lambda: not processes_in(tmp_path, temporary), 15)
+    assert gone, f"processes left: {processes_in(tmp_path, temporary)}"
+    shutil.rmtree(temporary)
+
+
+def test_the_generated_app_holds_the_configuration_and_no_code() -> None:
+    config = {"a": 'say "x"\\', "b": 3, "c": 1e-5, "d": True, "e": "ü"}
+    app = tomllib.loads(app_toml(config))["tool"]["flwr"]["app"]
+    assert app["config"] == config
+    assert app["components"]["serverapp"] == "simulations.server_app:app"
+
+
+def test_workers_are_limited_by_cores_and_clients() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert default_workers(1) == 1
+    assert default_workers(10_000) == cores
+    text = Resources(3, 0.5).federation_config(7)
+    assert "num-supernodes=7 " in text and "init-args-num-cpus=3" in text
+    assert "client-resources-num-cpus=1 client-resources-num-gpus=0.5" in text
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus", "complaint"),
+    [
+        (Resources(0), 1, "--workers: 0 can run no client; give at least 1"),
+        (
+            Resources(1, 0.5),
+            0,
+            "--client-gpus: 0.5 wanted, but no GPU is visible here; leave it out",
+        ),
+        (Resources(1, 2), 1, "--client-gpus: 2 wanted, but 1 visible; give at most 1"),
+        (Resources(1, 1.5), 2, "--client-gpus: 1.5 wanted; above 1 only whole GPUs can be given"),
+        (Resources(None, 1), 1, ""),
+    ],
+)
+def test_clients_that_could_never_start_are_refused_before_anything_is_launched(
+    resources: Resources, gpus: int, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr(ray, "Launch", lambda home: pytest.fail("launched"))
+    if not complaint:
+        resources.check()
+        return
+    with pytest.raises(InputError, match=complaint):
+        run_ray({}, RunFolder(tmp_path / "run"), 3, resources)
+
+
+def test_a_missing_program_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match=r"flower-superlink: program not found; install flwr"):
+        superlink.command_path("flower-superlink")
+
+
+def test_a_superlink_that_cannot_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Path
+) -> None:
+    broken = tmp_path / "flower-superlink"
+    broken.write_text("#!/bin/sh\necho the port is taken; exit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(superlink, "command_path", lambda name: str(broken))
+    with pytest.raises(RunFailed, match="could not start: the port is taken"):
+        run_ray({}, RunFolder(tmp_path / "run"), 3, Resources(1))
+
+
+@pytest.mark.slow
+def test_one_worker_gives_the_bytes_of_the_inprocess_engine(
+    tmp_path: Path, nothing_left_behind: Path
+) -> None:
+    write_toml(tmp_path, num_rounds=3)
+    done = cli(tmp_path, "run", "toy.toml", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    assert "round 3/3  train-loss" in done.stdout and done.stderr == ""
+    folder = RunFolder(tmp_path / "runs" / "toy")
+    assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=3))
+    assert folder.status()["status"] == "completed"
+    assert list(nothing_left_behind.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
+    tmp_path: Path, nothing_left_behind: Path
+) -> None:
+    write_toml(tmp_path, num_rounds=12, round_time_s=0.3)
+    folder = RunFolder(tmp_path / "runs" / "toy")
+
+    process = start_cli(tmp_path, "run", "toy.toml", "--workers", "2", start_new_session=True)
+    wait_for_checkpoint(process, folder, 2)
+    assert len(processes_in(tmp_path, nothing_left_behind)) > 5  # the check below sees something
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert f"continue with: fedsuite run --resume {folder.path}" in err
+    assert folder.status()["status"] == "stopped" and not folder.is_being_written()
+    assert list(nothing_left_behind.iterdir()) == []
+
+    process = start_cli(tmp_path, "run", "--resume", "toy", "--workers", "2")
+    wait_for_checkpoint(process, folder, 6)
+    process.kill()
+    process.communicate(timeout=60)
+    assert wait_until(lambda: not processes_in(tmp_path, nothing_left_behind), 15)
+    assert wait_until(lambda: not list(nothing_left_behind.iterdir()), 5)
+
+    done = cli(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
+    assert done.returncode == 0, done.stderr
+    assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=12))
+
+
+@pytest.mark.slow
+def test_a_client_error_fails_the_run_in_one_line(
+    tmp_path: Path, nothing_left_behind: Path
+) -> None:
+    write_toml(tmp_path, fault="raise")
+    done = cli(tmp_path, "run", "toy.toml")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: round 2, train: 2 of 3 replies usable, min-reply-fraction = 1; "
+        "site-1: error: ValueError: the toy broke second line\n"
+    )
+    status = json.loads((tmp_path / "runs" / "toy" / "run.json").read_text())
+    assert status["status"] == "failed" and status["error"] in done.stderr
+    assert list(nothing_left_behind.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_bug_in_the_server_and_a_killed_simulation_are_told(
+    tmp_path: Path, nothing_left_behind: Path
+) -> None:
+    write_toml(tmp_path, fault="server-bug", num_rounds=9, round_time_s=0.2)
+    done = cli(tmp_path, "run", "toy.toml")
+    folder = RunFolder(tmp_path / "runs" / "toy")
+    told = f"error: KeyError: 'a bug in the strategy' (traceback: {folder.errors})\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert 'raise KeyError("a bug in the strategy")' in folder.errors.read_text()
+
+    process = start_cli(tmp_path, "run", "--overwrite", "toy.toml", "--set", "fault=")
+    wait_for_checkpoint(process, folder, 2)
+    for pid in processes_in(tmp_path, nothing_left_behind):
+        command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+        if b"flwr-simulation" in command:
+            os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err.count("\n") == 1
+    assert err.startswith("error: the simulation ended without a word (killed, or out of memory?)")
+    assert folder.status()["status"] == "failed"
+
+
+@pytest.mark.slow
+def test_a_dead_worker_fails_the_run_in_one_line(tmp_path: Path, nothing_left_behind: Path) -> None:
+    write_toml(tmp_path, fault="exit", num_clients=4)
+    done = cli(tmp_path, "run", "toy.toml", "--set", "min-reply-fraction=0.1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: round 2, train: site-")
+    assert ": the worker process died" in done.stderr
+    assert done.stderr.count("\n") == 1

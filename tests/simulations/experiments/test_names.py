@@ -1,0 +1,87 @@
+"""What runs are called: a name that is asked for, or the TOML's with the system before it, numbered where it is taken."""
+
+from pathlib import Path
+
+import pytest
+
+from fedsuite.run_folder import RunFolder
+from simulations.experiments.folders import default_name
+from simulations.experiments.plan import plan_experiment
+from simulations.experiments.request import Request
+from tests.harness import ROOT, results_of, write_toml
+
+VARIANTS = "[variants.a]\n[variants.b]\nwidth = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("system", "stem", "name"),
+    [
+        ("fedvln", "quickstart", "fedvln-quickstart"),
+        ("cdl", "cdl-small", "cdl-small"),
+        ("cdl", "cdl", "cdl"),
+        ("cdl", "cdlx", "cdl-cdlx"),
+        ("own", "first", "own-first"),
+    ],
+)
+def test_a_default_name_carries_the_system(system: str, stem: str, name: str) -> None:
+    assert default_name(system, stem) == name
+
+
+def test_files_of_one_name_in_two_systems_do_not_collide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for system in ("fedvln", "cdl"):
+        toml = ROOT / "simulations" / system / "quickstart.toml"
+        folder = plan_experiment(Request(toml)).folder
+        assert folder == tmp_path / "runs" / f"{system}-quickstart"
+        assert plan_experiment(Request(toml, ["name=own"])).folder == tmp_path / "runs" / "own"
+
+
+@pytest.mark.parametrize("end", ["", VARIANTS])
+def test_a_default_name_that_is_taken_is_numbered(call, tmp_path: Path, end: str) -> None:
+    toml = write_toml(tmp_path, "first", num_rounds=1)
+    toml.write_text(toml.read_text() + end)
+    runs = tmp_path / "runs"
+    for name in ("toy-first", "toy-first-2", "toy-first-3"):
+        code, out, err = call("run", "first.toml")
+        assert (code, err) == (0, "") and f"completed: {runs / name}\n" in out
+        told = f"toy-first is there already, this one is {name}\n"
+        assert out.count(told) == (name != "toy-first")
+    (runs / "toy-first-2").rename(runs / "elsewhere")
+    (runs / "toy-first-3" / ".lock").touch()
+    assert f"completed: {runs / 'toy-first-2'}\n" in call("run", "first.toml")[1]
+    code, out, _ = call("run", "first.toml", "--overwrite", "--set", "num-rounds=2")
+    assert code == 0 and f"completed: {runs / 'toy-first'}\n" in out and "already" not in out
+    assert len(list(runs.iterdir())) == 4
+    for name in ("toy-first", "toy-first-3"):
+        code, _, err = call("run", "first.toml", "--set", f"name={name}")
+        assert code == 2 and f"{runs / name}: a" in err and "of this name is there already" in err
+
+
+def test_a_typed_sweep_is_numbered_too(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, "plain", num_rounds=1, name="own")
+    for name in ("own-sweep", "own-sweep-2"):
+        code, out, _ = call("run", "plain.toml", "--vary", "width=2", "--metric", "loss")
+        assert code == 0 and f"completed: {tmp_path / 'runs' / name}\n" in out
+
+
+def test_what_others_keep_under_a_default_name_is_left_alone(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, num_rounds=1)
+    precious = tmp_path / "runs" / "toy" / "thesis.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("years of work")
+    assert call("run", "toy.toml")[0] == 0 and (tmp_path / "runs" / "toy-2").is_dir()
+    code, _, err = call("run", "toy.toml", "--overwrite")
+    assert code == 2 and "not a run folder" in err
+    assert [p.name for p in precious.parent.iterdir()] == ["thesis.txt"]
+
+
+def test_a_completed_run_is_passed_over_as_in_an_experiment(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, num_rounds=1)
+    assert call("run", "toy.toml")[0] == 0
+    folder = RunFolder(tmp_path / "runs" / "toy")
+    before = results_of(folder), folder.status()
+    code, out, _ = call("run", "--resume", "toy")
+    assert code == 0 and f"{folder.path}  (completed before)" in out
+    assert (results_of(folder), folder.status()) == before

@@ -1,0 +1,108 @@
+"""Who takes part: the right number of nodes, and each the one that the roster has in its place."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from flwr.app import Message
+
+from fedsuite.errors import RunFailed
+from strategies.runtime import membership
+from tests.harness import Recorder, run_toy
+from tests.strategies.runtime.loops import FakeTime
+
+
+class Extra(Recorder):
+    """Shows one node too many, or too few."""
+
+    more = 1
+
+    def get_node_ids(self) -> Iterable[int]:
+        nodes = list(self.inner.get_node_ids())
+        return [*nodes, 5] if self.more > 0 else nodes[1:]
+
+
+def test_the_number_of_nodes_must_be_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many are refused at once, too few at the deadline."""
+    clock = FakeTime()
+    monkeypatch.setattr(membership, "time", clock)
+    with pytest.raises(RunFailed, match="4 nodes are connected, the configuration needs 3"):
+        run_toy(tmp_path / "a", Extra)
+    assert clock.slept == []
+
+    class Fewer(Extra):
+        more = -1
+
+    with pytest.raises(RunFailed, match=r"2 nodes are connected.*num-supernodes=3"):
+        run_toy(tmp_path / "b", Fewer, node_deadline_s=30.0)
+    assert 30 <= sum(clock.slept) <= 30.1
+
+
+def test_a_node_that_comes_late_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeTime()
+    monkeypatch.setattr(membership, "time", clock)
+
+    class Late(Recorder):
+        def get_node_ids(self) -> Iterable[int]:
+            return list(self.inner.get_node_ids())[clock.now < 1020 :]
+
+    run_toy(tmp_path, Late, node_deadline_s=30.0)
+    assert 20 <= sum(clock.slept) <= 20.1
+
+
+class Liar(Recorder):
+    """Changes who clients say they are."""
+
+    change: dict
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
+        for reply in replies:
+            if reply.metadata.message_type == "query":
+                properties = reply.content["properties"]
+                if properties["partition"] == 1:
+                    properties.update(self.change)
+        return replies
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"partition": 0}, "two clients call themselves partition 0"),
+        ({"partition": 7}, r"partitions must be 0\.\.2, the clients are \[0, 2, 7\]"),
+        (
+            {"name": "site-0"},
+            "partition 1 calls itself 'site-0', the roster has 'site-1'; give the node the roster",
+        ),
+        ({"name": "site-9"}, "partition 1 calls itself 'site-9', the roster has 'site-1'"),
+        ({"name": " "}, "bad name"),
+        ({"name": 3}, "get_properties must return partition"),
+        ({"num-examples": -1}, "bad name .* or num-examples -1"),
+    ],
+)
+def test_identities_must_make_sense(tmp_path: Path, change: dict, complaint: str) -> None:
+    grid = type("ThisLiar", (Liar,), {"change": change})
+    with pytest.raises(RunFailed, match=complaint):
+        run_toy(tmp_path, grid)
+
+
+def test_clients_that_have_changed_places_are_found_out(tmp_path: Path) -> None:
+    """Everybody is there once, under a name of the roster, but two of them in the other's place."""
+
+    class Swapped(Liar):
+        change: ClassVar[dict] = {}
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            for reply in replies:
+                own = reply.content["properties"]
+                own["partition"] = {0: 1, 1: 0}.get(own["partition"], own["partition"])
+            return replies
+
+    with pytest.raises(
+        RunFailed, match="partition 0 calls itself 'site-1', the roster has 'site-0'"
+    ):
+        run_toy(tmp_path, Swapped)

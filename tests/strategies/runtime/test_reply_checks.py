@@ -1,0 +1,91 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsuite.federation import Task
+from strategies.runtime.messages import RawReply
+from strategies.runtime.reply_checks import Verdict, judge, usable_or_reason
+
+W = np.ones((2, 3), np.float32)
+TASK = Task(4, "train", {"w": W, "n": np.array(1)})
+
+
+def reply(arrays: dict[str, Any] | None = None, **metrics: Any) -> RawReply:
+    return RawReply(
+        arrays={"n": np.array(2), "w": W} if arrays is None else arrays,
+        metrics={"num-examples": 3, "loss": 1, **metrics},
+    )
+
+
+def test_a_good_reply_is_handed_on_in_the_order_of_the_task() -> None:
+    verdict = judge(TASK, reply(), 10)
+    assert (verdict.status, verdict.reason, verdict.bytes_up) == ("ok", "", 32)
+    assert verdict.reply is not None
+    assert (verdict.reply.partition, verdict.reply.num_examples) == (4, 3)
+    assert list(verdict.reply.arrays) == ["w", "n"]
+    assert verdict.reply.metrics == {"loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "reason"),
+    [
+        (None, "missing", "no reply within 10 s"),
+        (RawReply(error="ValueError: x"), "error", "ValueError: x"),
+        (RawReply(error="gone", unreachable=True), "missing", "gone"),
+        (reply({"w": W}), "rejected", "missing n, unknown none"),
+        (reply({"w": W, "n": np.array(1), "x": W}), "rejected", "missing none, unknown x"),
+        (reply({"w": W.T, "n": np.array(1)}), "rejected", "w has shape (3, 2), expected (2, 3)"),
+        (reply({"w": W, "n": np.array([1])}), "rejected", "n has shape (1,), expected ()"),
+        (reply({"w": W.astype(float), "n": np.array(1)}), "rejected", "float64, expected float32"),
+        (reply({"w": W * np.nan, "n": np.array(1)}), "rejected", "w holds NaN or infinity"),
+        (reply({"w": W / np.float32(0), "n": np.array(1)}), "rejected", "w holds NaN or infinity"),
+        (reply(loss=float("nan")), "rejected", "metric loss must be a finite number, got nan"),
+        (reply(loss=[1.0]), "rejected", "metric loss must be a finite number, got [1.0]"),
+        (reply(**{"num-examples": -1}), "rejected", "num-examples must be a whole number >= 0"),
+        (reply(**{"num-examples": 1.5}), "rejected", "num-examples must be a whole number >= 0"),
+        (RawReply(arrays=dict(TASK.arrays)), "rejected", "num-examples must be"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_everything_else_is_refused_with_a_reason(
+    raw: RawReply | None, status: str, reason: str
+) -> None:
+    verdict = judge(TASK, raw, 10)
+    assert verdict.status == status and verdict.reply is None
+    assert reason in verdict.reason
+
+
+def test_tasks_say_what_must_come_back() -> None:
+    asked = Task(0, "train", {"w": W}, {}, {"delta": (5,)})
+    assert judge(asked, reply({"delta": np.zeros(5)}), 1).status == "ok"
+    assert judge(asked, reply({"w": W}), 1).status == "rejected"
+    evaluation = Task(0, "evaluate", {"w": W})
+    assert judge(evaluation, reply({}), 1).status == "ok"
+    assert judge(evaluation, reply({"w": W}), 1).status == "rejected"
+
+
+def test_text_arrays_are_refused() -> None:
+    asked = Task(0, "train", {}, {}, {"t": (1,)})
+    assert "expected numbers" in judge(asked, reply({"t": np.array(["a"])}), 1).reason
+
+
+@pytest.mark.parametrize(
+    ("statuses", "least", "fails"),
+    [
+        ("oo", 1.0, False),
+        ("oe", 1.0, True),
+        ("oe", 0.5, False),
+        ("oee", 0.5, True),
+        ("e", 0.01, True),
+    ],
+)
+def test_share_of_usable_replies(statuses: str, least: float, fails: bool) -> None:
+    verdicts = [Verdict("ok") if s == "o" else Verdict("error", "E: x") for s in statuses]
+    names = [f"site-{i}" for i in range(len(statuses))]
+    reason = usable_or_reason(verdicts, names, least)
+    assert bool(reason) == fails
+    if fails:
+        first = statuses.index("e")
+        assert f"site-{first}: error: E: x" in reason
+        assert ("and 1 more" in reason) == (statuses.count("e") == 2)

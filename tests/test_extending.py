@@ -1,0 +1,127 @@
+"""The worked examples of docs/extending.md: every file is as short as promised, and does what the page says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from PIL import Image
+
+from fedsuite.history import load_runs
+from simulations.engines.inprocess import run_inprocess
+from tests.golden.runs import RUNS
+from tests.harness import ROOT, config_from
+
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
+MOST_LINES = {
+    "nesterov": 20, "elastic": 20, "trimmed": 15, "chains": 60, "lines": 60, "regression": 150,
+}  # fmt: skip
+HOUSES = RUNS["vln-train-parallel"] | {
+    "num-rounds": 2,
+    "participation-rate": 1.0,
+    "server-learning-rate": 1.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page's files in a folder that Python finds."""
+    for name, text in BLOCK.findall(PAGE):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def play(folder: Path, name: str, settings: dict[str, Any], **changes: Any) -> Any:
+    """Rounds of a run with these settings."""
+    values = {**settings, "name": name, "results-dir": str(folder / "runs")}
+    values["cache-dir"] = str(folder / "cache")
+    run_inprocess(config_from(values | {k.replace("_", "-"): v for k, v in changes.items()}))
+    return load_runs(folder / "runs" / name).rounds
+
+
+def test_every_file_is_as_short_as_promised() -> None:
+    lines = {name: len(text.splitlines()) for name, text in BLOCK.findall(PAGE)}
+    assert lines.keys() == MOST_LINES.keys()
+    assert {n: k for n, k in lines.items() if k > MOST_LINES[n]} == {}
+
+
+def test_a_server_optimizer(tmp_path: Path) -> None:
+    """Round 1 moves by (1 + beta) Delta; from round 2 on momentum adds up."""
+    plain = play(tmp_path, "plain", HOUSES)
+    moved = play(tmp_path, "nesterov", HOUSES, server_optimizer="nesterov:nesterov")
+    first = [
+        float(rounds[rounds["round"] == 1]["update-norm"].iloc[0]) for rounds in (plain, moved)
+    ]
+    assert first[1] == pytest.approx(1.9 * first[0], rel=1e-5)
+
+
+def test_a_local_penalty(tmp_path: Path) -> None:
+    """Without strength it changes nothing; a strong one keeps the houses near where they started."""
+    own = {"local_penalty": "elastic:Elastic", "local_epochs": 4}
+    none = play(tmp_path, "none", HOUSES, local_epochs=4)["update-norm"]
+    weak = play(tmp_path, "weak", HOUSES, penalty_strength=0.0, **own)["update-norm"]
+    strong = play(tmp_path, "strong", HOUSES, penalty_strength=10.0, **own)["update-norm"]
+    assert weak.dropna().tolist() == none.dropna().tolist()
+    assert strong.dropna().iloc[0] < none.dropna().iloc[0]
+
+
+def test_a_merge_rule(tmp_path: Path) -> None:
+    from trimmed import trimmed_mean  # type: ignore[import-not-found]
+
+    server = {"w": np.zeros(2, np.float32)}
+    clients = [{"w": np.array(v, np.float32)} for v in ([1, 9], [2, 1], [100, 2], [3, 3])]
+    assert trimmed_mean(server, clients, np.full(4, 0.25))["w"].tolist() == [2.5, 2.5]
+    rounds = play(tmp_path, "trimmed", HOUSES, merge="trimmed:trimmed_mean")
+    assert np.isfinite(rounds["update-norm"].dropna()).all()
+
+
+def test_a_strategy_for_an_existing_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains of one house are parallel averaging, to the last bit; chains of two are something else."""
+    import chains  # type: ignore[import-not-found]
+
+    settings = {**HOUSES, "system": "chains:SYSTEM", "client-optimizer": "fresh"}
+    play(tmp_path, "two", settings)
+    monkeypatch.setattr(chains, "LENGTH", 1)
+    play(tmp_path, "one", settings)
+    play(tmp_path, "parallel", {**HOUSES, "system": "fedvln", "client-optimizer": "fresh"})
+    two, one, parallel = (
+        (tmp_path / "runs" / name / "model.safetensors").read_bytes()
+        for name in ("two", "one", "parallel")
+    )
+    assert one == parallel and two != one
+
+
+def test_a_drive_format(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for drive in ("north", "south"):
+        own = tmp_path / "drives" / drive
+        own.mkdir(parents=True)
+        for i in range(120):
+            Image.fromarray(rng.integers(0, 255, (48, 48), np.uint8)).save(own / f"{i:03d}.png")
+        lines = (f"{i:03d}.png {rng.uniform(-0.5, 0.5):.3f}" for i in range(120))
+        (own / "drive.txt").write_text("\n".join(lines) + "\n")
+    settings = {**RUNS["cdl-ring-plain"], "num-silos": 0, "data.dir": str(tmp_path / "drives")}
+    rounds = play(tmp_path, "own", {**settings, "data.kind": "lines:FORMAT"})
+    assert rounds["rmse"].dropna().iloc[-1] > 0
+    assert sorted(p.name for p in (tmp_path / "runs" / "own" / "clients").iterdir()) == [
+        "north",
+        "south",
+    ]
+
+
+def test_a_system_of_ones_own(tmp_path: Path, call: Any) -> None:
+    block = re.search(r"`regression\.toml`:\n\n((?:    .*\n)+)", PAGE)
+    assert block is not None
+    (tmp_path / "regression.toml").write_text(re.sub(r"^    ", "", block.group(1), flags=re.M))
+    code, _, err = call("run", "regression.toml", "--set", "step-size=0.5")
+    assert code == 0, err
+    (run,) = (tmp_path / "runs").iterdir()
+    w = safetensors.numpy.load((run / "model.safetensors").read_bytes())["w"]
+    np.testing.assert_allclose(w, [1, 2, 3, 4], atol=1e-2)
+    code, _, err = call("run", "regression.toml", "--set", "data.sites=0")
+    assert code == 2 and "data.sites must be a value >= 1" in err

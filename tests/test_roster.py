@@ -1,0 +1,108 @@
+"""The list of who takes part: written by whoever has the data, read by everybody."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsuite.errors import InputError
+from fedsuite.roster import Member, Roster, read_roster, write_roster
+
+OAK = Member("oak", "seen", 18, {"houses": ["oak"], "numbers": [0]}, key="aa:bb")
+ASH = Member("ash tree", "unseen", 0)
+ROSTER = Roster((OAK, ASH), {"feature-size": 64}, ("<PAD>", "left", "über"))
+
+
+def written(folder: Path, change: Any = None) -> Path:
+    """A good roster's file, its content changed."""
+    file = folder / "roster.json"
+    write_roster(file, ROSTER)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if change is not None:
+        content = change(content)
+        file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    roster = read_roster(written(tmp_path))
+    assert roster.members == (OAK, ASH)
+    assert roster.facts == {"feature-size": 64} and roster.words == ("<PAD>", "left", "über")
+    assert len(roster) == 2 and roster.names == ["oak", "ash tree"]
+    again = tmp_path / "again.json"
+    write_roster(again, roster)
+    assert again.read_bytes() == written(tmp_path).read_bytes()
+
+
+def test_a_place_in_the_list_is_the_partition() -> None:
+    assert [ROSTER.partition_of(n) for n in ("oak", "ash tree")] == [0, 1]
+    with pytest.raises(
+        InputError, match=r"'elm' is not on the roster; expected one of \['oak', 'ash tree'\]"
+    ):
+        ROSTER.partition_of("elm")
+
+
+def test_what_an_operator_may_leave_out(tmp_path: Path) -> None:
+    """details and key of a member."""
+    members = [{"name": "a", "role": "silo", "examples": 3}]
+    file = written(tmp_path, lambda _: {"members": members, "facts": {}, "words": []})
+    assert read_roster(file).members == (Member("a", "silo", 3),)
+
+
+def first(**changes: Any) -> Any:
+    """The first member with other values."""
+
+    def change(content: dict[str, Any]) -> dict[str, Any]:
+        content["members"][0] |= changes
+        return content
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda c: [], "no roster (TypeError"),
+        (lambda c: {**c, "members": {}}, "lists nobody; give at least one member"),
+        (lambda c: {**c, "members": []}, "lists nobody; give at least one member"),
+        (lambda c: {**c, "members": 3}, "no roster (TypeError"),
+        (lambda c: {**c, "members": ["oak"]}, "no roster (TypeError"),
+        (lambda c: {k: v for k, v in c.items() if k != "facts"}, "no roster (KeyError: 'facts')"),
+        (lambda c: {k: v for k, v in c.items() if k != "words"}, "no roster (KeyError: 'words')"),
+        (lambda c: {**c, "facts": 3}, "no roster (TypeError"),
+        (first(colour="green"), "no roster (TypeError"),
+        (first(name="ash tree"), "ash tree stands in it twice; names must differ"),
+        (first(name=""), "name and role must be texts, got '' and 'seen'"),
+        (first(name=" oak"), "name and role must be texts, got ' oak'"),
+        (first(name=3), "name and role must be texts, got 3"),
+        (first(role=None), "name and role must be texts, got 'oak' and None"),
+        (first(examples=-1), "oak: examples must be a whole number >= 0, got -1"),
+        (first(examples=1.5), "oak: examples must be a whole number >= 0, got 1.5"),
+        (first(examples=True), "oak: examples must be a whole number >= 0, got True"),
+        (first(examples="3"), "oak: examples must be a whole number >= 0, got '3'"),
+    ],
+)
+def test_bad_content_is_named_with_the_file(tmp_path: Path, change: Any, complaint: str) -> None:
+    file = written(tmp_path, change)
+    with pytest.raises(InputError) as caught:
+        read_roster(file)
+    line = str(caught.value)
+    assert line.startswith(f"{file}: ") and complaint in line and "\n" not in line
+
+
+def test_a_file_that_is_torn_or_not_there(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(
+        InputError, match=r"no roster .JSONDecodeError.*expected members, facts and words"
+    ):
+        read_roster(file)
+    file.write_bytes(b"\xff\xfe{")
+    with pytest.raises(InputError, match="no roster"):
+        read_roster(file)
+    with pytest.raises(InputError, match="no roster"):
+        read_roster(tmp_path)
+    file.unlink()
+    with pytest.raises(InputError, match="no such roster; whoever prepares the data writes one"):
+        read_roster(file)

@@ -1,0 +1,175 @@
+"""Where a run's houses come from: caching, checks before training, generated houses."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsuite.errors import InputError
+from fedsuite.vln.config import FedVLNConfig
+from tests.harness import changed
+
+pytest.importorskip("fedsuite.vln.generator.houses")
+
+
+@pytest.fixture
+def sources():
+    """The module, with nothing remembered."""
+    from fedsuite.vln.data import sources
+
+    sources.open_sources.cache_clear()
+    yield sources
+    sources.open_sources.cache_clear()
+
+
+@pytest.fixture
+def config(data_dir: Path) -> FedVLNConfig:
+    return changed(
+        FedVLNConfig(),
+        data_dir=str(data_dir),
+        features=str(data_dir / "features.tsv"),
+        cache_dir=str(data_dir.parent / "cache"),
+        min_word_count=2,
+    )
+
+
+def refusal(work, *arguments) -> str:
+    with pytest.raises(InputError) as error:
+        work(*arguments)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def cached(config: FedVLNConfig) -> set[str]:
+    return {p.name for p in Path(config.data.cache_dir).iterdir()}
+
+
+def test_files_are_converted_once(sources, config):
+    said: list[tuple[object, ...]] = []
+    got = sources.prepare_sources(config, lambda *step: said.append(step))
+    assert said and len(cached(config)) == 2
+    assert got.training_scans == ["oak", "elm"] and got.unseen_scans == ["ash"]
+    assert got.feature_size == 8 and got.manifest["vocabulary"] == got.manifest["vocabulary"]
+    assert {f.name for f in got.views_dir.iterdir()} == {"oak.npy", "elm.npy", "ash.npy"}
+    said.clear()
+    sources.open_sources.cache_clear()
+    assert sources.prepare_sources(config, lambda *step: said.append(step)) == got and not said
+
+
+def test_changed_files_are_converted_again(sources, config):
+    sources.prepare_sources(config)
+    before = cached(config)
+    features = Path(config.data.features)
+    features.write_text(features.read_text() + features.read_text().splitlines()[0] + "\n")
+    train = Path(config.data.dir) / "annotations" / "R2R_train.json"
+    train.write_text(train.read_text() + "\n")
+    sources.open_sources.cache_clear()
+    sources.prepare_sources(config)
+    assert before < cached(config) and len(cached(config)) == 4
+
+
+def test_a_prepared_folder_is_used_as_it_is(sources, config, prepared):
+    own = changed(config, features=str(prepared.views_dir))
+    got = sources.prepare_sources(own)
+    assert got.views_dir == prepared.views_dir and len(cached(own)) == 1
+
+
+def test_vocabulary_setting_makes_another_folder(sources, config):
+    small = sources.prepare_sources(changed(config, min_word_count=10**6))
+    assert small.manifest["vocabulary"] == 4
+    assert sources.prepare_sources(config).manifest["vocabulary"] > 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_dir": "nowhere"}, "data.dir: nowhere is not a folder"),
+        ({"features": ""}, "data.features: empty, but data.dir is set"),
+        ({"features": "nowhere.tsv"}, "data.features: nowhere.tsv does not exist"),
+        ({"features": __file__}, "is no .tsv, .hdf5 or .h5 file"),
+        ({"feature_size": 512}, "width 8 in"),
+    ],
+)
+def test_settings_that_do_not_fit(sources, config, changes, message):
+    assert message in refusal(sources.prepare_sources, changed(config, **changes))
+
+
+def test_missing_annotations(sources, config):
+    (Path(config.data.dir) / "annotations" / "R2R_val_unseen.json").unlink()
+    assert "R2R_val_unseen.json: no such file" in refusal(sources.prepare_sources, config)
+
+
+def test_features_without_one_of_the_houses(sources, config):
+    file = Path(config.data.features)
+    kept = [x for x in file.read_text().splitlines(keepends=True) if not x.startswith("ash\t")]
+    file.write_text("".join(kept))
+    message = refusal(sources.prepare_sources, config)
+    assert "ash.npy: no such file; the features lack house ash" in message
+
+
+def rewrite(file: Path, change) -> None:
+    np.save(file, change(np.load(file)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v[:-1], "expected float32 [7, 36, F], got float32 [6, 36, 8]"),
+        (lambda v: v[:, :35], "expected float32 [7, 36, F], got float32 [7, 35, 8]"),
+        (lambda v: v.astype(np.float64), "got float64 [7, 36, 8]"),
+        (lambda v: v.reshape(7, -1), "got float32 [7, 288]"),
+        (lambda v: v[:, :, :4], "has width 4, oak.npy has 8"),
+    ],
+)
+def test_view_arrays_that_do_not_fit(sources, config, change, message):
+    views = sources.prepare_sources(config).views_dir
+    rewrite(views / "elm.npy", change)
+    sources.open_sources.cache_clear()
+    got = refusal(sources.prepare_sources, config)
+    assert str(views / "elm.npy") in got or f"{views / 'elm'}.npy" in got
+    assert message in got
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", None])
+def test_view_files_that_are_damaged(sources, config, content):
+    file = sources.prepare_sources(config).views_dir / "elm.npy"
+    file.write_bytes(file.read_bytes()[:-200] if content is None else content)
+    sources.open_sources.cache_clear()
+    assert f"{file}: truncated or no array file" in refusal(sources.prepare_sources, config)
+
+
+GENERATED = changed(
+    FedVLNConfig(),
+    generated_seen_houses=2,
+    generated_unseen_houses=1,
+    generated_paths_per_house=4,
+    generated_feature_size=8,
+)
+
+
+def test_houses_are_generated_once(sources, tmp_path):
+    config = changed(GENERATED, cache_dir=str(tmp_path / "cache"))
+    said: list[tuple[object, ...]] = []
+    got = sources.prepare_sources(config, lambda *step: said.append(step))
+    assert len(got.training_scans) == 2 and len(got.unseen_scans) == 1 and got.feature_size == 8
+    assert said
+    said.clear()
+    sources.open_sources.cache_clear()
+    assert sources.prepare_sources(config, lambda *step: said.append(step)) == got and not said
+    other = sources.prepare_sources(changed(config, generated_seed=1))
+    assert other.houses_dir != got.houses_dir and other.views_dir != got.views_dir
+
+
+def test_an_interrupted_generation_starts_anew(sources, tmp_path):
+    config = changed(GENERATED, cache_dir=str(tmp_path / "cache"))
+
+    class Stop(Exception):
+        pass
+
+    def interrupt(*step: object) -> None:
+        raise Stop(step)
+
+    with pytest.raises(Stop):
+        sources.prepare_sources(config, interrupt)
+    assert len(sources.prepare_sources(config).training_scans) == 2

@@ -1,0 +1,73 @@
+"""The two-way LSTM against torch's, values and gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.testing import assert_close
+
+from fedsuite.vln.model.agent import AgentSizes, LanguageEncoder
+from fedsuite.vln.model.dropout import NO_DROPOUT
+from fedsuite.vln.model.recurrence import cell_update, two_way_lstm
+
+
+def case(length):
+    torch.manual_seed(len(length))
+    lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True).double()
+    words = torch.randn(len(length), max(length), 3, dtype=torch.float64)
+    packed = pack_padded_sequence(words, torch.tensor(length), True, enforce_sorted=False)
+    places = torch.arange(words.shape[0] * words.shape[1]).view(words.shape[:2])
+    flat = pack_padded_sequence(places, torch.tensor(length), True, enforce_sorted=False).data
+    where = {int(v): n for n, v in enumerate(flat)}
+    width = max(length)
+    mirror = torch.tensor(
+        [
+            where[int(v) // width * width + length[int(v) // width] - 1 - int(v) % width]
+            for v in flat
+        ]
+    )
+    return lstm, packed._replace(data=packed.data.requires_grad_()), mirror
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=6))
+def test_values_and_gradients_equal_torchs(length):
+    lstm, packed, mirror = case(length)
+    output, cell = two_way_lstm(lstm, packed, mirror)
+    reference, (_, last) = lstm(packed)
+    assert_close(output, reference.data)
+    assert_close(cell, last)
+    weight, other = torch.randn_like(output), torch.randn_like(cell)
+    leaves = [packed.data, *lstm.parameters()]
+    got = torch.autograd.grad((output * weight).sum() + (cell * other).sum(), leaves)
+    want = torch.autograd.grad((reference.data * weight).sum() + (last * other).sum(), leaves)
+    for a, b in zip(got, want, strict=True):
+        assert_close(a, b)
+
+
+def test_cell_update_is_an_lstm_cell():
+    cell = nn.LSTMCell(3, 4)
+    x, h, c = torch.randn(5, 3), torch.randn(5, 4), torch.randn(5, 4)
+    gates = x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh
+    for a, b in zip(cell_update(gates, c), cell(x, (h, c)), strict=True):
+        assert_close(a, b)
+
+
+@pytest.mark.parametrize("length", [[5], [2, 5, 1], [3, 3]])
+def test_encoder_equals_one_made_of_torchs_modules(length):
+    encoder = LanguageEncoder(AgentSizes(vocabulary=20, feature=4, hidden=8, word=6))
+    tokens = torch.zeros(len(length), max(length), dtype=torch.int64)
+    for row, n in enumerate(length):
+        tokens[row, :n] = torch.randint(3, 20, (n,))
+    language, hidden, cell = encoder(tokens, torch.tensor(length), NO_DROPOUT)
+    packed = pack_padded_sequence(
+        encoder.embedding(tokens), torch.tensor(length), True, enforce_sorted=False
+    )
+    outputs, (_, last) = encoder.lstm(packed)
+    context, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True)
+    assert_close(language.context, context)
+    assert_close(cell, torch.cat([last[1], last[0]], 1))
+    pooled = context.masked_fill((tokens == 0)[..., None], -torch.inf).amax(1)
+    assert_close(hidden, torch.tanh(encoder.to_hidden(pooled)))
