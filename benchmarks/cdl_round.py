@@ -31,8 +31,8 @@ from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.contrastive import contrastive_terms, regression_loss, total_loss
-from fedsuite.driving.training.fleet import Fleet
 from fedsuite.driving.training.learner import Learner, Site
+from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.machine import keep_freed_memory
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import to_run_config
@@ -181,8 +181,8 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
         )
         network = initial_network(own).to(device)
         names = names_of(network, own.network.batch_norm)
-        fleet = Fleet(own, names, module_arrays(network), len(frames), device)
-        learner = Learner(own, network, fleet, Site(tuple(range(len(frames))), frames))
+        networks = SiloNetworks(own, names, module_arrays(network), len(frames), device)
+        learner = Learner(own, network, networks, Site(tuple(range(len(frames))), frames))
         learner.train(0, 1, lambda _: np.eye(len(frames)))
         step = 1
 

@@ -33,15 +33,15 @@ from simulations.systems import to_run_config
 ROUNDS, STEPS, REPEATS, GOAL = 4, 512, 5, 3.0
 
 
-def settings(folder: Path, method: str, repeat: int, lanes: int) -> FedRLConfig:
+def settings(folder: Path, method: str, repeat: int, envs: int) -> FedRLConfig:
     """ROUNDS rounds of STEPS environment steps, as many gradient steps, and the smallest test at the end."""
     return FedRLConfig(
-        name=f"{method}-{lanes}-{repeat}",
+        name=f"{method}-{envs}-{repeat}",
         results_dir=str(folder / "runs"),
         num_rounds=ROUNDS,
         evaluate_every=0,
         data=DataSettings(cache_dir=str(folder / "cache")),
-        federation=FederationSettings(method, parallel_episodes=lanes),
+        federation=FederationSettings(method, parallel_episodes=envs),
         learning=LearningSettings(round_length=STEPS),
         privacy=PrivacySettings(test_noise="none"),
         evaluation=EvaluationSettings(episodes=1),
@@ -60,14 +60,14 @@ def seconds(config: FedRLConfig) -> float:
     return median([s for number, s in rounds.items() if 1 < number < ROUNDS])
 
 
-def compare(folder: Path, lanes: int) -> tuple[float, float, float]:
+def compare(folder: Path, envs: int) -> tuple[float, float, float]:
     """Ratio of medians, and milliseconds of a gradient step of FedRL and of DQN-full."""
     fedrl, dqn = [], []
     for repeat in range(REPEATS):
-        dqn.append(seconds(settings(folder, "dqn-full", repeat, lanes)))
-        fedrl.append(seconds(settings(folder, "fedrl", repeat, lanes)))
+        dqn.append(seconds(settings(folder, "dqn-full", repeat, envs)))
+        fedrl.append(seconds(settings(folder, "fedrl", repeat, envs)))
         print(
-            f"K = {lanes}: {1e3 * fedrl[-1] / STEPS:.2f} ms a step FedRL, {1e3 * dqn[-1] / STEPS:.2f} DQN-full"
+            f"K = {envs}: {1e3 * fedrl[-1] / STEPS:.2f} ms a step FedRL, {1e3 * dqn[-1] / STEPS:.2f} DQN-full"
         )
     return median(fedrl) / median(dqn), 1e3 * median(fedrl) / STEPS, 1e3 * median(dqn) / STEPS
 

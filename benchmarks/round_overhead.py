@@ -31,7 +31,7 @@ from fedsuite.vln.data.sources import open_sources, prepare_sources
 from fedsuite.vln.environment import World
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.stages import local_steps
-from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 from simulations.engines.ray import Resources, run_ray
 from simulations.systems import to_run_config
@@ -87,8 +87,8 @@ def _train(job: tuple[int, int, Arrays]) -> tuple[int, Arrays]:
     samples = house.samples["train"]
     steps = local_steps(len(samples), config.local_epochs, config.batch_size)
     optimizer = RMSprop(agent.parameters(), config.learning_rate, config.bias_correction)
-    feeds = [Feed(samples, config.teacher_weight)]
-    train_locally(agent, optimizer, world, feeds, config, steps, number, partition)
+    parts = [TrainingData(samples, config.teacher_weight)]
+    train_locally(agent, optimizer, world, parts, config, steps, number, partition)
     return len(samples), module_arrays(agent)
 
 

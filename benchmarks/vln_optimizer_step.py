@@ -39,7 +39,7 @@ from fedsuite.vln.environment import Episodes, World
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.training import objective
-from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.rollout import Walk
 
@@ -121,13 +121,13 @@ def main() -> None:
     agent = build_agent(SIZES, seed=0)
     optimizer = RMSprop(agent.parameters(), CONFIG.objective.learning_rate, bias_correction=True)
     square = torch.rand(SQUARE, SQUARE)
-    feeds = [Feed(samples, CONFIG.objective.teacher_weight)]
+    parts = [TrainingData(samples, CONFIG.objective.teacher_weight)]
     counts: list[float] = []
     times, rates, ratios, decisions = [], [], [], []
     with counting(counts):
         for number in range(WARM_UP + STEPS):
             start = clock()
-            report = train_locally(agent, optimizer, world, feeds, CONFIG, 1, number, 0)
+            report = train_locally(agent, optimizer, world, parts, CONFIG, 1, number, 0)
             times.append(clock() - start)
             rates.append(2 * SQUARE**3 / seconds(lambda: torch.mm(square, square), clock))
             decisions.append(report.decisions)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import ConcatDataset
 
-from clients.house_base import AGENT, HouseMember, HouseSite, optimizer_state
+from clients.house_base import AGENT, HouseClientBase, HouseSite, optimizer_state
 from clients.numpy_client_app import named_arrays, named_reply
 from fedsuite.arrays import (
     Arrays,
@@ -24,16 +24,16 @@ from fedsuite.arrays import (
 from fedsuite.files import write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
+from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import describes_paths, is_personal, share_of
 from fedsuite.vln.start import MODEL, checked_arrays, house_model
-from fedsuite.vln.training.learner import Feed, penalty_of, train_locally
+from fedsuite.vln.training.learner import TrainingData, penalty_of, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
-from fedsuite.vln.wire import OPTIMIZER, SPEAKER
 
 
-class HouseClient(HouseMember):
+class HouseClient(HouseClientBase):
     """`agent` and `speaker` are shells of the right sizes; their weights are overwritten before every use."""
 
     def __init__(
@@ -60,7 +60,7 @@ class HouseClient(HouseMember):
             self.agent,
             optimizer,
             self.site.world,
-            self._feeds(),
+            self._training_data(),
             c,
             steps=int(config["steps"]),
             round=number,
@@ -89,7 +89,7 @@ class HouseClient(HouseMember):
         """
         received, number = named_arrays(parameters, config), int(config["round"])
         if config.get("keep"):
-            self._keep_handed_out(received)
+            self._keep_received_once(received)
             return 0.0, 0, {}
         own: Arrays = {}
         if is_personal(self.config):
@@ -106,21 +106,21 @@ class HouseClient(HouseMember):
         )
         return 0.0, count, metrics
 
-    def _feeds(self) -> list[Feed]:
+    def _training_data(self) -> list[TrainingData]:
         """What a step draws from."""
         c = self.config
-        annotated = Feed(self.site.samples("train"), c.objective.teacher_weight)
+        annotated = TrainingData(self.site.samples("train"), c.objective.teacher_weight)
         if not describes_paths(c) or (c.stage == "pre-explore" and not self.site.unseen):
             return [annotated]
         paths: Any = ConcatDataset(list[Any](self.site.sampled))  # made when asked for, not here
         if not paths:
             # A house without such paths reads its instructions twice, as in the official release.
             return [annotated, annotated]
-        described = Feed(paths, c.objective.generated_weight, self._loaded_speaker())
+        described = TrainingData(paths, c.objective.generated_weight, self._loaded_speaker())
         return [annotated, described] if c.stage == "augment" else [described]
 
     def _loaded_speaker(self) -> Speaker:
-        stored = self.handed_out.load(1)
+        stored = self.received_once.load(1)
         if self.speaker is None or stored is None:
             raise RuntimeError(
                 f"{self.site.name}: no speaker was handed out; start the run again with --overwrite"
@@ -128,10 +128,10 @@ class HouseClient(HouseMember):
         load_arrays(self.speaker, stored[0])
         return self.speaker.eval()
 
-    def _keep_handed_out(self, received: Arrays) -> None:
+    def _keep_received_once(self, received: Arrays) -> None:
         """The speaker, and in pre-exploration the agent to start from: sent, or the own one of an earlier run."""
         if speaker := under_prefix(received, SPEAKER):
-            self.handed_out.save(0, speaker, {})
+            self.received_once.save(0, speaker, {})
         if is_personal(self.config):
             own = house_model(self.config, self.site.name)
             sent = {k: v for k, v in received.items() if not k.startswith(SPEAKER)}

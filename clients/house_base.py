@@ -21,10 +21,10 @@ from fedsuite.versions import Versions, checkpoint_rounds
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.environment import World
+from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER, VALIDATION
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import is_personal, visit_steps
-from fedsuite.vln.wire import OPTIMIZER, SPEAKER, VALIDATION
 
 AGENT = "agent."
 
@@ -51,12 +51,12 @@ class HouseSite:
         return [s for h in self.houses for s in h.samples.get(split, ())]
 
 
-class HouseMember(NumPyClient):
+class HouseClientBase(NumPyClient):
     """Who the house is, and its disk."""
 
     def __init__(self, site: HouseSite, config: FedVLNConfig) -> None:
         self.site, self.config = site, config
-        self.handed_out = Versions(site.folder / SPEAKER.rstrip("."))
+        self.received_once = Versions(site.folder / SPEAKER.rstrip("."))
 
     def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""

@@ -22,7 +22,7 @@ from fedsuite.arrays import under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.party import Party
 from fedsuite.fedrl.learning.rewarded_party import RewardedParty
-from fedsuite.fedrl.learning.testing import TestPlan, num_lanes
+from fedsuite.fedrl.learning.testing import TestPlan, num_envs
 from fedsuite.fedrl.worlds import Role, World
 from fedsuite.versions import Versions, checkpoint_rounds
 
@@ -72,7 +72,7 @@ class PartyClient(NumPyClient):
             site.private.rollback(int(config["resume-round"]))
             site.working.rollback(0)
             site.party = site.at = None
-        lanes = {f"lanes.{s}": num_lanes(site.config, world, s) for s in ("valid", "test")}
+        envs = {f"envs.{s}": num_envs(site.config, world, s) for s in ("valid", "test")}
         return {
             "partition": site.partition,
             "name": site.role,
@@ -80,7 +80,7 @@ class PartyClient(NumPyClient):
             "actions": world.num_actions,
             "longest": world.longest,
             "score": world.score,
-            **lanes,
+            **envs,
             **world.facts,
         }
 

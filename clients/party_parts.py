@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
-from fedsuite.fedrl.learning import alone
+from fedsuite.fedrl.learning import single_party
 from fedsuite.fedrl.learning.party import Party
 from fedsuite.fedrl.learning.rewarded_party import RewardedParty
 from fedsuite.fedrl.learning.testing import TestPlan
@@ -64,11 +64,11 @@ class PartyParts:
 
     def train_alone(self) -> Answer:
         first, count = int(self.config["first"]), int(self.config["count"])
-        done = alone.train_alone(self.alpha, first, count, int(self.config["most-episodes"]))
+        done = single_party.train_alone(self.alpha, first, count, int(self.config["most-episodes"]))
         return {}, {"exchanges": float(done)}
 
     def imitate(self) -> Answer:
-        alone.imitate(self.alpha, int(self.config["round"]), int(self.config["count"]))
+        single_party.imitate(self.alpha, int(self.config["round"]), int(self.config["count"]))
         return {}, {}
 
     def close(self) -> Answer:
@@ -98,7 +98,7 @@ class PartyParts:
 
     def scores(self) -> Answer:
         if self.party.num_parties == 1:
-            alone.play_alone(self.alpha, self._plan())
+            single_party.play_alone(self.alpha, self._plan())
         return {}, self.alpha.scores()
 
     # --- pieces ----------------------------------------------------------------------------------

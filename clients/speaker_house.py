@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from clients.house_base import HouseMember, HouseSite
+from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import named_arrays, named_reply
 from fedsuite.arrays import load_arrays, module_arrays
 from fedsuite.files import write_json
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
 from fedsuite.vln.data.instructions import Vocabulary
+from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.training.speaker_learner import Spoken, score_speaker, speak_all, train_speaker
-from fedsuite.vln.wire import VALIDATION
 
 
-class SpeakingHouse(HouseMember):
+class SpeakerClient(HouseClientBase):
     """`speaker` is a shell of the right sizes; its weights are overwritten by what the server sends."""
 
     def __init__(

@@ -19,16 +19,16 @@ from fedsuite.driving.contrast import penalty_of
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.driving.evaluation.predict import predict
+from fedsuite.driving.message_keys import AVERAGE, OWN, silo_metric
 from fedsuite.driving.model.tensor_names import TensorNames
-from fedsuite.driving.training.fleet import Fleet
 from fedsuite.driving.training.learner import Learner, Matrix, Site
-from fedsuite.driving.wire import AVERAGE, OWN, silo_metric
+from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.versions import Versions, checkpoint_rounds
 
 
 @dataclass
 class VehicleSite:
-    """What one client owns. fleet, fleet_round: its state in memory, as of that round's version on disk."""
+    """What one client owns. networks, networks_round: its state in memory, as of that round's version on disk."""
 
     partition: int
     name: str
@@ -39,8 +39,8 @@ class VehicleSite:
     names: TensorNames
     initial: Arrays
     device: str
-    fleet: Fleet | None = field(default=None, repr=False)
-    fleet_round: int | None = None
+    networks: SiloNetworks | None = field(default=None, repr=False)
+    networks_round: int | None = None
 
 
 class VehicleClient(NumPyClient):
@@ -53,7 +53,7 @@ class VehicleClient(NumPyClient):
         """Who this is; with resume-round, private state newer than that round is dropped."""
         if "resume-round" in config:
             self.site.private.rollback(int(config["resume-round"]))
-            self.site.fleet = None
+            self.site.networks = None
         numbered = list(zip(self.site.numbers, self.site.silos, strict=True))
         return {
             "partition": self.site.partition,
@@ -67,17 +67,17 @@ class VehicleClient(NumPyClient):
     ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
         """Mixing steps `first-mixing` .. `first-mixing` + `mixings` - 1, the last one's mixing left to the server."""
         number = int(config["round"])
-        fleet = self._fleet(number)
-        self.site.fleet = (
+        networks = self._networks(number)
+        self.site.networks = (
             None  # until it is saved, so that an error here leaves nothing half trained behind
         )
-        fleet.load_backbone(named_arrays(parameters, config))
+        networks.load_backbone(named_arrays(parameters, config))
         site = Site(self.site.numbers, tuple(s.train for s in self.site.silos))
-        learner = Learner(self.config, self.site.network, fleet, site, penalty_of(self.config))
+        learner = Learner(self.config, self.site.network, networks, site, penalty_of(self.config))
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
-        arrays = fleet.backbone_arrays()
-        self._save(fleet, arrays, number, checkpoint_rounds(config))
-        terms["sub-network-distance"] = fleet.distance()
+        arrays = networks.backbone_arrays()
+        self._save(networks, arrays, number, checkpoint_rounds(config))
+        terms["sub-network-distance"] = networks.distance()
         metrics: dict[str, Any] = {
             silo_metric(silo, name): float(values[i])
             for name, values in terms.items()
@@ -114,25 +114,29 @@ class VehicleClient(NumPyClient):
         """What silo i of this client keeps of its backbone, as of round `number`."""
         if not self.site.names.local:
             return {}
-        backbone = self._fleet(number + 1).backbone
+        backbone = self._networks(number + 1).backbone
         return {k: backbone[k].detach()[i] for k in self.site.names.local}
 
-    def _fleet(self, number: int) -> Fleet:
+    def _networks(self, number: int) -> SiloNetworks:
         """The silos as they were after the last round before `number`, from memory if that is what it holds."""
         site = self.site
         earlier = [r for r in site.private.rounds() if r < number]
         latest = earlier[-1] if earlier else None
-        if site.fleet is None or site.fleet_round != latest:
-            site.fleet = Fleet(self.config, site.names, site.initial, len(site.silos), site.device)
+        if site.networks is None or site.networks_round != latest:
+            site.networks = SiloNetworks(
+                self.config, site.names, site.initial, len(site.silos), site.device
+            )
             kept = site.private.load(number)
             if kept is not None:
-                site.fleet.load_private_arrays(kept[0])
-            site.fleet_round = latest
-        return site.fleet
+                site.networks.load_private_arrays(kept[0])
+            site.networks_round = latest
+        return site.networks
 
-    def _save(self, fleet: Fleet, arrays: Arrays, number: int, checkpoints: list[int]) -> None:
+    def _save(
+        self, networks: SiloNetworks, arrays: Arrays, number: int, checkpoints: list[int]
+    ) -> None:
         """Keep what stays here; a diverged silo keeps what it had before, so that it can join again."""
-        private = fleet.private_arrays()
+        private = networks.private_arrays()
         bad = non_finite(arrays) + non_finite(private)
         if bad:
             raise ValueError(
@@ -140,4 +144,4 @@ class VehicleClient(NumPyClient):
             )
         self.site.private.save(number, private, {})
         self.site.private.prune(checkpoints)
-        self.site.fleet, self.site.fleet_round = fleet, number
+        self.site.networks, self.site.networks_round = networks, number

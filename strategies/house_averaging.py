@@ -35,8 +35,8 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.vln.message_keys import SPEAKER
 from fedsuite.vln.stages import modules_of
-from fedsuite.vln.wire import SPEAKER
 from strategies.participation import Participation, everybody
 from strategies.runtime.bookkeeping import RATE
 from strategies.scoring import Scores, agent_means, evaluate_everywhere

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from fedsuite.arrays import with_prefix
 from fedsuite.federation import Clients, Exchanges, RoundResult, ServerState, Task
-from fedsuite.vln.wire import SPEAKER
+from fedsuite.vln.message_keys import SPEAKER
 from strategies.house_averaging import HouseAveraging
 from strategies.runtime.bookkeeping import BEST_ROUND
 from strategies.scoring import agent_means, merged_scores

@@ -18,9 +18,9 @@ import numpy as np
 from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
+from fedsuite.driving.message_keys import AVERAGE, OWN, TERMS, by_silo
 from fedsuite.driving.topology.mixing import average_model, consensus_distance, mix
 from fedsuite.driving.topology.mixing_matrix import renormalise
-from fedsuite.driving.wire import AVERAGE, OWN, TERMS, by_silo
 from fedsuite.federation import (
     Clients,
     Exchanges,
@@ -50,15 +50,15 @@ class Costs:
 
 
 class NeighbourAveraging(RoundStrategy):
-    """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `holders`: silos of each partition."""
+    """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `silos_of`: silos of each partition."""
 
     def __init__(
-        self, config: CDLConfig, initial: Arrays, holders: Sequence[Sequence[int]],
+        self, config: CDLConfig, initial: Arrays, silos_of: Sequence[Sequence[int]],
         schedule: Schedule, costs: Costs,
     ) -> None:  # fmt: skip
         self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
-        self.holders = [list(h) for h in holders]
-        self.num_silos = sum(len(h) for h in holders)
+        self.silos_of = [list(h) for h in silos_of]
+        self.num_silos = sum(len(h) for h in silos_of)
 
     # --- the three phases of a run ---------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class NeighbourAveraging(RoundStrategy):
             Task(
                 p, "train", _rows(state.arrays, held), {"first-mixing": first, "mixings": per_round}
             )
-            for p, held in enumerate(self.holders)
+            for p, held in enumerate(self.silos_of)
         ]
         collected, present = self._collect(state.arrays, replies)
         matrix = renormalise(self.schedule.matrix(first + per_round - 1), present)
@@ -100,7 +100,7 @@ class NeighbourAveraging(RoundStrategy):
         average = with_prefix(average_model(state.arrays), AVERAGE)
         replies = yield [
             Task(p, "evaluate", with_prefix(_rows(state.arrays, held), OWN) | average, {}, {})
-            for p, held in enumerate(self.holders)
+            for p, held in enumerate(self.silos_of)
         ]
         return RoundResult(state, _errors_by_silo(replies))
 
@@ -121,7 +121,7 @@ class NeighbourAveraging(RoundStrategy):
         collected = {k: v.copy() for k, v in before.items()}
         present = np.zeros(self.num_silos, bool)
         for reply in replies:
-            held = self.holders[reply.partition]
+            held = self.silos_of[reply.partition]
             present[held] = True
             for name, rows in reply.arrays.items():
                 collected[name][held] = rows
@@ -134,7 +134,7 @@ class NeighbourAveraging(RoundStrategy):
             model = {k: np.asarray(v[silo]) for k, v in arrays.items()}
             replies: Sequence[Reply] = yield [
                 Task(p, "evaluate", with_prefix(model, AVERAGE), {}, {})
-                for p in range(len(self.holders))
+                for p in range(len(self.silos_of))
             ]
             parts = [m for r in replies for m in by_silo(r.metrics).values()]
             everywhere.append(merged(_errors(m, "average") for m in parts))

@@ -59,23 +59,23 @@ class PartyRelay(RoundStrategy):
     ) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
         """Greedy episodes of a split, all side by side; alpha's scores."""
         facts = clients[ALPHA].details
-        lanes, num_actions = int(facts[f"lanes.{split}"]), int(facts["actions"])
+        envs, num_actions = int(facts[f"envs.{split}"]), int(facts["actions"])
         plan: dict[str, Scalar] = {"split": split, "noisy": noisy, "best": best, "number": number}
         actions: Arrays = {}
         if self.partners:
             for tick in range(int(facts["longest"])):
                 looked = yield from self._ask(
-                    {p: actions for p in self.partners}, "look", {"q": (lanes, num_actions)},
+                    {p: actions for p in self.partners}, "look", {"q": (envs, num_actions)},
                     {"tick": tick, **plan},
                 )  # fmt: skip
                 q = {f"q.{p}": looked[p].arrays["q"] for p in self.partners}
                 chosen = yield from self._ask(
-                    {ALPHA: q | with_prefix(mlp, MLP)}, "choose", {"actions": (lanes,)},
+                    {ALPHA: q | with_prefix(mlp, MLP)}, "choose", {"actions": (envs,)},
                     {"tick": tick, **plan},
                 )  # fmt: skip
-                # A partner learns from the next actions only that a lane's episode is over.
-                lanes_looked = int((actions["actions"] >= 0).sum()) if actions else lanes
-                add_released(self.partners, lanes_looked, scalars)
+                # A partner learns from the next actions only that an env's episode is over.
+                envs_looked = int((actions["actions"] >= 0).sum()) if actions else envs
+                add_released(self.partners, envs_looked, scalars)
                 actions = dict(chosen[ALPHA].arrays)
                 if not chosen[ALPHA].metrics["active"]:
                     break

@@ -9,7 +9,7 @@ from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays
 from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.vln.evaluation.bleu import speaker_scores
-from fedsuite.vln.wire import VALIDATION
+from fedsuite.vln.message_keys import VALIDATION
 
 # Shown first.
 HEADLINE = (

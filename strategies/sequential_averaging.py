@@ -18,7 +18,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.vln.wire import OPTIMIZER
+from fedsuite.vln.message_keys import OPTIMIZER
 from strategies.house_averaging import HouseAveraging, relative_weights, trainers, weights_of
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.runtime.bookkeeping import RATE

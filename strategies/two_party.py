@@ -96,7 +96,7 @@ class TwoParty(PartyRelay):
         self._begin_round(number)
         scalars, best = dict(state.scalars), BEST_ROUND in state.scalars
         if int(scalars["exchange"]) > 0:  # proposals for an exchange that did not come any more
-            add_released(self.partners, self.schedule.lanes, scalars)
+            add_released(self.partners, self.schedule.envs, scalars)
         metrics: dict[str, float] = {"best-round": float(scalars.get(BEST_ROUND, 0))}
         for label, noisy in self._tests():
             draw = 4 * self.config.num_rounds + 1 + noisy
@@ -149,22 +149,22 @@ class TwoParty(PartyRelay):
     @property
     def _per_round(self) -> int:
         """Exchanges of a round that counts steps."""
-        return -(-self.config.learning.round_length // self.schedule.lanes)
+        return -(-self.config.learning.round_length // self.schedule.envs)
 
     def _exchange(
         self, exchange: int, mlp: Arrays, proposals: dict[int, np.ndarray], num_actions: int
     ) -> Generator[Sequence[Task], Sequence[Reply], tuple[Arrays, dict[int, np.ndarray], int]]:
         """Exchange n: the MLP after it, the partners' next proposals, how many episodes ended."""
-        config, lanes, updates = self.config, self.schedule.lanes, self.schedule.updates(exchange)
+        config, envs, updates = self.config, self.schedule.envs, self.schedule.updates(exchange)
         rows = (updates, config.learning.batch_size)
-        blocks, seen = (*rows, num_actions), (lanes, num_actions)
+        blocks, seen = (*rows, num_actions), (envs, num_actions)
         at: dict[str, Scalar] = {"exchange": exchange}
         if not proposals:
             proposals = yield from self._propose(exchange, seen)
         acted = yield from self._ask(
             {ALPHA: {f"q.{p}": q for p, q in proposals.items()} | with_prefix(mlp, MLP)},
             "act",
-            {"actions": (lanes,), "episodes": (lanes,), "ids": rows},
+            {"actions": (envs,), "episodes": (envs,), "ids": rows},
             at,
         )
         chosen = acted[ALPHA].arrays
@@ -219,7 +219,7 @@ class TwoParty(PartyRelay):
         """Q-vectors that left each party in training: alpha's one a record; a partner's two, and its proposals."""
         records = self.schedule.updates(exchange) * self.config.learning.batch_size
         add_released([ALPHA], records, scalars)
-        add_released(self.partners, 2 * records + self.schedule.lanes, scalars)
+        add_released(self.partners, 2 * records + self.schedule.envs, scalars)
 
     def _epsilon(self, scalars: Mapping[str, Scalar]) -> float:
         return self.schedule.epsilon(int(scalars["exchange"]))

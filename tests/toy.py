@@ -63,7 +63,7 @@ def _client_data(c: ToySettings, partition: int) -> tuple[np.ndarray, np.ndarray
 
 
 class ToyClient(NumPyClient):
-    """One holder of data."""
+    """One owner of data."""
 
     def __init__(self, settings: ToySettings, partition: int) -> None:
         self.c, self.partition = settings, partition

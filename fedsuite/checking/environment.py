@@ -15,8 +15,8 @@ from fedsuite.checking.contract import (
     require,
 )
 
-IDLE = -1  # the action of a lane that takes no part
-Part = Any  # a view or a judge
+IDLE = -1  # the action of an env that takes no part
+Part = Any  # a view or a reward function
 Outcome = tuple[np.ndarray, ...]
 
 
@@ -25,26 +25,26 @@ def check_environment(
     *,
     roles: Sequence[str] = ("alpha", "beta"),
     splits: Sequence[str] = ("train", "valid", "test"),
-    lanes: int = 3,
+    envs: int = 3,
     seed: int = 0,
 ) -> None:
     """Play random episodes of a World, or hand an environment to Gymnasium's or PettingZoo's own check; ContractError.
 
     A world, for each of these splits and, for views, roles:
 
-    * num_actions and longest are whole numbers > 0, score is a metric of the judge, facts are scalars
-    * a step gives rewards float32, ended bool, terminal bool, [E] each; no lane is terminal that has not ended
+    * num_actions and longest are whole numbers > 0, score is a metric of the reward function, facts are scalars
+    * a step gives rewards float32, ended bool, terminal bool, [E] each; no env is terminal that has not ended
     * every episode ends within `longest` steps
     * records are whole numbers [E, R], before, after and now, and are not changed later
-    * IDLE changes nothing and rewards nothing; lanes do not depend on one another
+    * IDLE changes nothing and rewards nothing; envs do not depend on one another
     * the same actions give the same outcome; so does a new part that goes on from `state()`, which is a copy
     * inputs() changes nothing; the network takes them, gives finite Q [B, A] and is drawn from its generator alone
     """
-    if hasattr(thing, "judge") and hasattr(thing, "view"):
+    if hasattr(thing, "reward_function") and hasattr(thing, "view"):
         _check_facts(thing)
         for split in splits:
-            rows = np.arange(lanes) % thing.num_episodes(split)
-            script = _check_judge(thing, split, rows, np.random.default_rng(seed))
+            rows = np.arange(envs) % thing.num_episodes(split)
+            script = _check_reward_function(thing, split, rows, np.random.default_rng(seed))
             for role in roles:
                 _check_view(thing, role, split, rows, script)
         return
@@ -67,54 +67,54 @@ def _check_facts(world: Any) -> None:
     check_scalars("world.facts", world.facts)
 
 
-def _check_judge(
+def _check_reward_function(
     world: Any, split: str, rows: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Episodes to their ends, one lane idle now and then; the actions [E] of every tick."""
-    where, lanes = f"judge of {split}", len(rows)
-    judge = world.judge(split, lanes)
+    """Episodes to their ends, one env idle now and then; the actions [E] of every tick."""
+    where, envs = f"reward function of {split}", len(rows)
+    reward_function = world.reward_function(split, envs)
     script: list[np.ndarray] = []
-    judge.begin(np.arange(lanes), rows)
-    steps, over = np.zeros(lanes, int), np.zeros(lanes, bool)
+    reward_function.begin(np.arange(envs), rows)
+    steps, over = np.zeros(envs, int), np.zeros(envs, bool)
     while not over.all():
-        actions = rng.integers(world.num_actions, size=lanes)
+        actions = rng.integers(world.num_actions, size=envs)
         actions[over] = IDLE
         if len(script) % 3 == 2:
-            actions[len(script) % lanes] = IDLE
+            actions[len(script) % envs] = IDLE
         script.append(actions)
-        step, acts = judge.step(actions.copy()), actions != IDLE
+        step, acts = reward_function.step(actions.copy()), actions != IDLE
         for name, kind in (("rewards", np.float32), ("ended", np.bool_), ("terminal", np.bool_)):
             array = getattr(step, name)
             good, found = (
-                array.dtype == kind and array.shape == (lanes,),
+                array.dtype == kind and array.shape == (envs,),
                 (array.dtype, array.shape),
             )
-            expected = f"{name} {kind.__name__} [{lanes}]"
-            require(good, where, expected, found, "float64 arithmetic, or one lane's value")
+            expected = f"{name} {kind.__name__} [{envs}]"
+            require(good, where, expected, found, "float64 arithmetic, or one env's value")
         idle = not (step.rewards[~acts].any() or step.ended[~acts].any())
-        require(idle, where, "no reward and no end in idle lanes", step, "IDLE taken as an action")
+        require(idle, where, "no reward and no end in idle envs", step, "IDLE taken as an action")
         good = not (step.terminal & ~step.ended).any()
         require(good, where, "terminal only where ended", step, "time-outs the wrong way round")
         steps, over = steps + acts, over | step.ended
         good, cause = (steps <= world.longest).all(), "the step limit is not kept, or `longest` is"
         require(good, where, f"ends within longest = {world.longest} steps", steps, cause)
-    scores = judge.scores()
+    scores = reward_function.scores()
     check_metrics(where, scores)
     require(world.score in scores, where, f"a metric {world.score!r}", [*scores], "a typing error")
-    _check_part(where, lambda n: world.judge(split, n), rows, script)
+    _check_part(where, lambda n: world.reward_function(split, n), rows, script)
     return script
 
 
 def _check_view(
     world: Any, role: str, split: str, rows: np.ndarray, script: Sequence[np.ndarray]
 ) -> None:
-    where, lanes = f"view of {role}, {split}", len(rows)
-    view = world.view(role, split, lanes)
-    view.begin(np.arange(lanes), rows)
+    where, envs = f"view of {role}, {split}", len(rows)
+    view = world.view(role, split, envs)
+    view.begin(np.arange(envs), rows)
     records, kept = view.records(), []
     form = (records.dtype, records.shape)
-    good = records.ndim == 2 and len(records) == lanes and records.dtype.kind in "iu"
-    require(good, where, f"records of whole numbers [{lanes}, R]", form, "observations as records")
+    good = records.ndim == 2 and len(records) == envs and records.dtype.kind in "iu"
+    require(good, where, f"records of whole numbers [{envs}, R]", form, "observations as records")
     for actions in script:
         for array in (*view.move(actions.copy()), view.records()):
             found = (array.dtype, array.shape)
@@ -150,7 +150,7 @@ def _check_network(where: str, world: Any, role: str, view: Part) -> None:
 def _check_part(
     where: str, make: Callable[[int], Part], rows: np.ndarray, script: Sequence[np.ndarray]
 ) -> None:
-    """What holds for views and judges alike."""
+    """What holds for views and reward functions alike."""
 
     def begun(chosen: np.ndarray) -> Part:
         part = make(len(chosen))
@@ -161,10 +161,10 @@ def _check_part(
     whole = _played(part, script)
     require(_same(_played(begun(rows), script), whole), where, "the same outcome twice", "others",
             "draws that are not the episode's")  # fmt: skip
-    for lane in range(len(rows)):
-        alone = _played(begun(rows[[lane]]), [actions[[lane]] for actions in script])
-        same = _same(alone, [tuple(a[[lane]] for a in outcome) for outcome in whole])
-        require(same, where, f"lane {lane} as if it were alone", "another", "lanes mixed up")
+    for env in range(len(rows)):
+        alone = _played(begun(rows[[env]]), [actions[[env]] for actions in script])
+        same = _same(alone, [tuple(a[[env]] for a in outcome) for outcome in whole])
+        require(same, where, f"env {env} as if it were alone", "another", "envs mixed up")
     half = len(script) // 2
     part = begun(rows)
     _played(part, script[:half])

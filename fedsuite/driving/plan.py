@@ -33,10 +33,10 @@ ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """num_data_silos: silos that the data are made of; holders: silos of every partition; overlay: their links."""
+    """num_data_silos: silos that the data are made of; silos_of: silos of every partition; overlay: their links."""
 
     num_data_silos: int
-    holders: tuple[tuple[int, ...], ...]
+    silos_of: tuple[tuple[int, ...], ...]
     network: Network
     overlay: Overlay
     mixing: MixingSchedule = field(repr=False)
@@ -87,9 +87,9 @@ def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
         )  # fmt: skip
     size = config.federation.silos_per_client
     silos = range(network.num_silos)
-    holders = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
-    _check_holders(config, network, mixing, holders)
-    return Plan(count, holders, network, overlay, mixing, bits, cycle_ms)
+    silos_of = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
+    _check_silos_of(config, network, mixing, silos_of)
+    return Plan(count, silos_of, network, overlay, mixing, bits, cycle_ms)
 
 
 def plan_of(config: CDLConfig, roster: Roster) -> Plan:
@@ -182,13 +182,13 @@ def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) 
     )
 
 
-def _check_holders(
-    config: CDLConfig, network: Network, mixing: MixingSchedule, holders: Sequence[Sequence[int]]
+def _check_silos_of(
+    config: CDLConfig, network: Network, mixing: MixingSchedule, silos_of: Sequence[Sequence[int]]
 ) -> None:
     """Several mixings in one message are exact only where no silo needs one that another client holds."""
     if config.federation.mixings_per_round == 1:
         return
-    across = closed_groups(mixing.support, holders)
+    across = closed_groups(mixing.support, silos_of)
     if across:
         i, j = across[0]
         raise InputError(

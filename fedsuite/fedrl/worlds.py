@@ -1,10 +1,10 @@
-"""What a party asks of a world: its own view, and, for the party that has rewards, a judge.
+"""What a party asks of a world: its own view, and, for the party that has rewards, a reward function.
 
-A world runs E lanes, that is E parallel episodes. Views and judge of one world are stepped with the same
+A world runs E envs, that is E parallel episodes. Views and reward function of one world are stepped with the same
 joint actions and stay in step without speaking to each other: a view knows what its party
-can see and nothing of rewards, the judge knows rewards and when an episode ends.
+can see and nothing of rewards, the reward function knows rewards and when an episode ends.
 
-Letters: E lanes, B records in a minibatch, R numbers in a record, A joint actions. A *record* is what a
+Letters: E envs, B records in a minibatch, R numbers in a record, A joint actions. A *record* is what a
 party keeps of one observation, as few whole numbers as can bring the observation back; the network's
 inputs are made of records. An *episode* is named by its row in a split ("train", "valid", "test").
 """
@@ -20,12 +20,12 @@ from fedsuite.arrays import Arrays
 
 Role = Literal["alpha", "beta", "gamma", "full"]
 Split = Literal["train", "valid", "test"]
-IDLE = -1  # the action of a lane that takes no part
+IDLE = -1  # the action of an env that takes no part
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the judge says of one step, each [E]: reward float32 (0 in idle lanes); ended: the episode is over;
+    """What the reward function says of one step, each [E]: reward float32 (0 in idle envs); ended: the episode is over;
     terminal: the target of this transition is the reward alone (ended, but for time-outs if they are bootstrapped)."""
 
     rewards: np.ndarray
@@ -52,13 +52,13 @@ class Remembering:
 
 
 class View(Protocol):
-    """One party's own side of E lanes."""
+    """One party's own side of E envs."""
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]."""
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]."""
 
     def records(self) -> np.ndarray:
-        """What is observed now in every lane [E, R]; the dtype is the view's own."""
+        """What is observed now in every env [E, R]; the dtype is the view's own."""
 
     def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Carry out joint actions [E] (IDLE: none). Records to be stored, of before and after: [E, R] each.
@@ -76,17 +76,17 @@ class View(Protocol):
         """Go on from `state`."""
 
 
-class Judge(Protocol):
-    """The rewarded party's side of E lanes; keeps the tally of each lane's episode."""
+class RewardFunction(Protocol):
+    """The rewarded party's side of E envs; keeps the tally of each env's episode."""
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]; their tally starts anew."""
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]; their tally starts anew."""
 
     def step(self, actions: np.ndarray) -> Step:
-        """Carry out joint actions [E] (IDLE: nothing happens in that lane)."""
+        """Carry out joint actions [E] (IDLE: nothing happens in that env)."""
 
     def scores(self) -> dict[str, float]:
-        """Metrics over the lanes' latest episodes, all of which have ended."""
+        """Metrics over the envs' latest episodes, all of which have ended."""
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on in the middle of episodes."""
@@ -113,11 +113,11 @@ class World(Protocol):
     def num_episodes(self, split: Split) -> int:
         """Episodes in a split."""
 
-    def view(self, role: Role, split: Split, lanes: int) -> View:
-        """A party's view of `lanes` parallel episodes."""
+    def view(self, role: Role, split: Split, envs: int) -> View:
+        """A party's view of `envs` parallel episodes."""
 
-    def judge(self, split: Split, lanes: int) -> Judge:
-        """The judge of `lanes` parallel episodes."""
+    def reward_function(self, split: Split, envs: int) -> RewardFunction:
+        """The reward function of `envs` parallel episodes."""
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
         """A Q-network [B, ...] -> [B, A] for the inputs of this role's view, initialised from `generator` alone."""

@@ -207,11 +207,11 @@ class AblationSettings:
 
     blind_to: str = setting(
         "nothing",
-        "control: hide one input from the agent",
+        "ablation: hide one input from the agent",
         choices=("nothing", "language", "vision"),
     )
     shuffle_instructions: bool = setting(
-        False, "control: train with instructions dealt at random within each house"
+        False, "ablation: train with instructions dealt at random within each house"
     )
 
 

@@ -36,7 +36,7 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     mixed = names_of(network, config.network.batch_norm).mixed
     initial = {k: v for k, v in module_arrays(network).items() if k in mixed}
     costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
-    return NeighbourAveraging(config, initial, plan.holders, mixing_of(config, roster), costs)
+    return NeighbourAveraging(config, initial, plan.silos_of, mixing_of(config, roster), costs)
 
 
 def make_client(config: CDLConfig, node: Node) -> "NumPyClient":

@@ -6,7 +6,7 @@ from flwr.client import NumPyClient
 
 from clients.house import HouseClient
 from clients.house_base import HouseSite
-from clients.speaker_house import SpeakingHouse
+from clients.speaker_house import SpeakerClient
 from fedsuite.devices import device_of
 from fedsuite.roster import Roster
 from fedsuite.versions import Versions
@@ -28,7 +28,7 @@ def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
     site = _open_site(config, node)
     if config.stage == "speaker":
         words = Vocabulary(node.roster.words)
-        return SpeakingHouse(site, config, _speaker_template(config, node.roster), words)
+        return SpeakerClient(site, config, _speaker_template(config, node.roster), words)
     speaker = _speaker_template(config, node.roster) if describes_paths(config) else None
     return HouseClient(site, config, _agent_template(config, node.roster), speaker)
 

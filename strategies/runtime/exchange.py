@@ -19,7 +19,7 @@ from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.runtime.records import RoundRecords
-from strategies.runtime.reply_checks import judge, usable_or_reason
+from strategies.runtime.reply_checks import check_reply, usable_or_reason
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
 OnReply = Callable[[int, Message, float], None]
@@ -100,9 +100,9 @@ class TaskExchange:
         needed = ",".join(map(str, checkpoints))
         raws = self._send(ordered, records, {"round": number, "checkpoint-rounds": needed})
         deadline_s = self.settings.reply_deadline_s
-        verdicts = [judge(t, raw, deadline_s) for t, raw in zip(ordered, raws, strict=True)]
-        for task, verdict in zip(ordered, verdicts, strict=True):
-            records.judged(task, verdict)
+        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(ordered, raws, strict=True)]
+        for task, reply in zip(ordered, checked, strict=True):
+            records.checked(task, reply)
         where = f"round {number}, {kind}"
         names = [self.names[task.partition] for task in ordered]
         dead = [n for n, r in zip(names, raws, strict=True) if r is not None and r.worker_died]
@@ -110,10 +110,10 @@ class TaskExchange:
             raise RunFailed(
                 f"{where}: {', '.join(dead)}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
             )
-        reason = usable_or_reason(verdicts, names, self.settings.min_reply_fraction)
+        reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
         if reason:
             raise RunFailed(f"{where}: {reason}")
-        replies = [verdict.reply for verdict in verdicts if verdict.reply is not None]
+        replies = [c.reply for c in checked if c.reply is not None]
         if kind == "train":
             records.trained += replies
         return replies

@@ -22,7 +22,7 @@ from strategies.runtime import bookkeeping
 from strategies.runtime.exchange import Members, OnEvent
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import TaskMessages, read_reply
-from strategies.runtime.reply_checks import judge, usable_or_reason
+from strategies.runtime.reply_checks import check_reply, usable_or_reason
 from strategies.runtime.round_loop import RoundLoop, check_state, run_rounds
 
 _ONE_EXCHANGE = (
@@ -205,15 +205,15 @@ class FedsuiteStrategy(Strategy):
         assert self._members is not None  # configure_train has run
         raws = {m.metadata.src_node_id: read_reply(m) for m in messages}
         answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
-        verdicts = [
-            judge(t, raw, self.settings.reply_deadline_s)
+        checked = [
+            check_reply(t, raw, self.settings.reply_deadline_s)
             for t, raw in zip(tasks, answers, strict=True)
         ]
         names = [self._members.clients[t.partition].name for t in tasks]
-        reason = usable_or_reason(verdicts, names, self.settings.min_reply_fraction)
+        reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
         if reason:
             raise RunFailed(f"round {number}, {kind}: {reason}")
-        return [v.reply for v in verdicts if v.reply is not None]
+        return [v.reply for v in checked if v.reply is not None]
 
 
 def _record(state: ServerState) -> ArrayRecord:

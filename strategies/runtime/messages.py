@@ -1,4 +1,4 @@
-"""Between a task and a Flower message: what goes on the wire, and what comes back from it, unjudged.
+"""Between a task and a Flower message: what goes on the wire, and what comes back from it, unchecked.
 
 Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics"
 (MetricRecord that holds num-examples), "timing" (ConfigRecord). The identity query and its answer

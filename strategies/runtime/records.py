@@ -12,7 +12,7 @@ from typing import Any
 from fedsuite.arrays import num_bytes
 from fedsuite.federation import Reply, Task
 from strategies.runtime.messages import RawReply
-from strategies.runtime.reply_checks import Verdict
+from strategies.runtime.reply_checks import CheckedReply
 
 Event = dict[str, Any]
 PROGRESS_EVERY_S = 0.5
@@ -33,15 +33,15 @@ class RoundRecords:
         self._times: dict[tuple[int, str], Event] = {}
         self._messages, self._emitted = 0, 0.0
 
-    def judged(self, task: Task, verdict: Verdict) -> None:
+    def checked(self, task: Task, checked: CheckedReply) -> None:
         """The history's line of one reply."""
         row = self._head(task) | {
-            "status": verdict.status, "reason": verdict.reason,
-            "num-examples": verdict.reply.num_examples if verdict.reply else 0,
-            "bytes-down": num_bytes(task.arrays.values()), "bytes-up": verdict.bytes_up,
-            "metrics": dict(verdict.reply.metrics) if verdict.reply else {},
+            "status": checked.status, "reason": checked.reason,
+            "num-examples": checked.reply.num_examples if checked.reply else 0,
+            "bytes-down": num_bytes(task.arrays.values()), "bytes-up": checked.bytes_up,
+            "metrics": dict(checked.reply.metrics) if checked.reply else {},
         }  # fmt: skip
-        if not task.summed or verdict.status != "ok":
+        if not task.summed or checked.status != "ok":
             self.history.append(row)
             return
         key = (task.partition, task.kind)

@@ -1,4 +1,4 @@
-"""The one place where replies are judged: nothing that a client sends reaches an average unchecked.
+"""The one place where replies are checked: nothing that a client sends reaches an average unchecked.
 
 ok: usable; error: the client raised; missing: nothing came in time; rejected: something came that
 must not be used.
@@ -19,7 +19,7 @@ Status = Literal["ok", "error", "missing", "rejected"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckedReply:
     """What a reply is worth. reason: one line, "" if ok; reply: only if ok."""
 
     status: Status
@@ -28,32 +28,32 @@ class Verdict:
     bytes_up: int = 0
 
 
-def judge(task: Task, raw: RawReply | None, deadline_s: float) -> Verdict:
+def check_reply(task: Task, raw: RawReply | None, deadline_s: float) -> CheckedReply:
     """Check one reply against its task; None: nothing came."""
     if raw is None:
-        return Verdict("missing", f"no reply within {deadline_s:g} s")
+        return CheckedReply("missing", f"no reply within {deadline_s:g} s")
     if raw.error:
-        return Verdict("missing" if raw.unreachable else "error", raw.error)
+        return CheckedReply("missing" if raw.unreachable else "error", raw.error)
     size = num_bytes(raw.arrays.values())
     reason = _arrays_complaint(task, raw.arrays) or _metrics_complaint(raw.metrics)
     if reason:
-        return Verdict("rejected", reason, bytes_up=size)
+        return CheckedReply("rejected", reason, bytes_up=size)
     metrics = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
     examples = int(raw.metrics[EXAMPLES])  # type: ignore[call-overload]
     ordered = {name: raw.arrays[name] for name in _expected(task)}
-    return Verdict("ok", "", Reply(task.partition, ordered, examples, metrics), size)
+    return CheckedReply("ok", "", Reply(task.partition, ordered, examples, metrics), size)
 
 
-def usable_or_reason(verdicts: Sequence[Verdict], names: Sequence[str], least: float) -> str:
+def usable_or_reason(checked: Sequence[CheckedReply], names: Sequence[str], least: float) -> str:
     """One line that names who failed and why, or "" if the share `least` of the replies is usable."""
-    failed = [(name, v) for name, v in zip(names, verdicts, strict=True) if v.status != "ok"]
-    usable = len(verdicts) - len(failed)
-    if usable >= least * len(verdicts):
+    failed = [(name, v) for name, v in zip(names, checked, strict=True) if v.status != "ok"]
+    usable = len(checked) - len(failed)
+    if usable >= least * len(checked):
         return ""
     name, first = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return (
-        f"{usable} of {len(verdicts)} replies usable, min-reply-fraction = {least:g}; "
+        f"{usable} of {len(checked)} replies usable, min-reply-fraction = {least:g}; "
         f"{name}: {first.status}: {first.reason}{more}"
     )
 

@@ -61,11 +61,11 @@ def test_environments(config_of: Callable[..., FedRLConfig]) -> None:
 class View:
     """The counter, from the episode's number + 2; action 1 brings it down."""
 
-    def __init__(self, lanes: int) -> None:
-        self.at = np.zeros((lanes, 1), np.int32)
+    def __init__(self, envs: int) -> None:
+        self.at = np.zeros((envs, 1), np.int32)
 
-    def begin(self, lanes, episodes):
-        self.at[lanes, 0] = episodes + 2
+    def begin(self, envs, episodes):
+        self.at[envs, 0] = episodes + 2
 
     def records(self):
         return self.at.copy()
@@ -85,14 +85,14 @@ class View:
         self.at = state["at"].copy()
 
 
-class Judge:
+class RewardFunction:
     """One for every action 1; an episode ends at 0, or after 9 steps."""
 
-    def __init__(self, lanes: int) -> None:
-        self.left, self.steps = np.zeros(lanes, int), np.zeros(lanes, int)
+    def __init__(self, envs: int) -> None:
+        self.left, self.steps = np.zeros(envs, int), np.zeros(envs, int)
 
-    def begin(self, lanes, episodes):
-        self.left[lanes], self.steps[lanes] = episodes + 2, 0
+    def begin(self, envs, episodes):
+        self.left[envs], self.steps[envs] = episodes + 2, 0
 
     def step(self, actions):
         acts = actions != IDLE
@@ -113,16 +113,16 @@ class Judge:
 
 class World:
     num_actions, longest, score, facts = 2, 9, "done", types.MappingProxyType({"episodes": 4})
-    view_class, judge_class = View, Judge
+    view_class, reward_class = View, RewardFunction
 
     def num_episodes(self, split):
         return 4
 
-    def view(self, role, split, lanes):
-        return self.view_class(lanes)
+    def view(self, role, split, envs):
+        return self.view_class(envs)
 
-    def judge(self, split, lanes):
-        return self.judge_class(lanes)
+    def reward_function(self, split, envs):
+        return self.reward_class(envs)
 
     def network(self, role, generator):
         layer = torch.nn.Linear(1, 2)
@@ -139,12 +139,14 @@ def view(**methods: Any) -> World:
     return world(view_class=type("WrongView", (View,), methods))
 
 
-def judge(**methods: Any) -> World:
-    return world(judge_class=type("WrongJudge", (Judge,), methods))
+def reward_function(**methods: Any) -> World:
+    return world(reward_class=type("WrongReward", (RewardFunction,), methods))
 
 
-def stepping(change: Callable[[Judge, Step], Step]) -> World:
-    return judge(step=lambda self, actions: change(self, Judge.step(self, actions)))
+def stepping(change: Callable[[RewardFunction, Step], Step]) -> World:
+    return reward_function(
+        step=lambda self, actions: change(self, RewardFunction.step(self, actions))
+    )
 
 
 def idle_moves(self, actions):
@@ -184,7 +186,7 @@ CORPUS: dict[str, tuple[Any, str]] = {
     "rewards": (stepping(lambda j, s: Step(s.rewards.astype(float), s.ended, s.terminal)), "rewards float32 [3]"),
     "idle reward": (stepping(lambda j, s: Step(s.rewards + np.float32(1), s.ended, s.terminal)), "no reward"),
     "terminal": (stepping(lambda j, s: Step(s.rewards, s.ended, ~s.ended)), "terminal only where ended"),
-    "scores": (judge(scores=lambda self: {"done": np.nan}), "metric done: expected a finite number"),
+    "scores": (reward_function(scores=lambda self: {"done": np.nan}), "metric done: expected a finite number"),
     "records": (view(records=lambda self: self.at.astype(float)), "records of whole numbers [3, R]"),
     "records' type": (view(records=lambda self: self.at.astype(np.int64)), "records (dtype('int64')"),
     "given away": (view(move=given_away), "records given away as they were"),
@@ -194,7 +196,7 @@ CORPUS: dict[str, tuple[Any, str]] = {
     "network": (world(network=lambda self, r, g: torch.nn.Linear(1, 2)), "drawn from its generator alone"),
     "q": (world(network=lambda self, r, g: torch.nn.Identity()), "finite Q (3, 2), got (3, 1)"),
     "draws": (view(move=drawing), "the same outcome twice"),
-    "lanes": (view(move=mixed_up), "as if it were alone"),
+    "envs": (view(move=mixed_up), "as if it were alone"),
     "idle": (view(move=idle_moves), "IDLE to change nothing"),
     "state": (view(state=lambda self: {"at": self.at}), "state() to stay as it was"),
     "restore": (view(restore=lambda self, state: None), "the same after restore(state())"),

@@ -11,7 +11,7 @@ from fedsuite.aggregation import median
 from fedsuite.arrays import Share
 from fedsuite.checking import ContractError, check_strategy, echo
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.wire import TERMS
+from fedsuite.driving.message_keys import TERMS
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     ClientInfo,
@@ -88,10 +88,10 @@ def test_neighbour_averaging(kind: str) -> None:
         "n.running_mean": np.zeros(2, np.float32),
         "n.running_var": np.ones(2, np.float32),
     }
-    holders, costs = [[0], [1], [2], [3]], Costs(50.0, 4.0, 800)
+    silos_of, costs = [[0], [1], [2], [3]], Costs(50.0, 4.0, 800)
 
     def make() -> RoundStrategy:
-        return NeighbourAveraging(CDLConfig(), initial, holders, make_schedule(4, kind), costs)
+        return NeighbourAveraging(CDLConfig(), initial, silos_of, make_schedule(4, kind), costs)
 
     check_strategy(make(), HOUSES, answer=silo, make=make)
 

@@ -13,7 +13,7 @@ from clients.house import HouseClient
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
 from fedsuite.run_folder import folder_of
 from fedsuite.vln.plan import initial_agent
-from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 from simulations.fedvln.system import make_client
 from simulations.systems import Node
@@ -63,14 +63,14 @@ def hand_out(client: HouseClient, chain: Chain) -> Arrays:
     return speaker
 
 
-def by_hand(client: HouseClient, chain: Chain, feeds: list[Feed], steps: int) -> Arrays:
+def by_hand(client: HouseClient, chain: Chain, parts: list[TrainingData], steps: int) -> Arrays:
     agent = initial_agent(client.config, roster_of(client.config))
     load_arrays(agent, agent_arrays(chain))
     c = client.config
     optimizer = RMSprop(
         agent.train().parameters(), c.objective.learning_rate, c.objective.bias_correction
     )
-    train_locally(agent, optimizer, client.site.world, feeds, c, steps, 1, client.site.partition)
+    train_locally(agent, optimizer, client.site.world, parts, c, steps, 1, client.site.partition)
     return module_arrays(agent)
 
 
@@ -135,8 +135,10 @@ def test_instructions_and_described_paths_are_learnt_from_together(chain: Chain)
     assert client.speaker is not None and len(client.site.sampled[0]) > 10
     load_arrays(client.speaker, hand_out(client, chain))
     c = client.config
-    annotated = Feed(client.site.samples("train"), c.objective.teacher_weight)
-    described = Feed(client.site.sampled[0], c.objective.generated_weight, client.speaker.eval())
+    annotated = TrainingData(client.site.samples("train"), c.objective.teacher_weight)
+    described = TrainingData(
+        client.site.sampled[0], c.objective.generated_weight, client.speaker.eval()
+    )
     want = by_hand(client, chain, [annotated, described], 2)
     assert same(fitted(client, agent_arrays(chain), 2), want)
     assert not same(by_hand(client, chain, [annotated], 2), want)
@@ -147,7 +149,7 @@ def test_a_house_without_sampled_paths_reads_its_instructions_twice(chain: Chain
     client = HouseClient(
         replace(client.site, sampled=((),)), client.config, client.agent, client.speaker
     )
-    annotated = Feed(client.site.samples("train"), client.config.objective.teacher_weight)
+    annotated = TrainingData(client.site.samples("train"), client.config.objective.teacher_weight)
     twice = by_hand(client, chain, [annotated, annotated], 2)
     assert same(fitted(client, agent_arrays(chain), 2), twice)
     assert not same(by_hand(client, chain, [annotated], 2), twice)

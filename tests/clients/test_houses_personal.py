@@ -22,7 +22,7 @@ from fedsuite.vln.evaluation.metrics import episode_metrics
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.stages import visit_steps
-from fedsuite.vln.training.learner import Feed, train_locally, walk_all
+from fedsuite.vln.training.learner import TrainingData, train_locally, walk_all
 from fedsuite.vln.training.rmsprop import RMSprop
 from tests.fedvln_runs import METHODS, Chain, chain_in, roster_of
 
@@ -115,7 +115,7 @@ def trained_by_hand(
         agent,
         rmsprop,
         join_houses([house]),
-        [Feed(paths, config.objective.generated_weight, speaker.eval())],
+        [TrainingData(paths, config.objective.generated_weight, speaker.eval())],
         config,
         visit_steps(config, len(paths)),
         number,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from clients.house_base import HouseMember, HouseSite
+from clients.house_base import HouseClientBase, HouseSite
 from fedsuite.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.training.rmsprop import RMSprop
@@ -18,20 +18,20 @@ EXPLORE = changed(
 )
 
 
-def member(folder: Path, config: FedVLNConfig = EXPLORE) -> HouseMember:
+def member(folder: Path, config: FedVLNConfig = EXPLORE) -> HouseClientBase:
     """A house without data: it only keeps things."""
     site = HouseSite(0, "oak", (), None, Versions(folder), folder)  # type: ignore[arg-type]
-    return HouseMember(site, config)
+    return HouseClientBase(site, config)
 
 
-def trained(house: HouseMember, number: int, config: dict[str, object]) -> None:
+def trained(house: HouseClientBase, number: int, config: dict[str, object]) -> None:
     """The end of a visit in round `number`; the agent's only weight is the round."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, number)
     house.keep(number, config, model, RMSprop(model.parameters(), 0.1))  # type: ignore[arg-type]
 
 
-def weight_before(house: HouseMember, number: int) -> int:
+def weight_before(house: HouseClientBase, number: int) -> int:
     """The weight of the newest version older than `number`."""
     return int(house.kept(number)["agent.weight"].item())
 

@@ -15,11 +15,11 @@ from fedsuite.arrays import Arrays, module_arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Frames, Silo
 from fedsuite.driving.evaluation.predict import predict
+from fedsuite.driving.message_keys import by_silo
 from fedsuite.driving.model.networks import build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.learner import Learner
-from fedsuite.driving.wire import by_silo
 from fedsuite.versions import Versions
 from tests.harness import changed
 
@@ -153,7 +153,7 @@ def test_a_diverged_round_leaves_nothing_behind(
     def spoilt(self: Learner, first: int, count: int, matrix: Callable[[int], np.ndarray]) -> Any:
         terms = original(self, first, count, matrix)
         with torch.no_grad():
-            self.fleet.sub["trunk.head.bias"].fill_(torch.inf)
+            self.networks.sub["trunk.head.bias"].fill_(torch.inf)
         return terms
 
     monkeypatch.setattr(Learner, "train", spoilt)

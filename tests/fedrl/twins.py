@@ -1,6 +1,6 @@
 """Slow twins of FedRL, written from the paper (Zhuo et al. 2019) without the parties, the relay, replay or schedule.
 
-`Stage` plays the episodes: what every party sees and what the judge says, record after record in plain
+`Stage` plays the episodes: what every party sees and what the reward function says, record after record in plain
 lists. On it: `dqn`, a textbook DQN; `monolith`, all networks in one module under one optimiser, trained by ordinary
 back-propagation; `two_algorithms`, the paper's algorithms 1 and 2 with separate modules and separate optimisers.
 All draw from the named random streams, for two draws from different streams cannot be compared.
@@ -33,40 +33,40 @@ class Stage:
     """K parallel episodes. seen[p][j]: record j as party p has it, before and after; told[j]: action, reward, terminal."""
 
     def __init__(self, config: FedRLConfig) -> None:
-        self.c, self.world, self.lanes = (
+        self.c, self.world, self.envs = (
             config,
             open_world(config),
             config.federation.parallel_episodes,
         )
-        self.views = [self.world.view(r, "train", self.lanes) for r in config.federation.roles]  # type: ignore[arg-type]
-        self.judge = self.world.judge("train", self.lanes)
+        self.views = [self.world.view(r, "train", self.envs) for r in config.federation.roles]  # type: ignore[arg-type]
+        self.reward_function = self.world.reward_function("train", self.envs)
         self.seen: list[list[Pair]] = [[] for _ in config.federation.roles]
         self.told: list[tuple[int, float, bool]] = []
         self.actions: list[list[int]] = []
         self.next_episode = 0
-        for lane in range(self.lanes):
-            self._begin(lane)
+        for env in range(self.envs):
+            self._begin(env)
 
-    def _begin(self, lane: int) -> None:
+    def _begin(self, env: int) -> None:
         row = np.array([self.next_episode % self.world.num_episodes("train")])
-        self.judge.begin(np.array([lane]), row)
+        self.reward_function.begin(np.array([env]), row)
         for view in self.views:
-            view.begin(np.array([lane]), row)
+            view.begin(np.array([env]), row)
         self.next_episode += 1
 
     def step(self, actions: np.ndarray) -> None:
-        """All lanes one step."""
+        """All envs one step."""
         self.actions.append(actions.tolist())
-        said = self.judge.step(actions)
+        said = self.reward_function.step(actions)
         for party, view in enumerate(self.views):
             before, after = view.move(actions)
             self.seen[party] += list(zip(before.copy(), after.copy(), strict=True))
-        for lane in range(self.lanes):
+        for env in range(self.envs):
             self.told.append(
-                (int(actions[lane]), float(said.rewards[lane]), bool(said.terminal[lane]))
+                (int(actions[env]), float(said.rewards[env]), bool(said.terminal[env]))
             )
-            if said.ended[lane]:
-                self._begin(lane)
+            if said.ended[env]:
+                self._begin(env)
 
     def epsilon(self) -> float:
         """Exploration after the steps that were made."""
@@ -76,8 +76,8 @@ class Stage:
     def explored(self, exchange: int, greedy: np.ndarray) -> np.ndarray:
         """Epsilon-greedy."""
         rng = rng_for(self.c.seed, "exploration", exchange, 0)
-        random = rng.integers(self.world.num_actions, size=self.lanes)
-        coins = rng.random(self.lanes)
+        random = rng.integers(self.world.num_actions, size=self.envs)
+        coins = rng.random(self.envs)
         rows = zip(greedy, random, coins, strict=True)
         return np.array([r if coin < self.epsilon() else g for g, r, coin in rows])
 
@@ -85,7 +85,7 @@ class Stage:
         """Minibatches of record numbers [U, B], uniform over the records held; [0, B] while there are too few."""
         c, count = self.c, len(self.told)
         learns = count > c.learning.batch_size + c.world.history
-        updates = ticks(count - self.lanes, count, c.learning.steps_per_update) if learns else 0
+        updates = ticks(count - self.envs, count, c.learning.steps_per_update) if learns else 0
         held = min(count, c.learning.memory)
         rng = rng_for(c.seed, "minibatches", exchange, 0)
         return count - held + rng.integers(held, size=(updates, c.learning.batch_size))
@@ -93,7 +93,7 @@ class Stage:
     def refreshes(self, exchange: int) -> bool:
         """Whether a multiple of target-every has been passed since the last exchange."""
         done = len(self.told)
-        return exchange > 0 and ticks(done - self.lanes, done, self.c.learning.target_every) > 0
+        return exchange > 0 and ticks(done - self.envs, done, self.c.learning.target_every) > 0
 
     def inputs(self, party: int, ids: np.ndarray, after: bool) -> tuple[Tensor, ...]:
         """A party's network inputs of records ids [B]."""
@@ -268,7 +268,7 @@ class Side:
 
 
 def two_algorithms(config: FedRLConfig, exchanges: int) -> tuple[Stage, list[Side], nn.Sequential]:
-    """Algorithms 1 and 2 with K lanes and minibatches in an exchange; the stage, all sides, the MLP's target."""
+    """Algorithms 1 and 2 with K envs and minibatches in an exchange; the stage, all sides, the MLP's target."""
     stage = Stage(config)
     parties, num_actions = range(len(config.federation.roles)), stage.world.num_actions
     sides = [

@@ -131,8 +131,8 @@ def test_scores_are_means_over_instructions():
     federation, strategy = Houses(MIXED), made(CONFIG, INITIAL)
     state = federation.start(strategy)
     result = federation.evaluate(strategy, 0, state)
-    handed_out, tasks = federation.exchanges
-    assert handed_out == [] and [t.partition for t in tasks] == [0, 2, 3]
+    received_once, tasks = federation.exchanges
+    assert received_once == [] and [t.partition for t in tasks] == [0, 2, 3]
     assert all(t.kind == "evaluate" and t.returns == {} for t in tasks)
     assert result.metrics == pytest.approx(
         {

@@ -117,10 +117,10 @@ def one_round(
 @pytest.mark.parametrize("config", [CONFIG, FULL, ENV_BASED, WITH_SEEN])
 def test_every_house_gets_the_agent_once_and_unseen_ones_the_speaker(config: FedVLNConfig) -> None:
     _, federation, first = started(config, MIXED)
-    handed_out, scored = federation.exchanges
-    assert [t.partition for t in handed_out] == list(range(11))
+    received_once, scored = federation.exchanges
+    assert [t.partition for t in received_once] == list(range(11))
     spoken = {f"speaker.{k}" for k in SPEAKER}
-    for task in handed_out:
+    for task in received_once:
         assert task.kind == "evaluate" and task.config == {"keep": True} and task.returns == {}
         assert set(task.arrays) == set(AGENT) | (spoken if task.partition >= 5 else set())
         assert all(np.array_equal(task.arrays[k], v) for k, v in AGENT.items())

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.message_keys import TERMS
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, contraction
-from fedsuite.driving.wire import TERMS
 from fedsuite.federation import Reply, RoundResult, ServerState, Task
 from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
 from tests.harness import changed
@@ -31,8 +31,8 @@ def strategy_of(
         CDLConfig(), scenario=kind if kind != "star" else "fedavg", num_rounds=4, **settings
     )
     silos = list(range(num_silos))
-    holders = [silos[i : i + per_client] for i in range(0, num_silos, per_client)]
-    return NeighbourAveraging(config, INITIAL, holders, make_schedule(num_silos, kind, 3), COSTS)
+    silos_of = [silos[i : i + per_client] for i in range(0, num_silos, per_client)]
+    return NeighbourAveraging(config, INITIAL, silos_of, make_schedule(num_silos, kind, 3), COSTS)
 
 
 def answers(
@@ -41,7 +41,7 @@ def answers(
     """One reply per task; metrics say silo numbers, so that what is reported can be checked."""
     replies = []
     for task in tasks:
-        held = strategy.holders[task.partition]
+        held = strategy.silos_of[task.partition]
         if task.partition in missing and task.kind == "train":
             continue
         if task.kind == "train":

@@ -91,7 +91,7 @@ def adam_arrays(side: Side) -> Arrays:
         {"parties": 3, "parallel_episodes": 4, "noise_probability": 0.5, "steps_per_update": 3},
         {"parallel_episodes": 3, "target_every": 7},
     ],
-    ids=["one-lane", "four-lanes", "three-parties", "three-parties-four-lanes", "odd-numbers"],
+    ids=["one-env", "four-envs", "three-parties", "three-parties-four-envs", "odd-numbers"],
 )
 def test_alternating_updates_equal_the_algorithms_of_the_paper(
     cache: Path, tmp_path: Path, changes: dict[str, Any]
@@ -119,13 +119,11 @@ def test_alternating_updates_equal_the_algorithms_of_the_paper(
     assert_same(under_prefix(kept[0], "target-mlp."), mlp_arrays(mlp_target), TOLERANCE)
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("envs", [1, 4])
 @pytest.mark.parametrize("method", ["dqn-alpha", "dqn-beta", "dqn-full"])
-def test_a_party_alone_is_textbook_dqn(
-    cache: Path, tmp_path: Path, method: str, lanes: int
-) -> None:
-    settings, _, [kept] = ran(cache, tmp_path, method=method, parallel_episodes=lanes)
-    stage, network, target = dqn(settings, settings.learning.round_length // lanes)
+def test_a_party_alone_is_textbook_dqn(cache: Path, tmp_path: Path, method: str, envs: int) -> None:
+    settings, _, [kept] = ran(cache, tmp_path, method=method, parallel_episodes=envs)
+    stage, network, target = dqn(settings, settings.learning.round_length // envs)
     assert kept["memory.actions"].tolist() == [a for step in stage.actions for a in step]
     assert_same(under_prefix(kept, "network."), module_arrays(network), TOLERANCE)
     assert_same(under_prefix(kept, "target."), module_arrays(target), TOLERANCE)

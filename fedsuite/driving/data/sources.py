@@ -44,7 +44,7 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
         prepare_sources(config, plan.num_data_silos, progress), config.federation.pooled
     )
     members = []
-    for held in plan.holders:
+    for held in plan.silos_of:
         own = [silos[i] for i in held]
         name = own[0].name if len(own) == 1 else f"{own[0].name}..{own[-1].name}"
         frames = [len(s.train) for s in own]

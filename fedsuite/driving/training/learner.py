@@ -23,9 +23,10 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.contrast import contrastive_settings
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.message_keys import TERMS
 from fedsuite.driving.model.layers import channels_last
 from fedsuite.driving.model.networks import Output
-from fedsuite.driving.model.shell import Shell, dropout_seed
+from fedsuite.driving.model.stateless import StatelessNetwork, dropout_seed
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.contrastive import (
     contrastive_terms,
@@ -34,8 +35,7 @@ from fedsuite.driving.training.contrastive import (
     regression_loss,
     total_loss,
 )
-from fedsuite.driving.training.fleet import BACKBONE, SUB, Fleet, Tensors
-from fedsuite.driving.wire import TERMS
+from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks, Tensors
 from fedsuite.penalties import Penalty
 from fedsuite.randomness import torch_generator_for
 
@@ -63,7 +63,7 @@ class _Batch:
 
 
 class Learner:
-    """Trains a fleet. network: a template whose tensors are replaced by the silos' own in every call.
+    """Trains the networks of S silos. network: a template whose tensors are replaced by the silos' own in every call.
 
     penalty: is added to every silo's loss.
     """
@@ -72,20 +72,18 @@ class Learner:
         self,
         config: CDLConfig,
         network: torch.nn.Module,
-        fleet: Fleet,
+        networks: SiloNetworks,
         site: Site,
         penalty: Penalty | None = None,
     ) -> None:
-        self.config, self.network, self.fleet, self.site = config, network, fleet, site
+        self.config, self.network, self.networks, self.site = config, network, networks, site
         self._choices: Any = config.objective
         self.settings = contrastive_settings(config)
         self.penalty = penalty
         self.start: Tensors = {}
-        on_gpu = fleet.device != "cpu"
-        self.is_stacked = config.training.stacked == "yes" or (
-            config.training.stacked == "auto" and on_gpu
-        )
-        self._shell = Shell(network)
+        stacked = config.training.stacked
+        self.is_stacked = stacked == "yes" or (stacked == "auto" and networks.device != "cpu")
+        self._stateless = StatelessNetwork(network)
         self._rows: dict[tuple[str, int], Tensors] = {}
 
     def train(self, first: int, count: int, matrix: Matrix) -> dict[str, np.ndarray]:
@@ -94,24 +92,23 @@ class Learner:
         matrix(t): A over the silos of this site, float64 [S, S]. Returns means over updates [S] by name.
         """
         self.network.train()
+        updates = self.config.training.local_updates
         totals = {name: np.zeros(len(self.site.silos)) for name in TERMS}
         for t in range(first, first + count):
             if self.penalty is not None:
                 self.start = {
                     k: v.detach().clone()
-                    for k, v in self.fleet.backbone.items()
-                    if k in self.fleet.names.parameters
+                    for k, v in self.networks.backbone.items()
+                    if k in self.networks.names.parameters
                 }
-            for j in range(self.config.training.local_updates):
-                for name, values in self._update(
-                    t, t * self.config.training.local_updates + j
-                ).items():
+            for j in range(updates):
+                for name, values in self._update(t, t * updates + j).items():
                     totals[name] += values
             if t == 0:
-                self.fleet.copy_backbone_to_sub()
+                self.networks.copy_backbone_to_sub()
             if t < first + count - 1:
-                self.fleet.load_backbone(mix(self.fleet.backbone_arrays(), matrix(t)))
-        return {k: v / (count * self.config.training.local_updates) for k, v in totals.items()}
+                self.networks.load_backbone(mix(self.networks.backbone_arrays(), matrix(t)))
+        return {k: v / (count * updates) for k, v in totals.items()}
 
     def _update(self, t: int, number: int) -> dict[str, np.ndarray]:
         """One optimizer step of every silo; values of the loss terms [S]."""
@@ -119,9 +116,9 @@ class Learner:
         batch = self._batch(t, number, contrasts)
         gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
         terms = gradients(batch, contrasts)
-        self.fleet.optimizers[BACKBONE].step()
+        self.networks.optimizers[BACKBONE].step()
         if contrasts:
-            self.fleet.optimizers[SUB].step()
+            self.networks.optimizers[SUB].step()
         return {k: terms[:, i].double().cpu().numpy() for i, k in enumerate(TERMS)}
 
     def _batch(self, t: int, number: int, contrasts: bool) -> _Batch:
@@ -129,7 +126,7 @@ class Learner:
         images, angles = stacked_batch(
             site.frames, site.silos, number, c.training.batch_size, c.seed, c.training.flip
         )
-        device = self.fleet.device
+        device = self.networks.device
         weight = 0.0
         if contrasts:
             weight = influence(
@@ -156,7 +153,7 @@ class Learner:
         """Of one silo's chains; how many features there are only the network can tell."""
         c = self.config
         frame = torch.zeros(
-            2, c.data.channels, c.data.image_size, c.data.image_size, device=self.fleet.device
+            2, c.data.channels, c.data.image_size, c.data.image_size, device=self.networks.device
         )
         with torch.no_grad():
             self.network.eval()
@@ -188,8 +185,10 @@ class Learner:
 
     def _gradients_one_by_one(self, batch: _Batch, contrasts: bool) -> Tensor:
         """Fill .grad of the stacked tensors; terms [S, 4]."""
-        trained = {BACKBONE: self.fleet.backbone} | ({SUB: self.fleet.sub} if contrasts else {})
-        leaves = [t[n] for t in trained.values() for n in self.fleet.names.parameters if n in t]
+        trained = {BACKBONE: self.networks.backbone} | (
+            {SUB: self.networks.sub} if contrasts else {}
+        )
+        leaves = [t[n] for t in trained.values() for n in self.networks.names.parameters if n in t]
         for leaf in leaves:
             if leaf.grad is None:  # memory of the step before is written over
                 leaf.grad = torch.empty_like(leaf)
@@ -200,10 +199,10 @@ class Learner:
             own = [v for rows in (backbone, sub) for v in rows.values() if v.requires_grad]
             noise = None if batch.noise is None else batch.noise[i]
             start = {k: v[i] for k, v in self.start.items()}
-            with dropout_seed(self.config.seed, batch.number, silo, self.fleet.device):
+            with dropout_seed(self.config.seed, batch.number, silo, self.networks.device):
                 images = channels_last(batch.images[i])
                 loss, values = self._loss(
-                    self._shell, backbone, sub, start, images, batch.angles[i], noise, batch.influence
+                    self._stateless, backbone, sub, start, images, batch.angles[i], noise, batch.influence
                 )  # fmt: skip
                 gradients = torch.autograd.grad(loss, own, allow_unused=True)
             for leaf, gradient in zip(leaves, gradients, strict=True):
@@ -217,8 +216,8 @@ class Learner:
     def _silo_rows(self, prefix: str, i: int) -> Tensors:
         """Silo i's slices of a stacked network, parameters first; they share its memory, so they are made once."""
         if (prefix, i) not in self._rows:
-            tensors = self.fleet.backbone if prefix == BACKBONE else self.fleet.sub
-            names = self.fleet.names
+            tensors = self.networks.backbone if prefix == BACKBONE else self.networks.sub
+            names = self.networks.names
             rows = {n: tensors[n].detach()[i] for n in names.parameters if n in tensors}
             for row in rows.values():
                 row.requires_grad_()
@@ -228,10 +227,10 @@ class Learner:
 
     def _stacked_gradients(self, batch: _Batch, contrasts: bool) -> Tensor:
         """The same in one pass: a silo's loss depends on its own slice only, so the sum's gradient is all of theirs."""
-        fleet = self.fleet
-        sub = fleet.sub if contrasts else {}
+        networks = self.networks
+        sub = networks.sub if contrasts else {}
         call = partial(torch.func.functional_call, self.network)
-        for optimizer in fleet.optimizers.values():
+        for optimizer in networks.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
 
         def one(
@@ -242,9 +241,9 @@ class Learner:
 
         noise_axis = None if batch.noise is None else 0
         over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
-        with dropout_seed(self.config.seed, batch.number, self.site.silos[0], fleet.device):
+        with dropout_seed(self.config.seed, batch.number, self.site.silos[0], networks.device):
             losses, terms = over_silos(
-                fleet.backbone, sub, self.start, batch.images, batch.angles, batch.noise
+                networks.backbone, sub, self.start, batch.images, batch.angles, batch.noise
             )
             losses.sum().backward()
         return terms.detach()

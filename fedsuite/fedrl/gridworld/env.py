@@ -1,4 +1,4 @@
-"""Grid-World for Gymnasium: one joint agent, alone or in thousands of lanes (Zhuo et al. 2019).
+"""Grid-World for Gymnasium: one joint agent, alone or in thousands of envs (Zhuo et al. 2019).
 
 Observation  role "alpha" or "beta": Box(0, 1, (H, w, w), float32): the agent's last H windows of w x w cells, 1 = free,
              newest last, zeros before the start. "full": Dict of both, under "alpha" and "beta". "gamma":
@@ -31,7 +31,7 @@ AGENTS = ("alpha", "beta")
 
 
 def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
-    """The space of one lane's observation."""
+    """The space of one env's observation."""
     if role == "gamma":
         return spaces.Box(0.0, 1.0, (2 * (2 * world.maps.size - 1),), np.float32)
     windows: dict[str, spaces.Space[Any]] = {
@@ -45,13 +45,13 @@ def _observation(arrays: Sequence[np.ndarray], role: Role) -> Observation:
     return dict(zip(AGENTS, arrays, strict=True)) if role == "full" else arrays[0]
 
 
-class OneLane:
-    """View and judge of one episode at a time."""
+class OneEnv:
+    """View and reward function of one episode at a time."""
 
     def __init__(self, config: FedRLConfig, split: Split, role: Role) -> None:
         self.world, self.split = open_gridworld(config), split
         self._view = self.world.view(role, split, 1)
-        self._judge = self.world.judge(split, 1)
+        self._reward_function = self.world.reward_function(split, 1)
 
     def begin(self, options: dict[str, Any] | None, rng: np.random.Generator) -> int:
         """Start the episode that options={"row": k} asks for, else a random one; its row."""
@@ -59,7 +59,7 @@ class OneLane:
         row = int(rng.integers(count) if row is None else row)
         if not 0 <= row < count:
             raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
-        for part in (self._view, self._judge):
+        for part in (self._view, self._reward_function):
             part.begin(np.zeros(1, np.int64), np.array([row]))
         return row
 
@@ -67,8 +67,8 @@ class OneLane:
         """Reward of a joint action, terminated, truncated."""
         taken = np.array([action])
         self._view.move(taken)
-        step = self._judge.step(taken)
-        ended, met = bool(step.ended[0]), bool(self._judge.met[0])
+        step = self._reward_function.step(taken)
+        ended, met = bool(step.ended[0]), bool(self._reward_function.met[0])
         return float(step.rewards[0]), met, ended and not met
 
     def inputs(self) -> list[np.ndarray]:
@@ -77,9 +77,9 @@ class OneLane:
 
 
 class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
-    """`num_envs` lanes in one pass of NumPy.
+    """`num_envs` envs in one pass of NumPy.
 
-    Autoreset NEXT_STEP: after an episode has ended, the next `step` ignores the lane's action, gives reward 0, and
+    Autoreset NEXT_STEP: after an episode has ended, the next `step` ignores the env's action, gives reward 0, and
     returns the first observation of a new random episode.
     """
 
@@ -95,14 +95,14 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._view = self.world.view(role, split, num_envs)
-        self._judge = self.world.judge(split, num_envs)
+        self._reward_function = self.world.reward_function(split, num_envs)
         self._rows = np.zeros(num_envs, np.int64)
         self._over = np.ones(num_envs, bool)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """New episodes in all lanes; options={"row": [num_envs]} chooses them."""
+        """New episodes in all envs; options={"row": [num_envs]} chooses them."""
         super().reset(seed=seed)
         self._begin(np.arange(self.num_envs), (options or {}).get("row"))
         return self._observe(), {"row": self._rows.copy()}
@@ -113,8 +113,8 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         """Observations, rewards float64 [E], terminated [E], truncated [E], infos."""
         taken = np.where(self._over, IDLE, actions)
         self._view.move(taken)
-        step = self._judge.step(taken)
-        terminated = step.ended & self._judge.met
+        step = self._reward_function.step(taken)
+        terminated = step.ended & self._reward_function.met
         (again,) = np.nonzero(self._over)
         self._begin(again, None)
         self._over = step.ended
@@ -122,19 +122,17 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         rewards = step.rewards.astype(np.float64)
         return self._observe(), rewards, terminated, step.ended & ~terminated, infos
 
-    def _begin(self, lanes: np.ndarray, rows: Any) -> None:
+    def _begin(self, envs: np.ndarray, rows: Any) -> None:
         count = self.world.num_episodes(self.split)
         if rows is None:
-            rows = self.np_random.integers(count, size=len(lanes))
+            rows = self.np_random.integers(count, size=len(envs))
         rows = np.asarray(rows)
-        if rows.shape != lanes.shape or (rows.size and not 0 <= rows.min() <= rows.max() < count):
-            raise ValueError(
-                f"row: expected {len(lanes)} numbers from 0 to {count - 1}, got {rows}"
-            )
-        self._rows[lanes] = rows
-        self._view.begin(lanes, rows)
-        self._judge.begin(lanes, rows)
-        self._over[lanes] = False
+        if rows.shape != envs.shape or (rows.size and not 0 <= rows.min() <= rows.max() < count):
+            raise ValueError(f"row: expected {len(envs)} numbers from 0 to {count - 1}, got {rows}")
+        self._rows[envs] = rows
+        self._view.begin(envs, rows)
+        self._reward_function.begin(envs, rows)
+        self._over[envs] = False
 
     def _observe(self) -> Observation:
         inputs = self._view.inputs(self._view.records())
@@ -142,13 +140,13 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
 
 
 class GridWorldEnv(gymnasium.Env[Observation, np.int64]):
-    """One lane; see the top of this file."""
+    """One env; see the top of this file."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, config: FedRLConfig, split: Split = "train", role: Role = "full") -> None:
-        self._lane, self.role = OneLane(config, split, role), role
-        self.world = self._lane.world
+        self._env, self.role = OneEnv(config, split, role), role
+        self.world = self._env.world
         self.observation_space = observation_space(self.world, role)
         self.action_space = spaces.Discrete(self.world.num_actions)
 
@@ -157,10 +155,10 @@ class GridWorldEnv(gymnasium.Env[Observation, np.int64]):
     ) -> tuple[Observation, dict[str, Any]]:
         """A new episode; options={"row": k} chooses it."""
         super().reset(seed=seed)
-        row = self._lane.begin(options, self.np_random)
-        return _observation(self._lane.inputs(), self.role), {"row": row}
+        row = self._env.begin(options, self.np_random)
+        return _observation(self._env.inputs(), self.role), {"row": row}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Observation, reward, terminated, truncated, info."""
-        said = self._lane.step(action)
-        return _observation(self._lane.inputs(), self.role), *said, {}
+        said = self._env.step(action)
+        return _observation(self._env.inputs(), self.role), *said, {}

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld.env import AGENTS, OneLane, observation_space
+from fedsuite.fedrl.gridworld.env import AGENTS, OneEnv, observation_space
 from fedsuite.fedrl.gridworld.walkers import NUM_MOVES
 from fedsuite.fedrl.worlds import Split
 
@@ -35,8 +35,8 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
     metadata = {"name": "fedsuite_gridworld_v0", "render_modes": []}  # noqa: RUF012
 
     def __init__(self, config: FedRLConfig, split: Split = "train") -> None:
-        self._lane = OneLane(config, split, "full")
-        self.world = self._lane.world
+        self._env = OneEnv(config, split, "full")
+        self.world = self._env.world
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
         self.observation_spaces = {
@@ -61,7 +61,7 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         """A new random episode; options={"row": k} chooses it."""
         if seed is not None:
             self._rng, _ = seeding.np_random(seed)
-        row = self._lane.begin(options, self._rng)
+        row = self._env.begin(options, self._rng)
         self.agents = list(AGENTS)
         return self._observe(), {agent: {"row": row} for agent in AGENTS}
 
@@ -74,7 +74,7 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         if not self.agents:
             raise ValueError("the episode is over; call reset")
         joint = NUM_MOVES * int(actions["alpha"]) + int(actions["beta"])
-        reward, met, late = self._lane.step(joint)
+        reward, met, late = self._env.step(joint)
         if met or late:
             self.agents = []
         return (
@@ -86,4 +86,4 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         )
 
     def _observe(self) -> Windows:
-        return dict(zip(AGENTS, self._lane.inputs(), strict=True))
+        return dict(zip(AGENTS, self._env.inputs(), strict=True))

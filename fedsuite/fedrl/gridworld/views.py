@@ -1,6 +1,6 @@
 """What each party sees of Grid-World (Zhuo et al. 2019): windows around its agent, or where the agents stand.
 
-Symbols: E lanes; B records; H history; w side of a window; N cells a side; k step of an episode, from 1.
+Symbols: E envs; B records; H history; w side of a window; N cells a side; k step of an episode, from 1.
 A record of a window view is the agent's trail: its last H places, oldest first (int32 [H]; `nowhere` before the
 start). The network's input is the stack of the windows around these places, float32 [B, H, w, w], 1 = free.
 
@@ -57,7 +57,7 @@ class WindowView(Remembering):
         lookup: WindowLookup,
         played: Episodes,
         agent: int,
-        lanes: int,
+        envs: int,
         history: int,
         missing_first: bool,
     ) -> None:
@@ -66,16 +66,16 @@ class WindowView(Remembering):
             played.map_index, played.alpha if agent == ALPHA else played.beta
         )
         self.hops = ground.hops(agent)
-        self._trail = np.full((lanes, history), ground.nowhere, np.int32)
-        self._steps = np.zeros(lanes, np.int32)  # taken in the lane's episode
+        self._trail = np.full((envs, history), ground.nowhere, np.int32)
+        self._steps = np.zeros(envs, np.int32)  # taken in the env's episode
         self._frames = np.arange(1 - history, 1, dtype=np.int32)  # number of each frame, less steps
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]."""
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]."""
         self._trail = self._trail.copy()  # records already given away stay as they are
-        self._trail[lanes] = self.ground.nowhere
-        self._trail[lanes, -1] = self.starts[episodes]
-        self._steps[lanes] = 0
+        self._trail[envs] = self.ground.nowhere
+        self._trail[envs, -1] = self.starts[episodes]
+        self._steps[envs] = 0
 
     def records(self) -> np.ndarray:
         """Trails now, int32 [E, H]."""
@@ -110,10 +110,10 @@ class FullView:
     def __init__(self, alpha: WindowView, beta: WindowView) -> None:
         self.parts = {"alpha.": alpha, "beta.": beta}
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]."""
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]."""
         for part in self.parts.values():
-            part.begin(lanes, episodes)
+            part.begin(envs, episodes)
 
     def records(self) -> np.ndarray:
         """Trails now, int32 [E, 2 H]."""
@@ -154,18 +154,18 @@ class PositionView(Remembering):
 
     remembered = ("places", "steps")
 
-    def __init__(self, ground: Ground, played: Episodes, lanes: int, missing_first: bool) -> None:
+    def __init__(self, ground: Ground, played: Episodes, envs: int, missing_first: bool) -> None:
         self.ground, self.missing_first = ground, missing_first
         cells = (played.alpha, played.beta)
         self.starts = np.stack([ground.places(played.map_index, c) for c in cells], axis=1)
         self.hops = (ground.hops(ALPHA), ground.hops(BETA))
-        self._places = np.full((lanes, 2), ground.nowhere, np.int32)
-        self._steps = np.zeros(lanes, np.int32)
+        self._places = np.full((envs, 2), ground.nowhere, np.int32)
+        self._steps = np.zeros(envs, np.int32)
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]."""
-        self._places[lanes] = self.starts[episodes]
-        self._steps[lanes] = 0
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]."""
+        self._places[envs] = self.starts[episodes]
+        self._steps[envs] = 0
 
     def records(self) -> np.ndarray:
         """Differences now, int32 [E, 2]."""

@@ -1,6 +1,6 @@
-"""How agents stand and move: all maps in one flat array, all lanes at once (Zhuo et al. 2019, Grid-World).
+"""How agents stand and move: all maps in one flat array, all envs at once (Zhuo et al. 2019, Grid-World).
 
-Symbols: M maps; N cells a side; S = N + 2 * pad; E lanes; u joint action 0..15: alpha's move is u div 4, beta's u mod 4.
+Symbols: M maps; N cells a side; S = N + 2 * pad; E envs; u joint action 0..15: alpha's move is u div 4, beta's u mod 4.
 Moves as (row, col): 0 (0,-1), 1 (0,+1), 2 (-1,0), 3 (+1,0). A *place* is an index into the flat array
 [(M + 1) * S * S] of padded maps, so that a move adds one number. The last map is empty of free cells: its
 middle, `nowhere`, is where an observation that does not exist was made.
@@ -64,11 +64,11 @@ def make_ground(maps: np.ndarray, widest_window: int) -> Ground:
     return Ground(free.ravel(), size, pad)
 
 
-def check_actions(actions: np.ndarray, lanes: int) -> None:
-    """ValueError unless there is one joint action, or IDLE, per lane."""
-    if actions.shape != (lanes,):
-        raise ValueError(f"expected joint actions of shape ({lanes},), got {actions.shape}")
-    if lanes and not (int(actions.min()) >= IDLE and int(actions.max()) < NUM_ACTIONS):
+def check_actions(actions: np.ndarray, envs: int) -> None:
+    """ValueError unless there is one joint action, or IDLE, per env."""
+    if actions.shape != (envs,):
+        raise ValueError(f"expected joint actions of shape ({envs},), got {actions.shape}")
+    if envs and not (int(actions.min()) >= IDLE and int(actions.max()) < NUM_ACTIONS):
         raise ValueError(
             f"joint actions must be {IDLE} (idle) to {NUM_ACTIONS - 1}, got"
             f" {int(actions.min())} to {int(actions.max())}"

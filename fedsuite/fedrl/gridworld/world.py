@@ -1,4 +1,4 @@
-"""Grid-World as a world: maps from files or generated ones, views, judge, networks and the expert (Zhuo et al. 2019).
+"""Grid-World as a world: maps from files or generated, views, reward function, networks, the expert (Zhuo et al. 2019).
 
 The expert walks the stored shortest path from both ends, alpha forward and beta backward; it labels the
 demonstrations of the supervised baselines.
@@ -15,9 +15,9 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.checks import check_expert
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
-from fedsuite.fedrl.gridworld.judge import MeetingJudge
 from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes, step_limit
 from fedsuite.fedrl.gridworld.reader import load_maps, read_maps
+from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.views import (
     ALPHA,
     BETA,
@@ -67,29 +67,29 @@ class GridWorld:
         """Maps of a split that have a usable path."""
         return len(self.episodes[split])
 
-    def view(self, role: Role, split: Split, lanes: int) -> WindowView | FullView | PositionView:
-        """A party's view of `lanes` parallel episodes."""
+    def view(self, role: Role, split: Split, envs: int) -> WindowView | FullView | PositionView:
+        """A party's view of `envs` parallel episodes."""
         played, missing = self.episodes[split], self.rules.first_frame == "missing"
         if role == "gamma":
-            return PositionView(self.ground, played, lanes, missing)
+            return PositionView(self.ground, played, envs, missing)
         if role == "full":
-            return FullView(*(self._window(agent, split, lanes) for agent in (ALPHA, BETA)))
-        return self._window(AGENTS[role], split, lanes)
+            return FullView(*(self._window(agent, split, envs) for agent in (ALPHA, BETA)))
+        return self._window(AGENTS[role], split, envs)
 
-    def _window(self, agent: int, split: Split, lanes: int) -> WindowView:
+    def _window(self, agent: int, split: Split, envs: int) -> WindowView:
         return WindowView(
             self.ground,
             self._lookups[agent],
             self.episodes[split],
             agent,
-            lanes,
+            envs,
             self.config.world.history,
             self.rules.first_frame == "missing",
         )
 
-    def judge(self, split: Split, lanes: int) -> MeetingJudge:
-        """The judge of `lanes` parallel episodes."""
-        return MeetingJudge(self.ground, self.episodes[split], self.config, lanes, self.longest)
+    def reward_function(self, split: Split, envs: int) -> MeetingReward:
+        """The reward function of `envs` parallel episodes."""
+        return MeetingReward(self.ground, self.episodes[split], self.config, envs, self.longest)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
         """The role's Q-network: convolutions over windows, or two full layers over positions."""

@@ -4,7 +4,7 @@ It sees its own side of the world, keeps records of it under running numbers, an
 it gives away is noised Q-values and the shared MLP; what it gets is joint actions, record numbers, the
 others' noised Q-values C, targets Y and the shared MLP. Weights, observations and replay stay here.
 
-Letters: K lanes, U minibatches in an exchange, B records in a minibatch, A joint actions, P parties.
+Letters: K envs, U minibatches in an exchange, B records in a minibatch, A joint actions, P parties.
 Q_i(s) is clipped (if asked) and noised before it leaves: Q^ = clip(Q) + N(0, sigma^2 I).
 Joint network: Q_f = MLP([Q^_alpha | Q^_beta | ...]); loss of every party: sum (Y - Q_f(s, a))^2, in which the
 others' outputs are constants. The same noise enters a party's own step and what it sends of that minibatch.
@@ -36,7 +36,7 @@ FROZEN_IN_DQN_FULL = "convolutions.1."
 class Party:
     """One party's whole state: networks, optimizer, replay, and its view of the episodes in progress."""
 
-    judged = False  # whether its tests have rewards
+    rewarded = False  # whether its tests have rewards
 
     def __init__(
         self,
@@ -58,20 +58,20 @@ class Party:
         self.target = self._new_network("frozen-target" if self._targets_stay else "network")
         self.mlp = self._new_mlp("mlp") if self.num_parties > 1 else None
         self.optimizer = optimizer(list(self._trained().values()), config.learning.learning_rate)
-        self.view = world.view(role, "train", self.schedule.lanes)
+        self.view = world.view(role, "train", self.schedule.envs)
         self.memory = Memory(config.learning.memory, self._remembered())
         self.best: Arrays = {}
         self.test: PartyTest | None = None
         self.tested = self.network
-        self.begin(np.arange(self.schedule.lanes))
+        self.begin(np.arange(self.schedule.envs))
 
     # --- the world -------------------------------------------------------------------------------
 
     def begin(self, episodes: np.ndarray) -> None:
-        """Start episodes [K] (running numbers; negative: the lane goes on as it is)."""
-        (lanes,) = np.nonzero(episodes >= 0)
-        rows = episodes[lanes] % self.world.num_episodes("train")
-        self.view.begin(lanes, rows)
+        """Start episodes [K] (running numbers; negative: the env goes on as it is)."""
+        (envs,) = np.nonzero(episodes >= 0)
+        rows = episodes[envs] % self.world.num_episodes("train")
+        self.view.begin(envs, rows)
 
     def _remembered(self) -> Arrays:
         """What the memory holds of a step: the view's record before and after it, the joint action."""
@@ -158,14 +158,14 @@ class Party:
 
     def begin_test(self, plan: TestPlan) -> None:
         """Get ready for a test; the weights are kept apart from those in training."""
-        self.test = PartyTest(plan, self.config, self.world, self.role, judged=self.judged)
+        self.test = PartyTest(plan, self.config, self.world, self.role, rewarded=self.rewarded)
         self.tested = self.network
         if plan.best:
             self.tested = self._new_network("network")
             load_arrays(self.tested, self.best)
 
     def look(self) -> np.ndarray:
-        """Q^ of every lane of the test [lanes, A], zeros where the episode is over."""
+        """Q^ of every env of the test [envs, A], zeros where the episode is over."""
         test = self._running_test()
         q = self._q(self.tested, test.view.records()[test.active])
         if test.plan.noisy:

@@ -6,7 +6,7 @@ It chooses the joint action, keeps rewards, samples record numbers, makes the ta
     Y_j = r_j + gamma max_a MLP'([Q^'_alpha | Q^'_beta])    else, at the state after record j,
 
 (primes: target networks; the paper prints the state before, its code takes the one after), and steps first.
-Without partners Q_f is its own Q and what remains is DQN (fedsuite/fedrl/learning/alone.py).
+Without partners Q_f is its own Q and what remains is DQN (fedsuite/fedrl/learning/single_party.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from fedsuite.fedrl.worlds import IDLE, Role, World
 
 TALLY = ("steps", "reward", "episodes", "updates", "loss")
 CONTINUES = -1
-JUDGE, TARGET_MLP = "judge.", "target-mlp."
+REWARD, TARGET_MLP = "reward.", "target-mlp."
 
 
 class RewardedParty(Party):
     """Alpha, or a learner on its own. `tally`: sums since the last report, in the order of TALLY."""
 
-    judged = True
+    rewarded = True
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RewardedParty(Party):
         device: str,
         noise_seed: int | None = None,
     ) -> None:
-        self.judge = world.judge("train", config.federation.parallel_episodes)
+        self.reward_function = world.reward_function("train", config.federation.parallel_episodes)
         self.target_mlp: torch.nn.Module | None = None
         super().__init__(config, world, role, partition, device, noise_seed)
         self.next_episode = config.federation.parallel_episodes
@@ -55,14 +55,14 @@ class RewardedParty(Party):
         """Joint actions [K] by epsilon-greedy on Q_f; then store, and sample.
 
         proposals: the partners' Q^ of what they see now [K, A]. Returns actions [K]; numbers of the
-        episodes that begin [K] (negative: the lane's episode continues); ids of the minibatches [U, B].
+        episodes that begin [K] (negative: the env's episode continues); ids of the minibatches [U, B].
         """
         if self.mlp is not None:
             load_arrays(self.mlp, mlp)
         self.refresh_targets(exchange)
         joint = self.joint([self.propose(exchange), *proposals])
         actions = self._explored(exchange, greedy(joint))
-        step = self.judge.step(actions)
+        step = self.reward_function.step(actions)
         episodes = np.full(len(actions), CONTINUES, np.int64)
         (ended,) = np.nonzero(step.ended)
         episodes[ended] = self.next_episode + np.arange(len(ended))
@@ -76,10 +76,10 @@ class RewardedParty(Party):
         return super()._remembered() | own
 
     def begin(self, episodes: np.ndarray) -> None:
-        """As for every party, with the judge."""
+        """As for every party, with the reward function."""
         super().begin(episodes)
-        (lanes,) = np.nonzero(episodes >= 0)
-        self.judge.begin(lanes, episodes[lanes] % self.world.num_episodes("train"))
+        (envs,) = np.nonzero(episodes >= 0)
+        self.reward_function.begin(envs, episodes[envs] % self.world.num_episodes("train"))
 
     def learn_first(
         self,
@@ -142,9 +142,9 @@ class RewardedParty(Party):
     # --- tests -----------------------------------------------------------------------------------
 
     def choose(self, q: Sequence[np.ndarray], mlp: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Greedy joint actions [lanes] on Q_f, IDLE where the episode is over; they are carried out here too.
+        """Greedy joint actions [envs] on Q_f, IDLE where the episode is over; they are carried out here too.
 
-        q: the partners' Q^ [lanes, A]; mlp: the shared MLP to test.
+        q: the partners' Q^ [envs, A]; mlp: the shared MLP to test.
         """
         test = self._running_test()
         if self.mlp is not None:
@@ -163,21 +163,21 @@ class RewardedParty(Party):
         return greedy(self.joint([self.look(), *q]))
 
     def scores(self) -> dict[str, float]:
-        """The judge's metrics of a test that is over."""
+        """The reward function's metrics of a test that is over."""
         test = self._running_test()
         if test.active.any():
             raise ValueError(f"{self.role}: {int(test.active.sum())} episodes of the test go on")
-        assert test.judge is not None
+        assert test.reward_function is not None
         self.test = None
-        return test.judge.scores()
+        return test.reward_function.scores()
 
     # --- state -----------------------------------------------------------------------------------
 
     def state(self) -> Arrays:
-        """As for every party, with judge and rewards."""
+        """As for every party, with reward function and rewards."""
         return (
             super().state()
-            | with_prefix(self.judge.state(), JUDGE)
+            | with_prefix(self.reward_function.state(), REWARD)
             | {"next-episode": np.array(self.next_episode)}
             | {"tally": np.array([self.tally[key] for key in TALLY])}
         )
@@ -185,7 +185,7 @@ class RewardedParty(Party):
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`."""
         super().restore(state)
-        self.judge.restore(under_prefix(state, JUDGE))
+        self.reward_function.restore(under_prefix(state, REWARD))
         self.next_episode = int(state["next-episode"])
         self.tally = dict(zip(TALLY, map(float, state["tally"]), strict=True))
 

@@ -1,7 +1,7 @@
 """What happens in which exchange: a function of the settings alone, so that all parties know it without asking.
 
-Exchange n = 0, 1, ... moves K = parallel-episodes lanes one step and then learns from U(n) minibatches. All
-counts are of environment steps over all lanes, so that settings mean the same whatever K is:
+Exchange n = 0, 1, ... moves K = parallel-episodes envs one step and then learns from U(n) minibatches. All
+counts are of environment steps over all envs, so that settings mean the same whatever K is:
 Zhuo et al. (2019), algorithm 1, is K = 1.
 """
 
@@ -20,27 +20,27 @@ class Schedule:
     config: FedRLConfig
 
     @property
-    def lanes(self) -> int:
+    def envs(self) -> int:
         """K, parallel episodes."""
         return self.config.federation.parallel_episodes
 
     def updates(self, exchange: int) -> int:
         """U(n), gradient steps: none until replay holds more than a minibatch and a history."""
         config = self.config
-        stored = (exchange + 1) * self.lanes
+        stored = (exchange + 1) * self.envs
         if stored <= config.learning.batch_size + config.world.history:
             return 0
         due = config.learning.steps_per_update
-        return stored // due - (stored - self.lanes) // due
+        return stored // due - (stored - self.envs) // due
 
     def refreshes_targets(self, exchange: int) -> bool:
         """Whether target networks take over the online weights at the beginning of exchange n."""
-        steps, every = exchange * self.lanes, self.config.learning.target_every
-        return exchange > 0 and steps // every > (steps - self.lanes) // every
+        steps, every = exchange * self.envs, self.config.learning.target_every
+        return exchange > 0 and steps // every > (steps - self.envs) // every
 
     def epsilon(self, exchange: int) -> float:
         """Share of random joint actions: from 1 down to epsilon-last over epsilon-steps."""
-        done = min(1.0, exchange * self.lanes / self.config.learning.epsilon_steps)
+        done = min(1.0, exchange * self.envs / self.config.learning.epsilon_steps)
         return 1.0 - done * (1.0 - self.config.learning.epsilon_last)
 
     def noisy(self, exchange: int) -> np.ndarray:

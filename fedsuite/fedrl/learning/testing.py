@@ -1,6 +1,6 @@
 """Greedy episodes side by side, without learning: a party looks, the rewarded one chooses, all follow.
 
-Every lane plays one episode of a split; a lane whose episode is over gets the action IDLE. Noise at test is the
+Every env plays one episode of a split; an env whose episode is over gets the action IDLE. Noise at test is the
 paper's FedRL-2, none is FedRL-1; a party on its own can be tested with the same noise, which tells what noise
 alone does to a greedy policy.
 """
@@ -12,9 +12,9 @@ import numpy as np
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.worlds import IDLE, Judge, Role, Split, World
+from fedsuite.fedrl.worlds import IDLE, RewardFunction, Role, Split, World
 
-VIEW, JUDGE = "view.", "judge."
+VIEW, REWARD = "view.", "reward."
 
 
 @dataclass(frozen=True)
@@ -28,55 +28,59 @@ class TestPlan:
     number: int
 
 
-def num_lanes(config: FedRLConfig, world: World, split: Split) -> int:
+def num_envs(config: FedRLConfig, world: World, split: Split) -> int:
     """Episodes of a test: maps go round again up to evaluation-episodes, texts are read once each."""
     gridworld = config.world.kind == "gridworld"
     return config.evaluation.episodes if gridworld else world.num_episodes(split)
 
 
 class PartyTest:
-    """One party's side of a test; `judged`: this is the rewarded party."""
+    """One party's side of a test; `rewarded`: this is the rewarded party."""
 
     def __init__(
-        self, plan: TestPlan, config: FedRLConfig, world: World, role: Role, judged: bool
+        self, plan: TestPlan, config: FedRLConfig, world: World, role: Role, rewarded: bool
     ) -> None:
         self.plan, self.tick = plan, 0
-        lanes = num_lanes(config, world, plan.split)
-        self.episodes = np.arange(lanes) % world.num_episodes(plan.split)
-        self.active = np.ones(lanes, bool)
-        self.view = world.view(role, plan.split, lanes)
-        self.view.begin(np.arange(lanes), self.episodes)
-        self.judge: Judge | None = None
-        if judged:
-            self.judge = world.judge(plan.split, lanes)
-            self.judge.begin(np.arange(lanes), self.episodes)
+        envs = num_envs(config, world, plan.split)
+        self.episodes = np.arange(envs) % world.num_episodes(plan.split)
+        self.active = np.ones(envs, bool)
+        self.view = world.view(role, plan.split, envs)
+        self.view.begin(np.arange(envs), self.episodes)
+        self.reward_function: RewardFunction | None = None
+        if rewarded:
+            self.reward_function = world.reward_function(plan.split, envs)
+            self.reward_function.begin(np.arange(envs), self.episodes)
 
     def advance(self, actions: np.ndarray) -> None:
-        """Carry out joint actions [lanes]; IDLE ends a lane for good."""
+        """Carry out joint actions [envs]; IDLE ends an env for good."""
         self.view.move(actions)
         self.active &= actions != IDLE
-        if self.judge is not None:
-            self.active &= ~self.judge.step(actions).ended
+        if self.reward_function is not None:
+            self.active &= ~self.reward_function.step(actions).ended
         self.tick += 1
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the active lanes [n, ...] at their places among all lanes, zero elsewhere."""
+        """Values of the active envs [n, ...] at their places among all envs, zero elsewhere."""
         whole = np.zeros((len(self.active), *values.shape[1:]), values.dtype)
         whole[self.active] = values
         return whole
 
     def state(self) -> Arrays:
         """All that `restore` needs."""
-        judge = with_prefix(self.judge.state(), JUDGE) if self.judge is not None else {}
+        reward_function = (
+            with_prefix(self.reward_function.state(), REWARD)
+            if self.reward_function is not None
+            else {}
+        )
         own = {"active": self.active, "tick": np.array(self.tick)}
-        return own | with_prefix(self.view.state(), VIEW) | judge
+        return own | with_prefix(self.view.state(), VIEW) | reward_function
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`."""
         self.active, self.tick = state["active"].copy(), int(state["tick"])
         self.view.restore(under_prefix(state, VIEW))
-        if self.judge is not None:
-            self.judge.restore(under_prefix(state, JUDGE))
+        if self.reward_function is not None:
+            self.reward_function.restore(under_prefix(state, REWARD))
 
 
 def greedy(q: np.ndarray) -> np.ndarray:

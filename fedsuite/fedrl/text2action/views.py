@@ -5,7 +5,7 @@ Text2Action (Zhuo et al. 2019, section 5.2; the task is EASDRL's, Feng et al. 20
 the first tag 0 is the only sign of where the reader stands. Both parties see the tags. alpha knows the words' parts of
 speech, beta their word vectors (and, for arguments, how far each word is from the action), full knows all.
 
-Letters: S samples, L words of the longest sample that is read, N_w rows of the network's input, E lanes,
+Letters: S samples, L words of the longest sample that is read, N_w rows of the network's input, E envs,
 B records, V word types, D components of a word vector, R whole numbers of a record.
 
 A record is [sample row, words decided, bits of the selected words]: 2 + ceil(L / 32) int32, bit i of the
@@ -115,21 +115,21 @@ class TextView(Remembering):
 
     remembered = ("records",)
 
-    def __init__(self, table: TextTable, role: Role, samples: np.ndarray, lanes: int) -> None:
-        """Lanes start on the split's first text until `begin` says otherwise."""
+    def __init__(self, table: TextTable, role: Role, samples: np.ndarray, envs: int) -> None:
+        """Envs start on the split's first text until `begin` says otherwise."""
         if role == "gamma":
             raise ValueError("Text2Action has the roles alpha, beta and full, got gamma")
         self.table = table
         self.role = role
         self._samples = np.asarray(samples, np.int64)
-        self._lanes = np.arange(lanes)
-        self._records = np.zeros((lanes, table.record_size), np.int32)
-        self.begin(self._lanes, np.zeros(lanes, np.int64))
+        self._envs = np.arange(envs)
+        self._records = np.zeros((envs, table.record_size), np.int32)
+        self.begin(self._envs, np.zeros(envs, np.int64))
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Put the texts of episodes [n] into lanes [n], nothing decided."""
-        self._records[lanes] = 0
-        self._records[lanes, 0] = self._samples[episodes]
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Put the texts of episodes [n] into envs [n], nothing decided."""
+        self._records[envs] = 0
+        self._records[envs, 0] = self._samples[episodes]
 
     def records(self) -> np.ndarray:
         """What is observed now [E, R]."""
@@ -138,7 +138,7 @@ class TextView(Remembering):
     def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Neglect (0) or select (1) the current words, actions [E]; records of before and after.
 
-        A lane past its last word stays as it is.
+        A env past its last word stays as it is.
         """
         if not np.isin(actions, (IDLE, NEGLECT, SELECT)).all():
             raise ValueError(f"expected actions 0, 1 or {IDLE} (idle), got {np.unique(actions)}")

@@ -14,9 +14,9 @@ import torch
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
-from fedsuite.fedrl.text2action.judge import RewardRule, TextJudge
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
 from fedsuite.fedrl.text2action.reader import read_corpus
+from fedsuite.fedrl.text2action.reward import RewardRule, TextReward
 from fedsuite.fedrl.text2action.text_cnn import TextCNN
 from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
 from fedsuite.fedrl.text2action.views import TextTable, TextView, records_at
@@ -60,12 +60,12 @@ class TextWorld:
         """Samples in a split."""
         return len(self.splits[split])
 
-    def view(self, role: Role, split: Split, lanes: int) -> TextView:
-        """What `role` sees of `lanes` parallel samples."""
-        return TextView(self.table, self._known(role), self.splits[split], lanes)
+    def view(self, role: Role, split: Split, envs: int) -> TextView:
+        """What `role` sees of `envs` parallel samples."""
+        return TextView(self.table, self._known(role), self.splits[split], envs)
 
-    def judge(self, split: Split, lanes: int) -> TextJudge:
-        """The judge of `lanes` parallel samples."""
+    def reward_function(self, split: Split, envs: int) -> TextReward:
+        """The reward function of `envs` parallel samples."""
         config = self._config
         rule = RewardRule(
             config.world.text_reward,
@@ -73,7 +73,7 @@ class TextWorld:
             self._max_words,
             config.world.task == "names" or config.published.rules.exclusive_rewards == "full",
         )
-        return TextJudge(self._labels, self.splits[split], lanes, rule)
+        return TextReward(self._labels, self.splits[split], envs, rule)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
         """A Q-network for the inputs of `role`."""

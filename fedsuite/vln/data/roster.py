@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedsuite.roster import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.data.controls import apply_controls
+from fedsuite.vln.data.ablations import apply_ablations
 from fedsuite.vln.data.dataset import House, load_house, load_vocabulary
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.data.sources import Places, Sources
@@ -44,7 +44,7 @@ def open_house(
     partition: int,
     vocabulary: Vocabulary | None = None,
 ) -> House:
-    """One house as the run's controls let the agent know it; vocabulary: None = the prepared folder's."""
+    """One house as the run's ablations let the agent know it; vocabulary: None = the prepared folder's."""
     house = load_house(
         places.houses_dir,
         places.connectivity_dir,
@@ -54,4 +54,4 @@ def open_house(
         config.data.simulator,
         vocabulary,
     )
-    return apply_controls(house, config, partition)
+    return apply_ablations(house, config, partition)

@@ -12,9 +12,9 @@ from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
 from fedsuite.vln.environment import World
 from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
 from fedsuite.vln.evaluation.submission import Pose, write_submission
+from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.training.learner import walk_all
-from fedsuite.vln.wire import VALIDATION
 
 
 def score_houses(

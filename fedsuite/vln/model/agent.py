@@ -18,7 +18,7 @@ from fedsuite.vln.data.instructions import PAD
 from fedsuite.vln.model.attention import SharedContext, SoftDotAttention
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.recurrence import cell_update, two_way_lstm
+from fedsuite.vln.model.lstm import bilstm, cell_update
 
 NEGATIVE = float("-inf")
 MODULES = ("encoder", "decoder", "critic")  # of an agent
@@ -87,7 +87,7 @@ class LanguageEncoder(nn.Module):
         # Words are embedded in packed order and put back by one indexed copy: padding costs nothing.
         embedded = dropout(self.embedding(tokens.flatten().index_select(0, packed.data)))
         mirror = _mirrored(packed.data, tokens.shape[1], length.to(tokens.device))
-        outputs, cell = two_way_lstm(self.lstm, packed._replace(data=embedded), mirror)
+        outputs, cell = bilstm(self.lstm, packed._replace(data=embedded), mirror)
         context = outputs.new_zeros(tokens.numel(), outputs.shape[1])
         context = context.index_copy_(0, packed.data, outputs).unflatten(0, tokens.shape)
         padding = tokens == PAD

@@ -18,7 +18,7 @@ from fedsuite.vln.data.instructions import EOS, PAD, UNK
 from fedsuite.vln.data.path_views import path_views
 from fedsuite.vln.environment import World
 from fedsuite.vln.model.dropout import NO_DROPOUT
-from fedsuite.vln.model.recurrence import cell_update
+from fedsuite.vln.model.lstm import cell_update
 from fedsuite.vln.model.speaker import PathContext, Speaker, WordDecoder
 
 

@@ -24,6 +24,7 @@ from fedsuite.report.outcomes import (
 from fedsuite.report.plots import MOST_CURVES, learning_curves
 from fedsuite.report.tables import markdown_table
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.report.outcome import (
     PRE_EXPLORE,
     PRIVACY,
@@ -44,7 +45,6 @@ from fedsuite.vln.report.speaker import (
     statistics_rows,
     with_statistics,
 )
-from fedsuite.vln.wire import VALIDATION
 
 STAGES = {
     "train": "Agents trained in seen houses",

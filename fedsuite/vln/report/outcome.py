@@ -16,7 +16,7 @@ from fedsuite.history import load_runs
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.disclosure import LEVELS, privacy_level
-from fedsuite.vln.wire import VALIDATION
+from fedsuite.vln.message_keys import VALIDATION
 
 SPEAKER_STAGE, PRE_EXPLORE = "speaker", "pre-explore"
 UNSEEN = "val_unseen"

@@ -28,6 +28,7 @@ from fedsuite.vln.data.dataset import join_houses
 from fedsuite.vln.data.roster import make_roster, open_house
 from fedsuite.vln.data.sources import Sources, open_sources
 from fedsuite.vln.evaluation.baselines import random_walk_scores
+from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.report.houses import DrawnPath, plot_paths
 from fedsuite.vln.report.outcome import (
@@ -48,7 +49,6 @@ from fedsuite.vln.report.outcome import (
 from fedsuite.vln.report.speaker import spoken_text
 from fedsuite.vln.stages import is_personal
 from fedsuite.vln.training.learner import walk_all
-from fedsuite.vln.wire import VALIDATION
 
 DRAWN_WALKS = 3
 CURVE_LABELS = {"sr": "success rate", "bleu-2": "BLEU-2"}

@@ -24,9 +24,9 @@ from fedsuite.vln.evaluation.statistics import (
     instruction_statistics,
     verb_frequencies,
 )
+from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.report.instructions import verbs_plot
 from fedsuite.vln.report.outcome import SPLIT_NAMES, FedVLNOutcome
-from fedsuite.vln.wire import VALIDATION
 
 EXAMPLES = 3
 STATISTICS_NOTE = (

@@ -2,7 +2,7 @@
 
 One optimizer step (EnvDrop, Tan et al. 2019) uses two mini-batches of B samples, one teacher-forced and one sampled, so a
 local epoch of n_k samples, ceil(n_k / B) steps, reads the data twice. A round of tau epochs takes ceil(tau n_k / B) steps.
-With several feeds (human and generated instructions) a step uses two mini-batches of each and adds up their gradients.
+With several parts (human and generated instructions) a step uses two mini-batches of each and adds up their gradients.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from fedsuite.vln.training.rollout import trajectories
 
 
 @dataclass(frozen=True)
-class Feed:
+class TrainingData:
     """A source of mini-batches: samples, the weight of imitation on them, and who makes up their instructions.
 
     With a speaker, instructions are generated at every visit under environment dropout; without, they are the samples'.
@@ -39,28 +39,28 @@ class Feed:
 
 
 class _Source:
-    """A feed during one visit, with random streams of its own."""
+    """A part during one visit, with random streams of its own."""
 
     def __init__(
         self,
-        feed: Feed,
+        data: TrainingData,
         number: int,
         world: World,
         config: FedVLNConfig,
         round: int,
         partition: int,
     ) -> None:
-        # The first feed's streams bear the plain names: a further feed changes nothing of its draws.
+        # The first data's streams bear the plain names: further data change nothing of its draws.
         suffix = f" {number}" if number > 1 else ""
 
         def stream(purpose: str) -> torch.Generator:
             name, device = purpose + suffix, str(world.device)
             return torch_generator_for(config.seed, name, round, partition, device)
 
-        self.feed, self.world, self.config = feed, world, config
+        self.data, self.world, self.config = data, world, config
         rng = rng_for(config.seed, "mini-batches" + suffix, round, partition)
         self.batches = Batches(
-            feed.samples, config.objective.batch_size, config.objective.fill_batches, rng
+            data.samples, config.objective.batch_size, config.objective.fill_batches, rng
         )
         self.dropout = Dropout(
             config.agent.dropout, config.agent.feature_dropout, stream("dropout")
@@ -71,13 +71,13 @@ class _Source:
     def next(self) -> Episodes:
         """The next mini-batch."""
         samples = self.batches.next()
-        if self.feed.speaker is None:
+        if self.data.speaker is None:
             return make_episodes(samples, self.world)
-        return back_translate(self.feed.speaker, self.world, samples, self.config, self.masks)
+        return back_translate(self.data.speaker, self.world, samples, self.config, self.masks)
 
     def losses(self, agent: Agent) -> Losses:
         """Both parts of the objective on new mini-batches."""
-        weight = self.feed.teacher_weight
+        weight = self.data.teacher_weight
         forced = self.next() if weight > 0 else None
         sampled = self.next() if self.config.objective.kind != "none" else None
         return compute_losses(
@@ -87,7 +87,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """Means over the steps of a visit, losses summed over the feeds; number of steps and of decisions."""
+    """Means over the steps of a visit, losses summed over all data; number of steps and of decisions."""
 
     steps: int
     imitation_loss: float
@@ -100,22 +100,22 @@ def train_locally(
     agent: Agent,
     optimizer: torch.optim.Optimizer,
     world: World,
-    feeds: Sequence[Feed],
+    parts: Sequence[TrainingData],
     config: FedVLNConfig,
     steps: int,
     round: int,
     partition: int,
     penalty: Penalty | None = None,
 ) -> TrainingReport:
-    """`steps` optimizer steps, each on the summed loss of all feeds; randomness comes from (seed, round, partition).
+    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness comes from (seed, round, partition).
 
     penalty: is added to the loss, with the agent's parameters at the start of the visit.
     """
-    if not feeds:
-        raise ValueError("expected at least one feed to learn from, got none")
+    if not parts:
+        raise ValueError("expected data to learn from, got none")
     sources = [
-        _Source(feed, number, world, config, round, partition)
-        for number, feed in enumerate(feeds, 1)
+        _Source(part, number, world, config, round, partition)
+        for number, part in enumerate(parts, 1)
     ]
     sums = np.zeros(4)
     parameters = dict(agent.named_parameters())

@@ -16,8 +16,8 @@ from fedsuite.driving.model.networks import build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.contrastive import contrastive_terms, noise_shape
-from fedsuite.driving.training.fleet import Fleet
 from fedsuite.driving.training.learner import Learner, Site
+from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.randomness import torch_generator_for
 from tests.bar_frames import bar_frames
 from tests.harness import changed
@@ -33,18 +33,20 @@ def network_of(config: CDLConfig) -> torch.nn.Module:
     )
 
 
-def fleet_of(config: CDLConfig, network: torch.nn.Module, count: int) -> Fleet:
+def networks_of(config: CDLConfig, network: torch.nn.Module, count: int) -> SiloNetworks:
     names = names_of(network, config.network.batch_norm)
-    return Fleet(config, names, module_arrays(network), count, "cpu")
+    return SiloNetworks(config, names, module_arrays(network), count, "cpu")
 
 
-def learnt(config: CDLConfig, silos: tuple[Silo, ...], steps: int) -> tuple[Fleet, dict[str, Any]]:
+def learnt(
+    config: CDLConfig, silos: tuple[Silo, ...], steps: int
+) -> tuple[SiloNetworks, dict[str, Any]]:
     network = network_of(config)
-    fleet = fleet_of(config, network, len(silos))
+    networks = networks_of(config, network, len(silos))
     site = Site(tuple(range(len(silos))), tuple(s.train for s in silos))
-    learner = Learner(config, network, fleet, site, penalty_of(config))
+    learner = Learner(config, network, networks, site, penalty_of(config))
     terms = learner.train(0, steps, lambda t: RING)
-    return fleet, terms
+    return networks, terms
 
 
 def twin(config: CDLConfig, silos: tuple[Silo, ...], steps: int) -> list[tuple[Arrays, Arrays]]:
@@ -141,9 +143,9 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_a_plain_loop(silos: tuple[Silo, ...], kind: str, stacked: str) -> None:
     config = changed(BASE, stacked=stacked, **KINDS[kind])
-    fleet, _ = learnt(config, silos, 3)
+    networks, _ = learnt(config, silos, 3)
     for i, expected in enumerate(twin(config, silos, 3)):
-        for tensors, arrays in zip((fleet.backbone, fleet.sub), expected, strict=True):
+        for tensors, arrays in zip((networks.backbone, networks.sub), expected, strict=True):
             # A bias right before BatchNorm has no gradient but rounding, which Adam makes large.
             for name in (n for n in tensors if not n.endswith("conv1.bias")):
                 found = tensors[name][i].detach().numpy()
@@ -154,23 +156,23 @@ def test_equals_a_plain_loop(silos: tuple[Silo, ...], kind: str, stacked: str) -
 
 
 def test_the_sub_network_starts_as_the_locally_learnt_backbone(silos: tuple[Silo, ...]) -> None:
-    fleet, _ = learnt(BASE, silos, 1)
-    assert fleet.distance().tolist() == [0.0, 0.0, 0.0]
+    networks, _ = learnt(BASE, silos, 1)
+    assert networks.distance().tolist() == [0.0, 0.0, 0.0]
     initial = module_arrays(network_of(BASE))
-    for name in fleet.names.parameters:
-        assert torch.equal(fleet.sub[name], fleet.backbone[name])
-    head = fleet.sub["trunk.head.weight"].detach().numpy()
+    for name in networks.names.parameters:
+        assert torch.equal(networks.sub[name], networks.backbone[name])
+    head = networks.sub["trunk.head.weight"].detach().numpy()
     assert all(not np.array_equal(head[i], initial["trunk.head.weight"]) for i in range(3))
-    fleet, _ = learnt(BASE, silos, 2)
-    assert (fleet.distance() > 0).all()
+    networks, _ = learnt(BASE, silos, 2)
+    assert (networks.distance() > 0).all()
 
 
 def test_beta_reaches_the_losses(silos: tuple[Silo, ...]) -> None:
     """The released code trains with beta = 1 whatever is asked."""
     models = {}
     for beta in (0.0, 0.5, 1.0):
-        fleet, _ = learnt(changed(BASE, beta=beta), silos, 3)
-        models[beta] = fleet.backbone["trunk.head.weight"].detach().numpy().tobytes()
+        networks, _ = learnt(changed(BASE, beta=beta), silos, 3)
+        models[beta] = networks.backbone["trunk.head.weight"].detach().numpy().tobytes()
     assert len(set(models.values())) == 3
 
 
@@ -186,7 +188,7 @@ def test_dropout_depends_on_the_silo_and_not_on_its_company(silos: tuple[Silo, .
     config = changed(BASE, dropout=0.5, scenario="local")
     together, _ = learnt(config, silos, 1)
     network = network_of(config)
-    alone = fleet_of(config, network, 1)
+    alone = networks_of(config, network, 1)
     Learner(config, network, alone, Site((2,), (silos[2].train,))).train(0, 1, lambda t: np.eye(1))
     for name in alone.names.parameters:
         assert torch.equal(alone.backbone[name][0], together.backbone[name][2])
@@ -204,9 +206,9 @@ def test_state_survives_the_disk(silos: tuple[Silo, ...]) -> None:
     whole, _ = learnt(config, silos, 4)
     network = network_of(config)
     site = Site((0, 1, 2), tuple(s.train for s in silos))
-    first = fleet_of(config, network, 3)
+    first = networks_of(config, network, 3)
     Learner(config, network, first, site).train(0, 3, lambda t: RING)
-    second = fleet_of(config, network, 3)
+    second = networks_of(config, network, 3)
     from fedsuite.driving.topology.mixing import mix
 
     second.load_private_arrays({k: v.copy() for k, v in first.private_arrays().items()})
@@ -225,8 +227,8 @@ def test_fedprox_pulls_back_from_the_second_update_on(silos: tuple[Silo, ...]) -
         config = changed(
             BASE, loss="none", scenario=scenario, local_updates=updates, proximal_mu=mu
         )
-        fleet, _ = learnt(config, silos, 1)
-        return fleet.backbone["trunk.head.weight"].detach().numpy()
+        networks, _ = learnt(config, silos, 1)
+        return networks.backbone["trunk.head.weight"].detach().numpy()
 
     assert np.array_equal(trained("fedprox", 1, 10.0), trained("fedavg", 1, 10.0))
     start = module_arrays(network_of(BASE))["trunk.head.weight"]
@@ -239,9 +241,9 @@ def test_fedprox_pulls_back_from_the_second_update_on(silos: tuple[Silo, ...]) -
 def test_it_learns(silos: tuple[Silo, ...], kind: str) -> None:
     config = changed(BASE, loss=kind, batch_size=8, num_rounds=60)
     network = network_of(config)
-    fleet = fleet_of(config, network, 3)
+    networks = networks_of(config, network, 3)
     site = Site((0, 1, 2), tuple(s.train for s in silos))
-    learner = Learner(config, network, fleet, site)
+    learner = Learner(config, network, networks, site)
     early = learner.train(0, 5, lambda t: RING)["regression-loss"].mean()
     learner.train(5, 50, lambda t: RING)
     late = learner.train(55, 5, lambda t: RING)["regression-loss"].mean()
@@ -254,9 +256,11 @@ def test_sizes_of_the_pair() -> None:
     for share in (False, True):
         config = changed(BASE, image_size=200, share_stem=share)
         network = network_of(config)
-        fleet = fleet_of(config, network, 1)
-        both = {**fleet.backbone, **{f"sub.{k}": v for k, v in fleet.sub.items()}}
-        trained = [v for k, v in both.items() if k.removeprefix("sub.") in fleet.names.parameters]
+        networks = networks_of(config, network, 1)
+        both = {**networks.backbone, **{f"sub.{k}": v for k, v in networks.sub.items()}}
+        trained = [
+            v for k, v in both.items() if k.removeprefix("sub.") in networks.names.parameters
+        ]
         sizes[share] = sum(v[0].numel() for v in trained)
     assert sizes == {False: 629_314, True: 628_482}
 
@@ -275,14 +279,14 @@ def test_any_network_can_be_a_pair(model: str, size: int) -> None:
     """Two mixing steps: both networks move, the backbone by its own and the sub-network by the contrastive term."""
     config = changed(BASE, model=model, image_size=size, batch_size=2)
     network = initial_network(config)
-    fleet = fleet_of(config, network, 1)
+    networks = networks_of(config, network, 1)
     site = Site((0,), (bar_frames(0, 8, size),))
-    learner = Learner(config, network, fleet, site)
+    learner = Learner(config, network, networks, site)
     learner.train(0, 1, lambda t: np.eye(1))
-    assert fleet.distance()[0] == 0
-    before = {k: v.detach().clone() for k, v in fleet.sub.items()}
+    assert networks.distance()[0] == 0
+    before = {k: v.detach().clone() for k, v in networks.sub.items()}
     terms = learner.train(1, 1, lambda t: np.eye(1))
     assert all(np.isfinite(v).all() for v in terms.values())
-    assert fleet.distance()[0] > 0
-    trained = fleet.names.parameters
-    assert any(not torch.equal(fleet.sub[n], before[n]) for n in trained)
+    assert networks.distance()[0] > 0
+    trained = networks.names.parameters
+    assert any(not torch.equal(networks.sub[n], before[n]) for n in trained)

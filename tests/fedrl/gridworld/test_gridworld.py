@@ -10,15 +10,15 @@ import torch
 
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld.judge import MeetingJudge
 from fedsuite.fedrl.gridworld.maps import Episodes, MapSet
+from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.world import GridWorld, open_gridworld, prepare
 from fedsuite.fedrl.worlds import IDLE, Role
 from tests.harness import changed
 
 MOVES = [(0, -1), (0, 1), (-1, 0), (1, 0)]
 ROLES: tuple[Role, ...] = ("alpha", "beta", "gamma", "full")
-LANES, TICKS = 24, 60
+ENVS, TICKS = 24, 60
 
 
 @pytest.fixture(scope="module")
@@ -139,18 +139,18 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 @pytest.mark.parametrize("role", ROLES)
 def test_equal_to_the_plain_simulation(cache: Path, case: dict[str, Any], role: Role) -> None:
-    """Random steps in lanes that idle now and then and begin new episodes at once."""
+    """Random steps in envs that idle now and then and begin new episodes at once."""
     world, rng = world_of(cache, **case), np.random.default_rng(3)
     played, count = world.episodes["train"], world.num_episodes("train")
-    view, judge = world.view(role, "train", LANES), world.judge("train", LANES)
-    rows = rng.integers(count, size=LANES)
-    view.begin(np.arange(LANES), rows)
-    judge.begin(np.arange(LANES), rows)
+    view, reward_function = world.view(role, "train", ENVS), world.reward_function("train", ENVS)
+    rows = rng.integers(count, size=ENVS)
+    view.begin(np.arange(ENVS), rows)
+    reward_function.begin(np.arange(ENVS), rows)
     plain = [Plain(world, played, int(row)) for row in rows]
     for _ in range(TICKS):
-        actions = np.where(rng.random(LANES) < 0.1, IDLE, rng.integers(16, size=LANES))
+        actions = np.where(rng.random(ENVS) < 0.1, IDLE, rng.integers(16, size=ENVS))
         acting = np.flatnonzero(actions != IDLE)
-        step = judge.step(actions)
+        step = reward_function.step(actions)
         before, after = view.move(actions)
         want = [plain[i].step(int(actions[i])) for i in acting]
         np.testing.assert_allclose(step.rewards[acting], [w[0] for w in want], rtol=1e-6)
@@ -162,24 +162,24 @@ def test_equal_to_the_plain_simulation(cache: Path, case: dict[str, Any], role: 
         assert_equal_inputs(view.inputs(before[acting]), [s[0] for s in stored])
         assert_equal_inputs(view.inputs(after[acting]), [s[1] for s in stored])
         assert_equal_inputs(view.inputs(view.records()), [p.live(role) for p in plain])
-        (lanes,) = np.nonzero(step.ended)
-        rows = rng.integers(count, size=len(lanes))
-        view.begin(lanes, rows)
-        judge.begin(lanes, rows)
-        for lane, row in zip(lanes, rows, strict=True):
-            plain[lane] = Plain(world, played, int(row))
+        (envs,) = np.nonzero(step.ended)
+        rows = rng.integers(count, size=len(envs))
+        view.begin(envs, rows)
+        reward_function.begin(envs, rows)
+        for env, row in zip(envs, rows, strict=True):
+            plain[env] = Plain(world, played, int(row))
 
 
 @pytest.mark.parametrize("changes", [{}, {"follow": "published-code"}], ids=["paper", "code"])
 def test_scores_equal_to_the_plain_simulation(cache: Path, changes: dict[str, Any]) -> None:
     world, rng = world_of(cache, step_limit=20, **changes), np.random.default_rng(0)
-    judge, count = world.judge("test", 50), world.num_episodes("test")
+    reward_function, count = world.reward_function("test", 50), world.num_episodes("test")
     rows = np.arange(50) % count
-    judge.begin(np.arange(50), rows)
+    reward_function.begin(np.arange(50), rows)
     plain = [Plain(world, world.episodes["test"], int(row)) for row in rows]
     while not all(p.over for p in plain):
         actions = np.array([IDLE if p.over else rng.integers(16) for p in plain])
-        judge.step(actions)
+        reward_function.step(actions)
         for p, action in zip(plain, actions, strict=True):
             if action != IDLE:
                 p.step(int(action))
@@ -192,25 +192,25 @@ def test_scores_equal_to_the_plain_simulation(cache: Path, changes: dict[str, An
         "mean-steps": sum(s for s, _ in met) / len(met),
         "step-diff": (sum(s for s, _ in met) - sum(m for _, m in met)) / sum(m for _, m in met),
     }
-    assert judge.scores() == pytest.approx(want, rel=1e-6)
+    assert reward_function.scores() == pytest.approx(want, rel=1e-6)
     assert 0 < want["success-rate"] < 1 and want["within-1x"] < want["within-10x"]
 
 
 # --- policies on the published maps -----------------------------------------------------------------
 
 
-def play(world: GridWorld, lanes: int, policy: Any) -> MeetingJudge:
-    """All lanes to their ends; the test split goes round."""
-    rows = np.arange(lanes) % world.num_episodes("test")
-    judge, active = world.judge("test", lanes), np.ones(lanes, bool)
-    judge.begin(np.arange(lanes), rows)
+def play(world: GridWorld, envs: int, policy: Any) -> MeetingReward:
+    """All envs to their ends; the test split goes round."""
+    rows = np.arange(envs) % world.num_episodes("test")
+    reward_function, active = world.reward_function("test", envs), np.ones(envs, bool)
+    reward_function.begin(np.arange(envs), rows)
     for tick in range(world.longest):
         actions = np.where(active, policy(rows, tick), IDLE)
-        active &= ~judge.step(actions).ended
+        active &= ~reward_function.step(actions).ended
         if not active.any():
             break
     assert not active.any()
-    return judge
+    return reward_function
 
 
 # Success rate and mean sum of rewards of uniformly random joint actions on 800 episodes. Of those, one
@@ -242,8 +242,8 @@ def test_random_policy(data_dir: str, setting: str, size: int) -> None:
     )
     rng, found = np.random.default_rng(0), []
     for _ in range(10):
-        judge = play(world, 800, lambda rows, tick: rng.integers(16, size=len(rows)))
-        found.append(judge.scores())
+        reward_function = play(world, 800, lambda rows, tick: rng.integers(16, size=len(rows)))
+        found.append(reward_function.scores())
     success, reward = RANDOM[setting, size]
     assert np.mean([f["success-rate"] for f in found]) == pytest.approx(success, abs=0.02)
     assert np.mean([f["average-reward"] for f in found]) == pytest.approx(reward, rel=0.03, abs=4)
@@ -265,11 +265,11 @@ def test_expert_policy(data_dir: str, size: int) -> None:
 
 def test_expert_walks_both_ways_and_meets_in_the_fewest_steps(cache: Path) -> None:
     world = world_of(cache, grid_size=16)
-    judge = play(world, 300, lambda rows, tick: world.expert("test", rows, tick))
+    reward_function = play(world, 300, lambda rows, tick: world.expert("test", rows, tick))
     length = world.episodes["test"].path_len[np.arange(300) % world.num_episodes("test")]
     steps = np.maximum((length - 1) // 2, 1)
-    assert judge.met.all()
-    assert judge.scores()["mean-steps"] == pytest.approx(steps.mean())
+    assert reward_function.met.all()
+    assert reward_function.scores()["mean-steps"] == pytest.approx(steps.mean())
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -305,39 +305,39 @@ def test_expert_needs_exact_starts(cache: Path, method: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_restored_in_the_middle_of_episodes_equals_uninterrupted(cache: Path, role: Role) -> None:
     world, rng = world_of(cache, first_frame="missing", step_limit=30), np.random.default_rng(1)
-    actions = rng.integers(16, size=(14, LANES))
+    actions = rng.integers(16, size=(14, ENVS))
 
-    def fresh() -> tuple[Any, MeetingJudge]:
-        return world.view(role, "train", LANES), world.judge("train", LANES)
+    def fresh() -> tuple[Any, MeetingReward]:
+        return world.view(role, "train", ENVS), world.reward_function("train", ENVS)
 
-    def run(view: Any, judge: MeetingJudge, part: np.ndarray) -> list[np.ndarray]:
+    def run(view: Any, reward_function: MeetingReward, part: np.ndarray) -> list[np.ndarray]:
         out = []
         for joint in part:
             before, after = view.move(joint)
-            step = judge.step(joint)
-            (lanes,) = np.nonzero(step.ended)
-            for each in (view, judge):
-                each.begin(lanes, lanes + 7)
+            step = reward_function.step(joint)
+            (envs,) = np.nonzero(step.ended)
+            for each in (view, reward_function):
+                each.begin(envs, envs + 7)
             out += [before, after, view.records(), step.rewards, step.ended, step.terminal]
         return out
 
-    view, judge = fresh()
-    for each in (view, judge):
-        each.begin(np.arange(LANES), np.arange(LANES))
-    run(view, judge, actions[:7])
-    kept = [{k: v.copy() for k, v in each.state().items()} for each in (view, judge)]
-    want = run(view, judge, actions[7:])
+    view, reward_function = fresh()
+    for each in (view, reward_function):
+        each.begin(np.arange(ENVS), np.arange(ENVS))
+    run(view, reward_function, actions[:7])
+    kept = [{k: v.copy() for k, v in each.state().items()} for each in (view, reward_function)]
+    want = run(view, reward_function, actions[7:])
     again = fresh()
     for each, state in zip(again, kept, strict=True):
         each.restore(state)
     got = run(*again, actions[7:])
     assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
-    for each, other in zip(again, (view, judge), strict=True):
+    for each, other in zip(again, (view, reward_function), strict=True):
         assert all(np.array_equal(v, other.state()[k]) for k, v in each.state().items())
     with pytest.raises(ValueError, match="expected shape"):
         world.view(role, "train", 3).restore(kept[0])
     with pytest.raises(ValueError, match="expected shape"):
-        world.judge("train", 3).restore(kept[1])
+        world.reward_function("train", 3).restore(kept[1])
 
 
 def test_records_given_away_do_not_change(cache: Path) -> None:
@@ -381,16 +381,16 @@ def test_facts_tell_worlds_apart(cache: Path) -> None:
 
 def test_misuse_is_refused(cache: Path) -> None:
     world = world_of(cache, step_limit=1)
-    judge, view = world.judge("train", 3), world.view("beta", "train", 3)
+    reward_function, view = world.reward_function("train", 3), world.view("beta", "train", 3)
     with pytest.raises(ValueError, match="0 were begun"):
-        judge.scores()
-    judge.begin(np.arange(2), np.arange(2))
+        reward_function.scores()
+    reward_function.begin(np.arange(2), np.arange(2))
     with pytest.raises(ValueError, match="2 were begun, 2 go on"):
-        judge.scores()
-    with pytest.raises(ValueError, match=r"lanes \[2\]: the episode is over"):
-        judge.step(np.zeros(3, int))
-    judge.step(np.array([5, 5, IDLE]))
-    assert np.isfinite(list(judge.scores().values())).all()
+        reward_function.scores()
+    with pytest.raises(ValueError, match=r"envs \[2\]: the episode is over"):
+        reward_function.step(np.zeros(3, int))
+    reward_function.step(np.array([5, 5, IDLE]))
+    assert np.isfinite(list(reward_function.scores().values())).all()
     with pytest.raises(ValueError, match=r"shape \(3,\), got \(2,\)"):
         view.move(np.zeros(2, int))
     with pytest.raises(ValueError, match=r"-1 \(idle\) to 15"):
@@ -400,10 +400,10 @@ def test_misuse_is_refused(cache: Path) -> None:
 def test_scores_without_success_are_finite(cache: Path) -> None:
     world = world_of(cache, step_limit=1)
     far = np.flatnonzero(world.episodes["train"].path_len > 5)[:4]
-    judge = world.judge("train", 4)
-    judge.begin(np.arange(4), far)
-    judge.step(np.zeros(4, int))
-    scores = judge.scores()
+    reward_function = world.reward_function("train", 4)
+    reward_function.begin(np.arange(4), far)
+    reward_function.step(np.zeros(4, int))
+    scores = reward_function.scores()
     assert scores["success-rate"] == scores["mean-steps"] == scores["step-diff"] == 0.0
 
 

@@ -78,32 +78,32 @@ def test_episodes_are_chosen_by_seed_or_row(make_config: Callable[..., FedRLConf
 def test_vector_environment_equals_single_ones(
     make_config: Callable[..., FedRLConfig], role: Role
 ) -> None:
-    config, lanes = make_config(step_limit=5), 9
-    vector = GridWorldVectorEnv(config, lanes, role=role)
+    config, envs = make_config(step_limit=5), 9
+    vector = GridWorldVectorEnv(config, envs, role=role)
     assert vector.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
-    single = [GridWorldEnv(config, role=role) for _ in range(lanes)]
+    single = [GridWorldEnv(config, role=role) for _ in range(envs)]
     seen, infos = vector.reset(seed=2)
     assert vector.observation_space.contains(seen)
     for env, row in zip(single, infos["row"], strict=True):
         env.reset(options={"row": int(row)})
-    over, resets = np.zeros(lanes, bool), 0
+    over, resets = np.zeros(envs, bool), 0
     rng = np.random.default_rng(0)
     for _ in range(30):
-        actions = rng.integers(16, size=lanes)
+        actions = rng.integers(16, size=envs)
         seen, rewards, terminated, truncated, infos = vector.step(actions)
         assert vector.observation_space.contains(seen)
-        for lane, env in enumerate(single):
-            got = [leaf[lane] for leaf in leaves(seen)]
-            if over[lane]:
-                want, _ = env.reset(options={"row": int(infos["row"][lane])})
-                assert rewards[lane] == 0 and not terminated[lane] and not truncated[lane]
+        for env, env in enumerate(single):
+            got = [leaf[env] for leaf in leaves(seen)]
+            if over[env]:
+                want, _ = env.reset(options={"row": int(infos["row"][env])})
+                assert rewards[env] == 0 and not terminated[env] and not truncated[env]
                 resets += 1
             else:
-                want, *rest, _ = env.step(actions[lane])
-                assert [rewards[lane], terminated[lane], truncated[lane]] == rest
+                want, *rest, _ = env.step(actions[env])
+                assert [rewards[env], terminated[env], truncated[env]] == rest
             assert all(np.array_equal(a, b) for a, b in zip(got, leaves(want), strict=True))
         over = terminated | truncated
-    assert resets > lanes
+    assert resets > envs
 
 
 def test_vector_environment_is_seeded_and_takes_rows(

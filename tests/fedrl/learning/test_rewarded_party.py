@@ -10,7 +10,7 @@ from torch import nn
 
 from fedsuite.arrays import module_arrays, under_prefix
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.learning import alone, testing
+from fedsuite.fedrl.learning import single_party, testing
 from fedsuite.fedrl.learning.rewarded_party import RewardedParty
 from fedsuite.fedrl.open_world import open_world
 from fedsuite.history import read_rows
@@ -52,9 +52,9 @@ def test_with_partners_nobody_trains_or_tests_alone(tmp_path: Path) -> None:
     before = module_arrays(alpha.network)
     plan = testing.TestPlan("test", False, False, 1)
     for attempt in (
-        lambda: alone.train_alone(alpha, 0, 5, 0),
-        lambda: alone.imitate(alpha, 1, 5),
-        lambda: alone.play_alone(alpha, plan),
+        lambda: single_party.train_alone(alpha, 0, 5, 0),
+        lambda: single_party.imitate(alpha, 1, 5),
+        lambda: single_party.play_alone(alpha, plan),
     ):
         with pytest.raises(
             ValueError, match="alpha: asked to train alone, but this run has 2 parties"
@@ -72,10 +72,10 @@ def test_scores_of_a_test_that_goes_on_are_refused(tmp_path: Path) -> None:
 
 def test_a_round_of_episodes_ends_with_its_last_episode(tmp_path: Path) -> None:
     alpha, _ = parties(tmp_path, method="dqn-alpha", parallel_episodes=2)
-    done = alone.train_alone(alpha, 0, 100, 5)
+    done = single_party.train_alone(alpha, 0, 100, 5)
     assert done < 100 and alpha.tally["episodes"] >= 5
     again, _ = parties(tmp_path, method="dqn-alpha", parallel_episodes=2)
-    alone.train_alone(again, 0, done - 1, 0)
+    single_party.train_alone(again, 0, done - 1, 0)
     assert again.tally["episodes"] < 5
 
 
@@ -88,7 +88,7 @@ def test_imitation_is_plain_classification(tmp_path: Path, method: str) -> None:
     records, actions = stage.world.demonstrations(alpha.role)
     adam = torch.optim.Adam(network.parameters(), lr=alpha.config.learning.learning_rate)
     for number in (1, 2):
-        alone.imitate(alpha, number, 10)
+        single_party.imitate(alpha, number, 10)
         rng = rng_for(alpha.config.seed, "demonstrations", number, 0)
         for _ in range(10):
             rows = rng.integers(len(records), size=8)
@@ -111,12 +111,12 @@ def slow_scores(
     world = open_world(config)
     met, returns = 0, 0.0
     for number in range(config.evaluation.episodes):
-        row, lane = np.array([number % world.num_episodes("test")]), np.zeros(1, np.int64)
+        row, env = np.array([number % world.num_episodes("test")]), np.zeros(1, np.int64)
         views = [world.view(r, "test", 1) for r in config.federation.roles]  # type: ignore[arg-type]
-        judge = world.judge("test", 1)
-        judge.begin(lane, row)
+        reward_function = world.reward_function("test", 1)
+        reward_function.begin(env, row)
         for view in views:
-            view.begin(lane, row)
+            view.begin(env, row)
         for _ in range(world.longest):
             with torch.no_grad():
                 q = [n(*v.inputs(v.records())) for n, v in zip(networks, views, strict=True)]
@@ -124,7 +124,7 @@ def slow_scores(
             action = joint.argmax(1).numpy()
             for view in views:
                 view.move(action)
-            said = judge.step(action)
+            said = reward_function.step(action)
             returns += float(said.rewards[0])
             if said.ended[0]:
                 met += bool(said.terminal[0])  # time-outs are bootstrapped
@@ -167,7 +167,7 @@ def test_scores_are_those_of_slow_play(tmp_path: Path, changes: dict[str, Any]) 
 def test_the_tally_is_reported_once(tmp_path: Path) -> None:
     alpha, _ = parties(tmp_path, method="dqn-alpha", parallel_episodes=4)
     assert isinstance(alpha, RewardedParty)
-    alone.train_alone(alpha, 0, 10, 0)
+    single_party.train_alone(alpha, 0, 10, 0)
     told = alpha.report()
     assert told["train.steps"] == 40 and told["train.updates"] == 32
     assert -25 < told["train.reward"] < 60 and told["train.loss"] > 0

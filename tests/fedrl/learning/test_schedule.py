@@ -14,27 +14,27 @@ def schedule(**changes: Any) -> Schedule:
     return Schedule(changed(FedRLConfig(), **changes))
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 8, 50])
+@pytest.mark.parametrize("envs", [1, 2, 3, 8, 50])
 @pytest.mark.parametrize("due", [1, 3, 16])
 @pytest.mark.parametrize("every", [1, 5, 7])
-def test_learning_and_refreshing_follow_the_steps_whatever_the_lanes(
-    lanes: int, due: int, every: int
+def test_learning_and_refreshing_follow_the_steps_whatever_the_envs(
+    envs: int, due: int, every: int
 ) -> None:
     plan = schedule(
-        parallel_episodes=lanes, steps_per_update=due, target_every=every, batch_size=16, history=2
+        parallel_episodes=envs, steps_per_update=due, target_every=every, batch_size=16, history=2
     )
     step, missed = 0, 0
     for exchange in range(60):
-        refreshed = any(s % every == 0 for s in range(step - lanes + 1, step + 1)) and step > 0
+        refreshed = any(s % every == 0 for s in range(step - envs + 1, step + 1)) and step > 0
         assert plan.refreshes_targets(exchange) == refreshed
-        made = [s for s in range(step + 1, step + lanes + 1) if s % due == 0]
-        step += lanes
+        made = [s for s in range(step + 1, step + envs + 1) if s % due == 0]
+        step += envs
         if step <= 18:
             missed += len(made)
             made = []
         assert plan.updates(exchange) == len(made)
     total = sum(plan.updates(n) for n in range(60))
-    assert total == 60 * lanes // due - missed > 0
+    assert total == 60 * envs // due - missed > 0
 
 
 def test_exploration_falls_from_one_to_the_last_value_and_stays() -> None:

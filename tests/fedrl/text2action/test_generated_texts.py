@@ -182,17 +182,17 @@ def test_an_experts_records_are_those_of_its_own_episodes(world: TextWorld) -> N
     records, actions = world.demonstrations("beta")
     train, start = world.splits["train"], 0
     assert len(records) == len(actions) == sum(len(world.samples[row].words) for row in train)
-    view, judge = world.view("beta", "train", 1), world.judge("train", 1)
+    view, reward_function = world.view("beta", "train", 1), world.reward_function("train", 1)
     for episode in range(12):
         length = len(world.samples[train[episode]].words)
-        for play in (view, judge):
+        for play in (view, reward_function):
             play.begin(np.array([0]), np.array([episode]))
         for t in range(start, start + length):
             before, _ = view.move(actions[t : t + 1])
             np.testing.assert_array_equal(before[0], records[t])
-            step = judge.step(actions[t : t + 1])
+            step = reward_function.step(actions[t : t + 1])
         assert step.ended[0]
-        scores = judge.scores()
+        scores = reward_function.scores()
         assert scores["right"] == scores["tagged"] == scores["total"]
         np.testing.assert_array_equal(
             actions[start : start + length], expert_selection(world.samples[train[episode]])
@@ -201,17 +201,17 @@ def test_an_experts_records_are_those_of_its_own_episodes(world: TextWorld) -> N
 
 
 def test_random_reading_is_poor(world: TextWorld) -> None:
-    lanes = world.num_episodes("test")
-    judge, rng = world.judge("test", lanes), np.random.default_rng(0)
-    judge.begin(np.arange(lanes), np.arange(lanes))
-    ended = np.zeros(lanes, bool)
+    envs = world.num_episodes("test")
+    reward_function, rng = world.reward_function("test", envs), np.random.default_rng(0)
+    reward_function.begin(np.arange(envs), np.arange(envs))
+    ended = np.zeros(envs, bool)
     while not ended.all():
-        ended |= judge.step(np.where(ended, IDLE, rng.integers(0, 2, lanes))).ended
-    scores = judge.scores()
+        ended |= reward_function.step(np.where(ended, IDLE, rng.integers(0, 2, envs))).ended
+    scores = reward_function.scores()
     assert 0.1 < scores["f1"] < 0.4 and abs(scores["average-reward"]) < 10
 
 
-def test_rules_reach_the_judge(tmp_path: Path) -> None:
+def test_rules_reach_the_reward_function(tmp_path: Path) -> None:
     rewards = {}
     for setting in ("corrected", "published-code"):
         config = changed(FedRLConfig(), task="arguments", follow=setting, cache_dir=str(tmp_path))
@@ -224,9 +224,9 @@ def test_rules_reach_the_judge(tmp_path: Path) -> None:
             k for k, r in enumerate(world.splits["test"]) if EXCLUSIVE in world.samples[r].kinds
         )
         kinds = world.samples[world.splits["test"][row]].kinds
-        judge = world.judge("test", 1)
-        judge.begin(np.array([0]), np.array([row]))
-        taken = [judge.step(np.array([0])).rewards[0] for _ in kinds]
+        reward_function = world.reward_function("test", 1)
+        reward_function.begin(np.array([0]), np.array([row]))
+        taken = [reward_function.step(np.array([0])).rewards[0] for _ in kinds]
         rewards[setting] = taken[kinds.index(EXCLUSIVE)]
     assert rewards == {"corrected": 150, "published-code": -150}
 

@@ -71,7 +71,7 @@ def inputs(
     table: TextTable, state: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[torch.Tensor, ...]:
     """The same states as the network's inputs."""
-    view = TextView(table, "full", np.arange(len(table.lengths)), lanes=1)
+    view = TextView(table, "full", np.arange(len(table.lengths)), envs=1)
     return view.inputs(records_at(view.table, *state))
 
 

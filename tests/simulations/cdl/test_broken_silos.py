@@ -31,7 +31,7 @@ def diverge(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         terms = original(self, first, count, matrix)
         if first == number - 1 and BROKEN in self.site.silos:
             with torch.no_grad():
-                self.fleet.backbone["trunk.head.weight"].fill_(torch.nan)
+                self.networks.backbone["trunk.head.weight"].fill_(torch.nan)
         return terms
 
     monkeypatch.setattr(Learner, "train", train)

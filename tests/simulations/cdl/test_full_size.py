@@ -15,8 +15,8 @@ from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.report.experiment import trained_parameters
-from fedsuite.driving.training.fleet import Fleet
 from fedsuite.driving.training.learner import Learner, Site
+from fedsuite.driving.training.silo_networks import SiloNetworks
 from simulations.cdl.system import validate
 from simulations.experiments.variants import runs_of
 from tests.harness import changed
@@ -36,7 +36,7 @@ def test_full_size(variant: str) -> None:
         1,
         32,
     )
-    assert plan.holders == (tuple(range(11)),)
+    assert plan.silos_of == (tuple(range(11)),)
     assert trained_parameters(config) == PARAMETERS[variant]
     if variant != "fadnet":  # sending the backbone alone
         expected = 59.0352 if variant == "cdl" else 58.4952
@@ -53,7 +53,7 @@ def test_sizes_and_cycle_time_are_the_published_ones() -> None:
     assert trained_parameters(config) == 629_314
     assert plan.message_bits == 10_091_936
     assert plan.cycle_time_ms == pytest.approx(62.64, abs=0.005)
-    assert len(plan.holders) == 11 and plan.links_per_mixing == 11
+    assert len(plan.silos_of) == 11 and plan.links_per_mixing == 11
 
 
 @pytest.mark.parametrize("loss", ["kl", "none"])
@@ -63,17 +63,17 @@ def test_bare_loop_makes_the_same_steps(tmp_path: Path, loss: str) -> None:
     silos = open_silos(prepare_sources(config, 3), False)
     plan, network = data_plan(config), initial_network(config)
     names = names_of(network, config.network.batch_norm)
-    fleet = Fleet(config, names, module_arrays(network), 3, "cpu")
-    start = fleet.backbone_arrays()
+    networks = SiloNetworks(config, names, module_arrays(network), 3, "cpu")
+    start = networks.backbone_arrays()
     site = Site((0, 1, 2), tuple(s.train for s in silos))
     # The mixing of the last step is the server's: the bare loop's third one mixes nothing.
-    Learner(config, network, fleet, site).train(0, 3, plan.mixing.matrix)
+    Learner(config, network, networks, site).train(0, 3, plan.mixing.matrix)
     bare = BareLoop(config, silos, plan.mixing.matrix(0))
     bare.mixing_step()
     bare.mixing_step()
     bare.a = np.eye(3)
     bare.mixing_step()
-    mine = fleet.backbone_arrays()
+    mine = networks.backbone_arrays()
     for name in names.mixed:
         states = [s.backbone.state_dict()[name] for s in bare.silos]
         # Adam makes a step of full length out of gradients that are rounding alone (biases before a normalisation).

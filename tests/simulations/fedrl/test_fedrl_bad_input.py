@@ -42,7 +42,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "episodes of imitation": ({"method": "fcn-full", "round_unit": "episodes"}, ["round-unit", "fcn-full", "steps"]),
     "episodes of chance": ({"method": "random", "round_unit": "episodes"}, ["round-unit", "random", "steps"]),
     "small memory": ({"batch_size": 200}, ["memory", "100"]),
-    "many lanes": ({"parallel_episodes": 200}, ["parallel-episodes"]),
+    "many envs": ({"parallel_episodes": 200}, ["parallel-episodes"]),
     "discount": ({"discount": 1.0}, ["discount", "1"]),
     "switch": ({"distance": "euclid"}, ["distance", "manhattan"]),
     "probability": ({"noise_probability": 1.5}, ["noise-probability", "1.5"]),
@@ -206,7 +206,7 @@ def test_no_judge_is_made_for_a_partner(
 ) -> None:
     """In a whole run; alpha, which makes one, comes to grief if it is forbidden."""
     now: list[str] = []
-    fit, judge = PartyClient.fit, GridWorld.judge
+    fit, reward_function = PartyClient.fit, GridWorld.reward_function
     asked: list[str] = []
 
     def watched(self: PartyClient, *arguments: Any) -> Any:
@@ -218,9 +218,9 @@ def test_no_judge_is_made_for_a_partner(
 
     def noted(self: GridWorld, *arguments: Any) -> Any:
         asked.append(now[-1])
-        return judge(self, *arguments)
+        return reward_function(self, *arguments)
 
     monkeypatch.setattr(PartyClient, "fit", watched)
-    monkeypatch.setattr(GridWorld, "judge", noted)
+    monkeypatch.setattr(GridWorld, "reward_function", noted)
     play(config_of(cache, tmp_path, parties=3, **RUN))
     assert set(asked) == {"alpha"}

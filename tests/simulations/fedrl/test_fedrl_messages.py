@@ -9,7 +9,7 @@ import pytest
 
 from clients.party import PartyClient, PartySite
 from fedsuite.arrays import Arrays, num_bytes
-from fedsuite.fedrl.gridworld.judge import MeetingJudge
+from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.world import GridWorld
 from fedsuite.fedrl.open_world import open_world
 from fedsuite.history import read_rows
@@ -25,10 +25,10 @@ def form(arrays: Arrays) -> Form:
 
 
 class Protocol:
-    """What may cross, by part of the protocol: P parties, K lanes, U minibatches of B records, L lanes of a test."""
+    """What may cross, by part of the protocol: P parties, K envs, U minibatches of B records, L envs of a test."""
 
-    def __init__(self, parties: int, lanes: int, batch: int, tested: int, joint: bool) -> None:
-        self.parties, self.lanes, self.batch, self.tested = parties, lanes, batch, tested
+    def __init__(self, parties: int, envs: int, batch: int, tested: int, joint: bool) -> None:
+        self.parties, self.envs, self.batch, self.tested = parties, envs, batch, tested
         self.joint = joint
         mlp = {"mlp.hidden.weight": (2 * A, parties * A), "mlp.hidden.bias": (2 * A,),
                "mlp.output.weight": (A, 2 * A), "mlp.output.bias": (A,)}  # fmt: skip
@@ -39,11 +39,11 @@ class Protocol:
         rows, q = (updates, self.batch), ((updates, self.batch, A), F32)
         partners = [p for p in range(1, self.parties) if p != party]
         others = [p for p in range(self.parties) if p != party]
-        acted: Form = {"actions": ((self.lanes,), I64), "episodes": ((self.lanes,), I64)}
+        acted: Form = {"actions": ((self.envs,), I64), "episodes": ((self.envs,), I64)}
         walked: Form = {"actions": ((self.tested,), I64)} if config.get("tick") else {}
         forms: dict[str, Form] = {
             "propose": {}, "close": {}, "scores": {}, "rest": {}, "look": walked,
-            "act": {f"q.{p}": ((self.lanes, A), F32) for p in partners} | self.mlp,
+            "act": {f"q.{p}": ((self.envs, A), F32) for p in partners} | self.mlp,
             "answer": acted | {"ids": (rows, I64)},
             "learn-first": {"ids": (rows, I64)} | {f"{n}.{p}": q for p in partners for n in ("q", "q-next")},
             "learn": {"ids": (rows, I64), "targets": (rows, F32)} | {f"q.{p}": q for p in others} | self.mlp,
@@ -54,10 +54,10 @@ class Protocol:
     def up(self, phase: str, updates: int) -> Form:
         """What a party may answer."""
         rows, q = (updates, self.batch), ((updates, self.batch, A), F32)
-        proposal: Form = {"proposal": ((self.lanes, A), F32)}
+        proposal: Form = {"proposal": ((self.envs, A), F32)}
         forms: dict[str, Form] = {
             "propose": proposal, "close": {}, "scores": {}, "rest": {},
-            "act": {"actions": ((self.lanes,), I64), "episodes": ((self.lanes,), I64), "ids": (rows, I64)},
+            "act": {"actions": ((self.envs,), I64), "episodes": ((self.envs,), I64), "ids": (rows, I64)},
             "answer": {"q": q, "q-next": q},
             "learn-first": {"targets": (rows, F32), "q": q} | self.mlp,
             "learn": proposal | ({} if self.joint else self.mlp),
@@ -81,7 +81,7 @@ WHO = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "lanes"),
+    ("changes", "envs"),
     [
         ({}, 1),
         ({"parallel_episodes": 4}, 4),
@@ -89,16 +89,16 @@ WHO = {
         ({"parallel_episodes": 3, "parties": 3}, 3),
         ({"follow": "published-code", "q_clip": 1.0}, 1),
     ],
-    ids=["paper", "four-lanes", "joint", "three-parties", "published-code"],
+    ids=["paper", "four-envs", "joint", "three-parties", "published-code"],
 )
 def test_every_message_of_a_run_holds_what_the_protocol_names_and_nothing_else(
-    cache: Path, tmp_path: Path, changes: dict[str, Any], lanes: int
+    cache: Path, tmp_path: Path, changes: dict[str, Any], envs: int
 ) -> None:
     config = config_of(cache, tmp_path, **changes)
     settings = settings_from(config)
     parties = len(settings.federation.roles)
     joint = settings.published.rules.mlp_updates == "joint"
-    protocol = Protocol(parties, lanes, 8, 5, joint)
+    protocol = Protocol(parties, envs, 8, 5, joint)
     letters = recorded(config)
     identities = [letter for letter in letters if letter.phase == "identity"]
     assert len(identities) == parties
@@ -109,8 +109,8 @@ def test_every_message_of_a_run_holds_what_the_protocol_names_and_nothing_else(
         phases.add(phase)
         assert WHO[phase] in ("both", "alpha" if alpha else "partner")
         exchange = int(letter.config.get("exchange", -1))
-        stored = (exchange + 1) * lanes
-        updates = lanes if stored > 8 + 2 else 0
+        stored = (exchange + 1) * envs
+        updates = envs if stored > 8 + 2 else 0
         down = protocol.down(letter.partition, phase, updates, letter.config)
         assert form(letter.down) == down, phase
         assert form(letter.up) == protocol.up(phase, updates), phase
@@ -167,25 +167,25 @@ def answered(client: PartyClient, letter: Letter) -> Arrays:
 
 
 @pytest.fixture
-def no_judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No judge can be made, and none of the rewards' rules be read."""
+def no_reward_function(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No reward function can be made, and none of the rewards' rules be read."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("asked for a judge")
+        raise AssertionError("asked for a reward function")
 
-    monkeypatch.setattr(GridWorld, "judge", refuse)
-    monkeypatch.setattr(MeetingJudge, "__init__", refuse)
+    monkeypatch.setattr(GridWorld, "reward_function", refuse)
+    monkeypatch.setattr(MeetingReward, "__init__", refuse)
     yield
 
 
 @pytest.mark.parametrize("mode", ["alternating", "joint"])
-def test_a_partner_that_cannot_make_a_judge_answers_every_message_alike(
+def test_a_partner_that_cannot_make_a_reward_function_answers_every_message_alike(
     cache: Path, tmp_path: Path, mode: str, request: pytest.FixtureRequest
 ) -> None:
     """All that a partner says follows from what reached it and from its own view: no reward can be part of it."""
     config = config_of(cache, tmp_path, parallel_episodes=2, mlp_updates=mode, parties=3)
     letters = recorded(config)
-    request.getfixturevalue("no_judge")
+    request.getfixturevalue("no_reward_function")
     poorer = config | {
         f"fedrl.world.{k}-reward": v
         for k, v in {"step": -7.0, "obstacle": 3.0, "meeting": -1.0}.items()
@@ -198,7 +198,7 @@ def test_a_partner_that_cannot_make_a_judge_answers_every_message_alike(
             again = answered(client, letter)
             assert again.keys() == letter.up.keys()
             assert all(np.array_equal(again[k], letter.up[k]) for k in again), letter.phase
-    with pytest.raises(AssertionError, match="asked for a judge"):
+    with pytest.raises(AssertionError, match="asked for a reward function"):
         sites(config, tmp_path / "alone", 0).fit([], letters[-1].config | {"array-names": ""})
 
 
@@ -228,17 +228,17 @@ def test_rewards_reach_a_partner_in_targets_and_what_alpha_learnt_only(
     np.testing.assert_allclose(b.down["targets"] - a.down["targets"], 4.0, atol=1e-4)
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("envs", [1, 4])
 def test_whole_numbers_that_cross_are_actions_running_numbers_and_nothing_else(
-    cache: Path, tmp_path: Path, lanes: int
+    cache: Path, tmp_path: Path, envs: int
 ) -> None:
     """Places and maps could hide in them only if they were other than counting gives."""
-    letters = recorded(config_of(cache, tmp_path, parallel_episodes=lanes, round_length=96))
-    begun, stored = lanes, 0
+    letters = recorded(config_of(cache, tmp_path, parallel_episodes=envs, round_length=96))
+    begun, stored = envs, 0
     for letter in letters:
         numbers = {k: a for k, a in letter.up.items() if a.dtype.kind != "f"}
         if letter.phase == "act":
-            stored += lanes
+            stored += envs
             new = numbers["episodes"][numbers["episodes"] != -1]
             assert new.tolist() == list(range(begun, begun + len(new)))
             begun += len(new)
@@ -278,11 +278,11 @@ def released_by(letters: list[Letter], party: int) -> int:
     return len(rows)
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("envs", [1, 8])
 def test_the_count_of_released_values_is_that_of_the_messages(
-    cache: Path, tmp_path: Path, lanes: int
+    cache: Path, tmp_path: Path, envs: int
 ) -> None:
-    config = config_of(cache, tmp_path, parallel_episodes=lanes, test_noise="noisy")
+    config = config_of(cache, tmp_path, parallel_episodes=envs, test_noise="noisy")
     letters = recorded(config)
     rows = read_rows(tmp_path / "run" / "history.jsonl")
     found = next(row["metrics"] for row in rows if row["kind"] == "closing")
@@ -296,7 +296,7 @@ def test_a_partners_site_is_told_nothing_of_rewards_when_asked_who_it_is(
     client = sites(config_of(cache, tmp_path), tmp_path, 1)
     told = client.get_properties({})
     allowed = {
-        "partition", "name", "num-examples", "actions", "longest", "score", "lanes.valid", "lanes.test",
+        "partition", "name", "num-examples", "actions", "longest", "score", "envs.valid", "envs.test",
         *client.site.world.facts,
     }  # fmt: skip
     assert set(told) == allowed and not any("reward" in key for key in told)

@@ -7,15 +7,15 @@ from fedsuite.federation import Reply, Task
 from strategies.runtime import records
 from strategies.runtime.messages import RawReply
 from strategies.runtime.records import RoundRecords
-from strategies.runtime.reply_checks import Verdict
+from strategies.runtime.reply_checks import CheckedReply
 
 
 def task(partition: int, summed: bool) -> Task:
     return Task(partition, "train", {"w": np.zeros(3, np.float32)}, summed=summed)
 
 
-def ok(partition: int, size: int, **metrics: float) -> Verdict:
-    return Verdict("ok", "", Reply(partition, {}, 7, metrics), bytes_up=size)
+def ok(partition: int, size: int, **metrics: float) -> CheckedReply:
+    return CheckedReply("ok", "", Reply(partition, {}, 7, metrics), bytes_up=size)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def rows() -> RoundRecords:
 
 def test_ordinary_messages_have_a_line_each(rows: RoundRecords) -> None:
     for size in (10, 20):
-        rows.judged(task(0, False), ok(0, size, loss=1.0))
+        rows.checked(task(0, False), ok(0, size, loss=1.0))
     assert [r["bytes-up"] for r in rows.history] == [10, 20]
     assert all("messages" not in r for r in rows.history) and rows.sums() == []
 
@@ -33,7 +33,7 @@ def test_ordinary_messages_have_a_line_each(rows: RoundRecords) -> None:
 def test_small_messages_are_added_up_by_client(rows: RoundRecords) -> None:
     for size in (10, 20, 30):
         for partition in (0, 1):
-            rows.judged(task(partition, True), ok(partition, size + partition, seen=size))
+            rows.checked(task(partition, True), ok(partition, size + partition, seen=size))
     alpha, beta = rows.history
     assert (alpha["name"], alpha["messages"], alpha["bytes-down"], alpha["bytes-up"]) == ("alpha", 3, 36, 60)  # fmt: skip
     assert (beta["name"], beta["messages"], beta["bytes-down"], beta["bytes-up"]) == ("beta", 3, 36, 63)  # fmt: skip
@@ -41,9 +41,9 @@ def test_small_messages_are_added_up_by_client(rows: RoundRecords) -> None:
 
 
 def test_a_reply_that_cannot_be_used_keeps_its_line(rows: RoundRecords) -> None:
-    rows.judged(task(0, True), ok(0, 10))
-    rows.judged(task(0, True), Verdict("rejected", "array q holds NaN"))
-    rows.judged(task(0, True), ok(0, 10))
+    rows.checked(task(0, True), ok(0, 10))
+    rows.checked(task(0, True), CheckedReply("rejected", "array q holds NaN"))
+    rows.checked(task(0, True), ok(0, 10))
     assert [(r["status"], r["reason"], r.get("messages")) for r in rows.history] == [
         ("ok", "", 2),
         ("rejected", "array q holds NaN", None),

@@ -5,7 +5,7 @@ import pytest
 
 from fedsuite.federation import Task
 from strategies.runtime.messages import RawReply
-from strategies.runtime.reply_checks import Verdict, judge, usable_or_reason
+from strategies.runtime.reply_checks import CheckedReply, check_reply, usable_or_reason
 
 W = np.ones((2, 3), np.float32)
 TASK = Task(4, "train", {"w": W, "n": np.array(1)})
@@ -19,12 +19,12 @@ def reply(arrays: dict[str, Any] | None = None, **metrics: Any) -> RawReply:
 
 
 def test_a_good_reply_is_handed_on_in_the_order_of_the_task() -> None:
-    verdict = judge(TASK, reply(), 10)
-    assert (verdict.status, verdict.reason, verdict.bytes_up) == ("ok", "", 32)
-    assert verdict.reply is not None
-    assert (verdict.reply.partition, verdict.reply.num_examples) == (4, 3)
-    assert list(verdict.reply.arrays) == ["w", "n"]
-    assert verdict.reply.metrics == {"loss": 1.0}
+    checked = check_reply(TASK, reply(), 10)
+    assert (checked.status, checked.reason, checked.bytes_up) == ("ok", "", 32)
+    assert checked.reply is not None
+    assert (checked.reply.partition, checked.reply.num_examples) == (4, 3)
+    assert list(checked.reply.arrays) == ["w", "n"]
+    assert checked.reply.metrics == {"loss": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_a_good_reply_is_handed_on_in_the_order_of_the_task() -> None:
 def test_everything_else_is_refused_with_a_reason(
     raw: RawReply | None, status: str, reason: str
 ) -> None:
-    verdict = judge(TASK, raw, 10)
-    assert verdict.status == status and verdict.reply is None
-    assert reason in verdict.reason
+    checked = check_reply(TASK, raw, 10)
+    assert checked.status == status and checked.reply is None
+    assert reason in checked.reason
 
 
 def test_tasks_say_what_must_come_back() -> None:
     asked = Task(0, "train", {"w": W}, {}, {"delta": (5,)})
-    assert judge(asked, reply({"delta": np.zeros(5)}), 1).status == "ok"
-    assert judge(asked, reply({"w": W}), 1).status == "rejected"
+    assert check_reply(asked, reply({"delta": np.zeros(5)}), 1).status == "ok"
+    assert check_reply(asked, reply({"w": W}), 1).status == "rejected"
     evaluation = Task(0, "evaluate", {"w": W})
-    assert judge(evaluation, reply({}), 1).status == "ok"
-    assert judge(evaluation, reply({"w": W}), 1).status == "rejected"
+    assert check_reply(evaluation, reply({}), 1).status == "ok"
+    assert check_reply(evaluation, reply({"w": W}), 1).status == "rejected"
 
 
 def test_text_arrays_are_refused() -> None:
     asked = Task(0, "train", {}, {}, {"t": (1,)})
-    assert "expected numbers" in judge(asked, reply({"t": np.array(["a"])}), 1).reason
+    assert "expected numbers" in check_reply(asked, reply({"t": np.array(["a"])}), 1).reason
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_text_arrays_are_refused() -> None:
     ],
 )
 def test_share_of_usable_replies(statuses: str, least: float, fails: bool) -> None:
-    verdicts = [Verdict("ok") if s == "o" else Verdict("error", "E: x") for s in statuses]
+    checked = [CheckedReply("ok") if s == "o" else CheckedReply("error", "E: x") for s in statuses]
     names = [f"site-{i}" for i in range(len(statuses))]
-    reason = usable_or_reason(verdicts, names, least)
+    reason = usable_or_reason(checked, names, least)
     assert bool(reason) == fails
     if fails:
         first = statuses.index("e")

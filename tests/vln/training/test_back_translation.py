@@ -17,7 +17,7 @@ from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.speaker import SpeakerSizes, build_speaker
 from fedsuite.vln.training import back_translation, rollout
 from fedsuite.vln.training.back_translation import back_translate
-from fedsuite.vln.training.learner import Feed, train_locally
+from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 from tests.harness import changed
 
@@ -95,13 +95,13 @@ def test_no_environment_dropout_changes_no_feature(oak, calls):
     assert torch.equal(got.feature_factor, torch.ones(3, 8))
 
 
-def visit(house, feeds, config=CONFIG, steps=2):
+def visit(house, parts, config=CONFIG, steps=2):
     agent = build_agent(SIZES, seed=0)
     with torch.no_grad():
         for p in agent.parameters():
             p.mul_(2.0)
     optimizer = RMSprop(agent.parameters(), config.objective.learning_rate)
-    report = train_locally(agent, optimizer, join_houses([house]), feeds, config, steps, 1, 0)
+    report = train_locally(agent, optimizer, join_houses([house]), parts, config, steps, 1, 0)
     return agent, report
 
 
@@ -126,7 +126,7 @@ def test_everybody_sees_the_same_mask_at_every_step(oak, calls, monkeypatch):
     monkeypatch.setattr(rollout, "observe", observe)
     samples = sampled_paths(oak, 0, 0)
     config = changed(CONFIG, feature_dropout=0.5, max_actions=7)
-    visit(oak, [Feed(samples, 0.6, "speaker")], config)
+    visit(oak, [TrainingData(samples, 0.6, "speaker")], config)
     assert len(calls) == 4, "two mini-batches in each of two steps"
     masks = [tuple(factor[0].tolist()) for *_, factor in calls]
     assert len(set(masks)) == 4 and len(seen) > 8
@@ -151,7 +151,9 @@ def test_two_feeds_equal_the_plain_agent_in_two_houses(
     monkeypatch.setattr(
         RMSprop, "step", lambda self: got.extend(p.grad for p in self.param_groups[0]["params"])
     )
-    agent, report = visit(oak, [Feed(human, 0.2), Feed(paths, 0.6, "speaker")], config, steps=1)
+    agent, report = visit(
+        oak, [TrainingData(human, 0.2), TrainingData(paths, 0.6, "speaker")], config, steps=1
+    )
     assert len(calls) == 1
     gradients = dict(zip(dict(agent.named_parameters()), got, strict=True))
     assert sorted(calls[0][1]) == sorted(s.instr_id for s in paths)
@@ -171,7 +173,7 @@ def test_two_feeds_equal_the_plain_agent_in_two_houses(
 
 
 def test_draws_of_the_mask_leave_the_other_streams_alone(oak, calls, monkeypatch):
-    """Human instructions first: their mini-batches are the same with and without a second feed."""
+    """Human instructions first: their mini-batches are the same with and without a second part."""
     drawn = []
     real = Batches.next
 
@@ -182,17 +184,17 @@ def test_draws_of_the_mask_leave_the_other_streams_alone(oak, calls, monkeypatch
 
     monkeypatch.setattr(Batches, "next", spy)
     human, paths = oak.samples["train"], sampled_paths(oak, 0, 0)
-    visit(oak, [Feed(human, 0.2)])
+    visit(oak, [TrainingData(human, 0.2)])
     alone = [ids for _, ids in drawn]
     drawn.clear()
-    visit(oak, [Feed(human, 0.2), Feed(paths, 0.6, "speaker")])
+    visit(oak, [TrainingData(human, 0.2), TrainingData(paths, 0.6, "speaker")])
     first = drawn[0][0]
     assert [ids for who, ids in drawn if who == first] == alone and len(drawn) == 2 * len(alone)
 
 
 def test_weight_zero_draws_no_forced_batch(oak, calls):
     paths = sampled_paths(oak, 0, 0)
-    _, report = visit(oak, [Feed(paths, 0.0, "speaker")], steps=3)
+    _, report = visit(oak, [TrainingData(paths, 0.0, "speaker")], steps=3)
     assert len(calls) == 3 and report.imitation_loss == 0 and report.sampled_loss != 0
 
 
@@ -200,11 +202,15 @@ def test_a_real_speaker_stays_as_it_is(oak, speaker):
     """No gradient, no change, no dropout; its words follow the mask."""
     before, paths = fingerprint(module_arrays(speaker)), sampled_paths(oak, 0, 0)
     speaker.train()
-    agent, report = visit(oak, [Feed(oak.samples["train"], 0.2), Feed(paths, 0.6, speaker)])
+    agent, report = visit(
+        oak, [TrainingData(oak.samples["train"], 0.2), TrainingData(paths, 0.6, speaker)]
+    )
     assert np.isfinite(report.gradient_norm) and report.gradient_norm > 0
     assert all(p.grad is None for p in speaker.parameters())
     assert fingerprint(module_arrays(speaker)) == before and speaker.training
-    again, _ = visit(oak, [Feed(oak.samples["train"], 0.2), Feed(paths, 0.6, speaker)])
+    again, _ = visit(
+        oak, [TrainingData(oak.samples["train"], 0.2), TrainingData(paths, 0.6, speaker)]
+    )
     assert fingerprint(module_arrays(agent)) == fingerprint(module_arrays(again))
     world = join_houses([oak])
     texts = []

@@ -13,7 +13,7 @@ from fedsuite.vln.data.dataset import House, join_houses, make_episodes
 from fedsuite.vln.evaluation.metrics import episode_metrics
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.dropout import Dropout
-from fedsuite.vln.training.learner import Feed, train_locally, walk_all
+from fedsuite.vln.training.learner import TrainingData, train_locally, walk_all
 from fedsuite.vln.training.objective import compute_losses
 from fedsuite.vln.training.rmsprop import RMSprop
 from tests.harness import changed
@@ -33,9 +33,9 @@ def visit(house, config=CONFIG, steps=3, round=1, partition=0):
     optimizer = RMSprop(
         agent.parameters(), config.objective.learning_rate, config.objective.bias_correction
     )
-    feeds = [Feed(house.samples["train"], config.objective.teacher_weight)]
+    parts = [TrainingData(house.samples["train"], config.objective.teacher_weight)]
     report = train_locally(
-        agent, optimizer, join_houses([house]), feeds, config, steps, round, partition
+        agent, optimizer, join_houses([house]), parts, config, steps, round, partition
     )
     return agent, optimizer, report
 
@@ -82,7 +82,7 @@ def test_only_sampled_episodes(oak):
 
 
 def losses_by_name(agent, world, samples, weight, config, suffix):
-    """Losses of one step of one feed, every stream opened here by its name."""
+    """Losses of one step of one part, every stream opened here by its name."""
 
     def stream(name):
         return torch_generator_for(config.seed, name + suffix, 4, 2)
@@ -97,7 +97,7 @@ def losses_by_name(agent, world, samples, weight, config, suffix):
 
 
 def test_gradients_of_the_feeds_add_up_before_one_step(oak, elm, monkeypatch):
-    """Each feed draws as if it were alone, the second from streams with its number; one optimizer step for both."""
+    """Each part draws as if it were alone, the second from streams with its number; one optimizer step for both."""
     config, world = changed(CONFIG, gradient_clip=1e9), join_houses([oak, elm])
     parts = ((oak.samples["train"], 0.2, ""), (elm.samples["train"], 0.6, " 2"))
     want = dict.fromkeys((n for n, _ in agent_for(oak).named_parameters()), 0.0)
@@ -115,8 +115,8 @@ def test_gradients_of_the_feeds_add_up_before_one_step(oak, elm, monkeypatch):
         lambda _: got.append({n: p.grad.clone() for n, p in agent.named_parameters()}),
     )
     agent = agent_for(oak)
-    feeds = [Feed(samples, weight) for samples, weight, _ in parts]
-    report = train_locally(agent, RMSprop(agent.parameters(), 1e-3), world, feeds, config, 1, 4, 2)
+    parts = [TrainingData(samples, weight) for samples, weight, _ in parts]
+    report = train_locally(agent, RMSprop(agent.parameters(), 1e-3), world, parts, config, 1, 4, 2)
     assert len(got) == 1
     for name, gradient in want.items():
         torch.testing.assert_close(got[0][name], gradient, rtol=1e-5, atol=1e-7, msg=name)
@@ -157,7 +157,7 @@ def test_one_feed_without_speaker_is_plain_local_training(oak):
 
 def test_learning_from_nothing_is_refused(oak):
     agent = agent_for(oak)
-    with pytest.raises(ValueError, match="at least one feed"):
+    with pytest.raises(ValueError, match="data to learn from"):
         train_locally(
             agent, RMSprop(agent.parameters(), 1e-3), join_houses([oak]), [], CONFIG, 1, 0, 0
         )

@@ -4,7 +4,7 @@
 
 r_i: step_reward for a move, obstacle_reward for running into an obstacle; d: distance after the move, |drow| + |dcol|
 ("manhattan") or, as the published code computes it, |drow + dcol| ("anti-diagonal"). An episode ends when
-d <= 1 or after T_m steps; at least one step is always taken. Symbols: E lanes; m = path_len div 2, the
+d <= 1 or after T_m steps; at least one step is always taken. Symbols: E envs; m = path_len div 2, the
 least number of steps in which both can meet on the path.
 """
 
@@ -27,13 +27,13 @@ def reward_table(config: FedRLConfig) -> np.ndarray:
     return (local + shared).astype(np.float32)
 
 
-class MeetingJudge(Remembering):
-    """The rewarded party's judge. It knows both agents' places, hence is stepped with all joint actions."""
+class MeetingReward(Remembering):
+    """The rewarded party's reward function. It knows both agents' places, hence is stepped with all joint actions."""
 
     remembered = ("places", "episode", "steps", "reward", "met", "open")
 
     def __init__(
-        self, ground: Ground, played: Episodes, config: FedRLConfig, lanes: int, step_limit: int
+        self, ground: Ground, played: Episodes, config: FedRLConfig, envs: int, step_limit: int
     ) -> None:
         self.ground, self.step_limit = ground, step_limit
         self.manhattan = config.published.rules.distance == "manhattan"
@@ -43,29 +43,29 @@ class MeetingJudge(Remembering):
         self.starts = np.stack([ground.places(played.map_index, c) for c in cells])
         self.optimum = played.path_len // 2
         self.hops = (ground.hops(0), ground.hops(1))
-        self._places = np.full((2, lanes), ground.nowhere, np.int32)
-        self._episode = np.full(lanes, -1, np.int64)  # -1: none yet
-        self._steps = np.zeros(lanes, np.int32)
-        self._reward = np.zeros(lanes, np.float64)
-        self._met = np.zeros(lanes, bool)
-        self._open = np.zeros(lanes, bool)
+        self._places = np.full((2, envs), ground.nowhere, np.int32)
+        self._episode = np.full(envs, -1, np.int64)  # -1: none yet
+        self._steps = np.zeros(envs, np.int32)
+        self._reward = np.zeros(envs, np.float64)
+        self._met = np.zeros(envs, bool)
+        self._open = np.zeros(envs, bool)
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]; their tally starts anew."""
-        self._places[:, lanes] = self.starts[:, episodes]
-        self._episode[lanes] = episodes
-        self._steps[lanes] = 0
-        self._reward[lanes] = 0.0
-        self._met[lanes] = False
-        self._open[lanes] = True
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]; their tally starts anew."""
+        self._places[:, envs] = self.starts[:, episodes]
+        self._episode[envs] = episodes
+        self._steps[envs] = 0
+        self._reward[envs] = 0.0
+        self._met[envs] = False
+        self._open[envs] = True
 
     def step(self, actions: np.ndarray) -> Step:
-        """Carry out joint actions [E] (IDLE: nothing happens in that lane)."""
+        """Carry out joint actions [E] (IDLE: nothing happens in that env)."""
         check_actions(actions, len(self._open))
         acts = actions != IDLE
         if (acts & ~self._open).any():
-            (lanes,) = np.nonzero(acts & ~self._open)
-            raise ValueError(f"lanes {lanes[:5].tolist()}: the episode is over; begin another one")
+            (envs,) = np.nonzero(acts & ~self._open)
+            raise ValueError(f"envs {envs[:5].tolist()}: the episode is over; begin another one")
         alpha, alpha_moved = walk(self.ground, self._places[0], self.hops[0], actions)
         beta, beta_moved = walk(self.ground, self._places[1], self.hops[1], actions)
         self._places = np.stack([alpha, beta])
@@ -81,7 +81,7 @@ class MeetingJudge(Remembering):
         return Step(rewards, ended, ended if self.timeouts_are_terminal else met)
 
     def distance(self) -> np.ndarray:
-        """d of all lanes now, int [E]."""
+        """d of all envs now, int [E]."""
         rows, columns = self.ground.apart(self._places[0], self._places[1])
         if self.manhattan:
             return np.abs(rows) + np.abs(columns)
@@ -89,11 +89,11 @@ class MeetingJudge(Remembering):
 
     @property
     def met(self) -> np.ndarray:
-        """Whether the agents of each lane have met in its latest episode, bool [E]."""
+        """Whether the agents of each env have met in its latest episode, bool [E]."""
         return self._met.copy()
 
     def scores(self) -> dict[str, float]:
-        """Metrics over the lanes' latest episodes, all of which have ended.
+        """Metrics over the envs' latest episodes, all of which have ended.
 
         success-rate: met. average-reward: sum of an episode's rewards. within-kx: met with
         steps - m <= k * m. mean-steps, step-diff = (sum of steps - sum of m) / sum of m: over those that

@@ -15,7 +15,7 @@ from fedsuite.randomness import rng_for
 Tensors = Mapping[str, Tensor]
 
 
-class Shell:
+class StatelessNetwork:
     """A network called with other tensors in place of its own, as by torch.func.functional_call, at a tenth of its cost."""
 
     def __init__(self, network: torch.nn.Module) -> None:

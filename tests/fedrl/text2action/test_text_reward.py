@@ -1,4 +1,4 @@
-"""The judge of Text2Action against a plain reading of the rules, word by word; experts, idle lanes, state."""
+"""The reward function of Text2Action against a plain reading of the rules, word by word; experts, idle envs, state."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -9,9 +9,9 @@ import pytest
 
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.text2action.corpus import Corpus, Sample
-from fedsuite.fedrl.text2action.judge import RewardRule, TextJudge
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
 from fedsuite.fedrl.text2action.reader import read_corpus
+from fedsuite.fedrl.text2action.reward import RewardRule, TextReward
 from fedsuite.fedrl.worlds import IDLE
 from tests.harness import changed
 
@@ -82,12 +82,12 @@ def run(
     samples: list[Sample], policies: list[list[int]], rule: RewardRule
 ) -> tuple[list[list[float]], dict[str, float]]:
     """All samples at once: rewards of each, and the scores."""
-    judge = TextJudge(label_table(samples), np.arange(len(samples)), len(samples), rule)
-    judge.begin(np.arange(len(samples)), np.arange(len(samples)))
+    reward_function = TextReward(label_table(samples), np.arange(len(samples)), len(samples), rule)
+    reward_function.begin(np.arange(len(samples)), np.arange(len(samples)))
     rewards: list[list[float]] = [[] for _ in samples]
     for t in range(max(len(s.words) for s in samples)):
         live = [t < len(s.words) for s in samples]
-        step = judge.step(
+        step = reward_function.step(
             np.array([p[t] if on else IDLE for p, on in zip(policies, live, strict=True)])
         )
         for k, on in enumerate(live):
@@ -96,7 +96,7 @@ def run(
                 assert step.ended[k] == step.terminal[k] == (t == len(samples[k].words) - 1)
             else:
                 assert step.rewards[k] == 0 and not step.ended[k]
-    return rewards, judge.scores()
+    return rewards, reward_function.scores()
 
 
 def check_against_plain(samples: list[Sample], rule: RewardRule, seed: int) -> None:
@@ -208,24 +208,27 @@ def test_an_expert_on_published_texts(shared: Path, corpus: str, task: str) -> N
 EXACT = {("win2k", "arguments"), ("cooking", "arguments")}
 
 
-def test_idle_and_finished_lanes_are_left_alone_and_state_is_restored() -> None:
+def test_idle_and_finished_envs_are_left_alone_and_state_is_restored() -> None:
     samples = list(read_corpus(FedRLConfig()).samples("names")[:4])
     table, rng = label_table(samples), np.random.default_rng(5)
-    judge, other = (TextJudge(table, np.arange(4), 3, NAMES) for _ in range(2))
-    assert judge.scores()["f1"] == 0 and not judge.step(np.ones(3, int)).rewards.any()
-    judge.begin(np.array([0, 2]), np.array([1, 3]))
+    reward_function, other = (TextReward(table, np.arange(4), 3, NAMES) for _ in range(2))
+    assert (
+        reward_function.scores()["f1"] == 0
+        and not reward_function.step(np.ones(3, int)).rewards.any()
+    )
+    reward_function.begin(np.array([0, 2]), np.array([1, 3]))
     for t in range(100):
         actions = rng.integers(0, 2, 3)
         if t == 7:
-            before = judge.state()
-            assert not judge.step(np.full(3, IDLE)).rewards.any()
-            assert all((judge.state()[k] == v).all() for k, v in before.items())
+            before = reward_function.state()
+            assert not reward_function.step(np.full(3, IDLE)).rewards.any()
+            assert all((reward_function.state()[k] == v).all() for k, v in before.items())
             other.restore(before)
-        step = judge.step(actions)
+        step = reward_function.step(actions)
         assert step.rewards[1] == 0 and not step.ended[1]
         if t >= 7:
             np.testing.assert_array_equal(other.step(actions).rewards, step.rewards)
-    assert judge.scores() == other.scores() and judge.scores()["tagged"] > 0
-    assert not judge.step(np.ones(3, int)).rewards.any()
-    judge.begin(np.array([0]), np.array([0]))
-    assert judge.step(np.array([0, IDLE, IDLE])).rewards[0] != 0
+    assert reward_function.scores() == other.scores() and reward_function.scores()["tagged"] > 0
+    assert not reward_function.step(np.ones(3, int)).rewards.any()
+    reward_function.begin(np.array([0]), np.array([0]))
+    assert reward_function.step(np.array([0, IDLE, IDLE])).rewards[0] != 0

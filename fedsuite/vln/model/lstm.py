@@ -21,7 +21,7 @@ def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     return o.sigmoid() * cell.tanh(), cell
 
 
-def two_way_lstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple[Tensor, Tensor]:
+def bilstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs [N, 2H] of the N packed words, and the last cells [2, B, H] in the order of the batch.
 
     mirror [N]: position of the word that stands as far from its sentence's end as this one from its start.

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from fedsuite.vln.model.agent import AgentSizes, LanguageEncoder
 from fedsuite.vln.model.dropout import NO_DROPOUT
-from fedsuite.vln.model.recurrence import cell_update, two_way_lstm
+from fedsuite.vln.model.lstm import bilstm, cell_update
 
 
 def case(length):
@@ -35,7 +35,7 @@ def case(length):
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6))
 def test_values_and_gradients_equal_torchs(length):
     lstm, packed, mirror = case(length)
-    output, cell = two_way_lstm(lstm, packed, mirror)
+    output, cell = bilstm(lstm, packed, mirror)
     reference, (_, last) = lstm(packed)
     assert_close(output, reference.data)
     assert_close(cell, last)

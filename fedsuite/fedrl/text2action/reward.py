@@ -1,6 +1,6 @@
 """Rewards and scores of Text2Action: the rewarded party's side (EASDRL, Feng et al. 2018; Zhuo et al. 2019, section 5).
 
-Action 1 selects the lane's current word, 0 neglects it; an episode ends on the last word. With u the unit of
+Action 1 selects the env's current word, 0 neglects it; an episode ends on the last word. With u the unit of
 reward (`text_reward`, 50), the basic reward of a word is, for selecting / neglecting: none -u / +u; required +2u / -2u;
 optional +u / 0; exclusive +3u where right, else -3u. Selecting an exclusive word is right while none of its rivals is
 selected; neglecting it is right if a rival is selected or still ahead. In the published code those two positive
@@ -13,7 +13,7 @@ exclusive words once; right are selected required and optional words, and select
 selected. For arguments the truth holds the alternative that alone was selected (either will do), else the first in the
 text, and action names of the sentence count as neglected, whatever was chosen.
 
-Letters: E lanes, L longest sample. Lanes that are idle or past their last word are left alone.
+Letters: E envs, L longest sample. Envs that are idle or past their last word are left alone.
 """
 
 from dataclasses import dataclass
@@ -37,26 +37,24 @@ class RewardRule:
     neglect_may_be_right: bool
 
 
-class TextJudge(Remembering):
-    """Judges E lanes; `samples` int64 [n] are the rows of `table` that episodes 0..n-1 of the split read."""
+class TextReward(Remembering):
+    """Judges E envs; `samples` int64 [n] are the rows of `table` that episodes 0..n-1 of the split read."""
 
     remembered = ("rows", "places", "selected", "rewards")
 
-    def __init__(
-        self, table: LabelTable, samples: np.ndarray, lanes: int, rule: RewardRule
-    ) -> None:
+    def __init__(self, table: LabelTable, samples: np.ndarray, envs: int, rule: RewardRule) -> None:
         self._table, self._samples, self._rule = table, samples, rule
-        self._rows = np.full(lanes, -1, np.int64)  # sample of each lane, -1 = none begun yet
-        self._places = np.zeros(lanes, np.int64)
-        self._selected = np.zeros((lanes, table.longest), bool)
-        self._rewards = np.zeros(lanes)
+        self._rows = np.full(envs, -1, np.int64)  # sample of each env, -1 = none begun yet
+        self._places = np.zeros(envs, np.int64)
+        self._selected = np.zeros((envs, table.longest), bool)
+        self._rewards = np.zeros(envs)
 
-    def begin(self, lanes: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in lanes [n]."""
-        self._rows[lanes] = self._samples[episodes]
-        self._places[lanes] = 0
-        self._selected[lanes] = False
-        self._rewards[lanes] = 0
+    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
+        """Start episodes [n] in envs [n]."""
+        self._rows[envs] = self._samples[episodes]
+        self._places[envs] = 0
+        self._selected[envs] = False
+        self._rewards[envs] = 0
 
     def step(self, actions: np.ndarray) -> Step:
         """Carry out actions [E]: 0 neglect, 1 select, IDLE nothing."""
@@ -75,7 +73,7 @@ class TextJudge(Remembering):
         return Step(rewards, ended, ended.copy())
 
     def _basic(self, live: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Basic rewards [n] of choosing `chosen` bool [n] in lanes `live`, before the choice is written down."""
+        """Basic rewards [n] of choosing `chosen` bool [n] in envs `live`, before the choice is written down."""
         kinds = self._table.kinds[self._rows[live], self._places[live]]
         sign = np.where(chosen, 1.0, -1.0)
         units = np.select(
@@ -128,9 +126,9 @@ class TextJudge(Remembering):
         """Selected words that the labels ask for; selected bool [n, L]."""
         kinds = self._table.kinds[rows]
         plain = int((selected & ((kinds == REQUIRED) | (kinds == OPTIONAL))).sum())
-        lane, word = np.nonzero(selected & (kinds == EXCLUSIVE))
-        rivals = self._table.rivals[self._table.exclusive[rows[lane], word]]
-        return plain + int((~(rivals & selected[lane]).any(1)).sum())
+        env, word = np.nonzero(selected & (kinds == EXCLUSIVE))
+        rivals = self._table.rivals[self._table.exclusive[rows[env], word]]
+        return plain + int((~(rivals & selected[env]).any(1)).sum())
 
     def _total(self, rows: np.ndarray, selected: np.ndarray) -> int:
         """Words that the labels ask for; selected bool [n, L]."""

@@ -24,7 +24,7 @@ STEM = "stem."
 Tensors = dict[str, Tensor]
 
 
-class Fleet:
+class SiloNetworks:
     """State of S silos. `initial`: one network's arrays; every silo and its sub-network start from them."""
 
     def __init__(

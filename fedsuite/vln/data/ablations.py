@@ -15,8 +15,8 @@ from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.instructions import EOS
 
 
-def apply_controls(house: House, config: FedVLNConfig, partition: int) -> House:
-    """The house as the run's controls let the agent know it."""
+def apply_ablations(house: House, config: FedVLNConfig, partition: int) -> House:
+    """The house as the run's ablations let the agent know it."""
     if config.ablations.blind_to == "language":
         house = replace(
             house, samples={s: tuple(map(_without_words, v)) for s, v in house.samples.items()}
