@@ -47,7 +47,7 @@ def check_settings(shipped: Mapping[str, Any], config: FedVLNConfig) -> None:
     """The run was played with what its file says, on features of that width, all but the sizes."""
     played = to_flat(config)
     for key, value in shipped.items():
-        if key not in SIZES:
+        if key not in {*SIZES, "name"}:  # a member of an experiment is named by its label
             path = key in {"data.dir", "data.features", *GOES_ON_FROM}
             assert played[key] == (str(Path(value).absolute()) if path else value), key
     if config.data.feature_size:

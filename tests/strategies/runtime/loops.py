@@ -6,7 +6,6 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedsuite.config import to_flat
 from fedsuite.federation import (
     Clients,
     Exchanges,
@@ -22,6 +21,7 @@ from fedsuite.roster import ROSTER, write_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.systems import to_run_config
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from tests.harness import toy_settings
 from tests.toy import SYSTEM, ToySettings, ToyStrategy
@@ -37,7 +37,7 @@ def in_flower(
     roster, folder = SYSTEM.prepare(settings, lambda _: None), folder_of(settings)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_roster(folder.path / ROSTER, roster)
-    grid = InProcessGrid(client_app, len(roster), to_flat(settings))
+    grid = InProcessGrid(client_app, len(roster), to_run_config(settings))
     return FedsuiteStrategy(make(settings), settings, folder, roster.names), grid
 
 

@@ -5,7 +5,6 @@ Tiny runs of tests/golden/runs.py with generated data: our loop carries one out 
 """
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,13 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, Result, Strategy
 
 from fedsuite.arrays import Arrays, fingerprint
-from fedsuite.config import to_flat
+from fedsuite.config import read_config
 from fedsuite.roster import ROSTER, write_roster
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.run_folder import RunFolder, folder_of, read_stored_config
 from fedsuite.versions import Checkpoints
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
-from simulations.systems import settings_of
+from simulations.systems import load_system, to_run_config
 from strategies.house_averaging import HouseAveraging, distance
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
@@ -83,12 +82,13 @@ def identity() -> Iterator[None]:
 
 def in_flowers_loop(plays: Plays, name: str, results: Path, wrap: Wrap = lambda s: s) -> Played:
     """The run of that name in Flower's loop, in a folder of its own."""
-    stored = json.loads(RunFolder(plays.folder(name)).config.read_text(encoding="utf-8"))
-    system, settings = settings_of({**stored, "results-dir": str(results)})
+    stored = read_stored_config(RunFolder(plays.folder(name)))
+    system = load_system(str(stored["system"]))
+    settings = read_config(system.config_class, {**stored, "results-dir": str(results)})
     roster, folder = system.prepare(settings, lambda _: None), folder_of(settings)
     folder.path.mkdir(parents=True)
     write_roster(folder.path / ROSTER, roster)
-    grid = InProcessGrid(client_app, len(roster), to_flat(settings))
+    grid = InProcessGrid(client_app, len(roster), to_run_config(settings))
     strategy = Noted(system.make_strategy(settings, roster), settings, folder, roster.names)
     assert RUNS[name] is type(strategy.strategy)
     initial = strategy.initial_arrays(grid)
