@@ -15,7 +15,6 @@ from flwr.client import NumPyClient
 
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays
-from fedsuite.config import to_flat
 from fedsuite.files import sha256_of
 from fedsuite.roster import Roster
 from fedsuite.vln.config import FedVLNConfig
@@ -23,7 +22,7 @@ from fedsuite.vln.data.roster import make_roster
 from fedsuite.vln.data.sources import open_sources
 from simulations.fedvln import system as fedvln_system
 from simulations.systems import Node, settings_of
-from tests.harness import Recorder, config_from, recorded
+from tests.harness import Recorder, config_from, recorded, write_settings
 
 MARKER = "dies"  # a file <results>/<run>.dies: the run is killed once
 
@@ -105,12 +104,8 @@ class Chain:
         self, folder: Path, name: str, stage: str = "pre-explore", **changes: Any
     ) -> str:
         """The configuration as a file for the command line; its name."""
-        lines = []
-        for key, value in to_flat(self.settings(name, stage, **changes)).items():
-            text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-            lines += [f"{key} = {text}"] * (value != "")
-        (folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
-        return f"{name}.toml"
+        settings = self.settings(name, stage, **changes)
+        return write_settings(folder / f"{name}.toml", settings).name
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedsuite.config import RunSettings, Value, limits_of, read_config, with_keys
+from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat, with_keys
 from fedsuite.files import sha256_of
 from fedsuite.progress import silent
 from fedsuite.roster import Roster
@@ -21,6 +21,7 @@ from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.run_config import as_toml
 from simulations.server_app import serve
 from simulations.systems import load_system, settings_of, to_run_config
 from tests.toy import ToySettings
@@ -150,6 +151,12 @@ def write_toml(folder: Path, stem: str = "toy", **keys: Value) -> Path:
         lines.append(f"{key.replace('_', '-')} = {text}")
     path = folder / f"{stem}.toml"
     path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_settings(path: Path, settings: RunSettings) -> Path:
+    """A TOML that says every setting."""
+    path.write_text(as_toml(to_flat(settings)), encoding="utf-8")
     return path
 
 

@@ -1,6 +1,5 @@
 """Interrupted runs and those on Ray write the bytes of whole runs in this process, private states included."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ from fedsuite.run_folder import RunFolder, folder_of
 from fedsuite.versions import Versions
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray import Resources, run_ray
+from simulations.systems import settings_of
 from tests.cdl_runs import (
     config_of,
     digests,
     settings_from,
 )
-from tests.harness import cli, prepared, start_cli, wait_for_checkpoint
+from tests.harness import cli, prepared, start_cli, wait_for_checkpoint, write_settings
 
 
 @pytest.mark.parametrize("changes", [{}, {"batch_norm": "local", "silos_per_client": 2}])
@@ -68,8 +68,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> 
     changes = {"num_rounds": 8, "checkpoint_every": 2, "local_updates": 6}
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
     config = config_of(cache, tmp_path, "killed", **changes)
-    lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value != ""]
-    (tmp_path / "killed.toml").write_text("\n".join(lines))
+    write_settings(tmp_path / "killed.toml", settings_of(config)[1])
     process = start_cli(tmp_path, "run", "killed.toml", "--engine", "inprocess")
     wait_for_checkpoint(process, RunFolder(tmp_path / "killed"), 4)
     process.kill()

@@ -1,6 +1,5 @@
 """Whole FedRL runs: equal runs write equal bytes, also when they are cut off anywhere, and nobody goes on alone."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,8 +15,9 @@ from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.ray import Resources, run_ray
+from simulations.systems import settings_of
 from tests.fedrl_runs import artefacts, config_of, play, settings_from
-from tests.harness import Recorder, cli, start_cli, wait_for_checkpoint
+from tests.harness import Recorder, cli, start_cli, wait_for_checkpoint, write_settings
 
 RUN: dict[str, Any] = {
     "parallel_episodes": 4, "num_rounds": 4, "round_length": 16, "step_limit": 5, "checkpoint_every": 2,
@@ -217,19 +217,13 @@ def test_after_an_error_alpha_has_learnt_nothing(
 # --- processes -------------------------------------------------------------------------------------
 
 
-def write_toml(folder: Path, stem: str, config: Mapping[str, Any]) -> Path:
-    lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value != ""]
-    path = folder / f"{stem}.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 @pytest.mark.slow
 def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> None:
     """kill -9 somewhere in round 5 or later; the bytes are those of a run in this process."""
     changes = {**RUN, "num_rounds": 24}
     play(config_of(cache, tmp_path, "whole", **changes))
-    write_toml(tmp_path, "killed", config_of(cache, tmp_path, "killed", **changes))
+    config = config_of(cache, tmp_path, "killed", **changes)
+    write_settings(tmp_path / "killed.toml", settings_of(config)[1])
     process = start_cli(tmp_path, "run", "killed.toml")
     folder = RunFolder(tmp_path / "killed")
     wait_for_checkpoint(process, folder, 4)

@@ -19,7 +19,7 @@ from simulations.experiments.request import Request
 from simulations.experiments.variants import runs_of
 from simulations.fedvln.system import SYSTEM
 from simulations.systems import settings_of
-from tests.harness import cli, config_from, prepared, start_cli, wait_for_checkpoint
+from tests.harness import cli, config_from, prepared, start_cli, wait_for_checkpoint, write_settings
 
 TOMLS = Path(__file__).parents[3] / "simulations" / "fedvln"
 TINY: dict[str, Any] = {
@@ -100,8 +100,7 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
     changes = {"num_rounds": 8, "checkpoint_every": 2, "local_epochs": 3}
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
     config = config_of(cache, tmp_path, "killed", **changes)
-    lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value != ""]
-    (tmp_path / "killed.toml").write_text("\n".join(lines))
+    write_settings(tmp_path / "killed.toml", settings_of(config)[1])
     process = start_cli(tmp_path, "run", "killed.toml", "--engine", "inprocess")
     wait_for_checkpoint(process, RunFolder(tmp_path / "killed"), 4)
     process.kill()
