@@ -34,8 +34,8 @@ class Launch:
     def __init__(self, home: Path) -> None:
         self.home, self.family = home, Family()
         self.guard = Guard(self.family, home)
-        self.port = _free_port()
-        self.environment = self.family.environment(_settings(home))
+        self.port = free_port()
+        self.environment = self.family.environment(flower_settings(home))
         self.environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
@@ -156,7 +156,8 @@ clientapp = "simulations.client_app:app"
 {as_toml(run_config, "tool.flwr.app.config")}"""
 
 
-def _settings(home: Path) -> dict[str, str]:
+def flower_settings(home: Path) -> dict[str, str]:
+    """Environment of Flower's programs: these packages, its home in `home`, no telemetry, nothing installed."""
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     programs = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
@@ -185,7 +186,8 @@ def command_path(name: str) -> str:
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,0 +1,59 @@
+"""`fedsuite run`, and plain `flwr run` on what `fedsuite config` prints, give the same bytes, for each system."""
+
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from fedsuite.roster import ROSTER, read_roster
+from fedsuite.run_folder import RunFolder
+from simulations.engines.processes import Family
+from simulations.engines.superlink import command_path, flower_settings, free_port
+from tests.golden.runs import RUNS
+from tests.harness import ROOT, cli, results_of, toml_from
+
+LIMIT_S = 240
+
+
+def flwr_run(folder: Path, run_config: str, num_clients: int) -> str:
+    """`flwr run` of this checkout with its own local SuperLink, which it leaves behind; that one is ended here."""
+    (folder / "plain.toml").write_text(run_config)
+    family, port = Family(), str(free_port())
+    ports = {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": port, "FLWR_LOCAL_CONTROL_API_PORT": port}
+    nodes = f"num-supernodes={num_clients} client-resources-num-cpus=1 init-args-num-cpus=1"
+    command = [command_path("flwr"), "run", str(ROOT), "--stream", "--federation-config", nodes]
+    # Ray's sockets need a short path.
+    with TemporaryDirectory("", "fs-", "/tmp", ignore_cleanup_errors=True) as home:
+        try:
+            done = subprocess.run(
+                [*command, "-c", "plain.toml"],
+                cwd=folder,
+                env=family.environment(flower_settings(Path(home)) | ports),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+        finally:
+            family.end()
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [("fedvln", "vln-train-parallel"), ("cdl", "cdl-ring"), ("fedrl", "rl-joint")],
+)
+def test_both_ways_of_running_give_the_same_bytes(tmp_path: Path, system: str, name: str) -> None:
+    tiny = toml_from({**RUNS[name], "system": system}, cache_dir=str(tmp_path / "cache"))
+    (tmp_path / "tiny.toml").write_text(tiny)
+    done = cli(tmp_path, "run", "tiny.toml", "--set", "name=own", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    own, plain = (RunFolder(tmp_path / "runs" / name) for name in ("own", "plain"))
+    resolved = cli(tmp_path, "config", "tiny.toml", "--set", "name=plain")
+    assert resolved.returncode == 0, resolved.stderr
+    log = flwr_run(tmp_path, resolved.stdout, len(read_roster(own.path / ROSTER)))
+    assert plain.status().get("status") == "completed", log
+    assert results_of(plain) == results_of(own)
