@@ -18,11 +18,12 @@ install: .venv/installed
 demo: install
 	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml --overwrite
 
-test: install
-	$(BIN)/python -m pytest -q
+# Slow tests start Ray, which needs the machine for itself.
+test: test-fast
+	$(BIN)/python -m pytest -q -m slow
 
 test-fast: install
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow" -n logical --maxprocesses 8 --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .

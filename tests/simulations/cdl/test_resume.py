@@ -81,14 +81,13 @@ def test_a_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ray_workers_write_the_bytes_of_the_in_process_engine(
-    cache: Path, tmp_path: Path, workers: int
+def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(
+    cache: Path, tmp_path: Path
 ) -> None:
     changes = {"silos_per_client": 2, "checkpoint_every": 1}
     run_inprocess(config_of(cache, tmp_path, "here", **changes))
     there = config_of(cache, tmp_path, "there", **changes)
     settings = settings_from(there)
-    run_ray(there, folder_of(settings), len(prepared(there)), Resources(workers))
+    run_ray(there, folder_of(settings), len(prepared(there)), Resources(2))
     assert digests(tmp_path, "here") == digests(tmp_path, "there")
     assert private_states(tmp_path / "here") == private_states(tmp_path / "there")

@@ -1,4 +1,4 @@
-"""`fedsuite run`, and plain `flwr run` on what `fedsuite config` prints, give the same bytes, for each system."""
+"""`fedsuite run` with either engine and plain `flwr run` on what `fedsuite config` prints: equal bytes, for each system."""
 
 import subprocess
 from pathlib import Path
@@ -43,17 +43,21 @@ def flwr_run(folder: Path, run_config: str, num_clients: int) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize(
-    ("system", "name"),
+    ("system", "run"),
     [("fedvln", "vln-train-parallel"), ("cdl", "cdl-ring"), ("fedrl", "rl-joint")],
 )
-def test_both_ways_of_running_give_the_same_bytes(tmp_path: Path, system: str, name: str) -> None:
-    tiny = toml_from({**RUNS[name], "system": system}, cache_dir=str(tmp_path / "cache"))
+def test_all_ways_of_running_give_the_same_bytes(tmp_path: Path, system: str, run: str) -> None:
+    tiny = toml_from({**RUNS[run], "system": system}, cache_dir=str(tmp_path / "cache"))
     (tmp_path / "tiny.toml").write_text(tiny)
-    done = cli(tmp_path, "run", "tiny.toml", "--set", "name=own", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    own, plain = (RunFolder(tmp_path / "runs" / name) for name in ("own", "plain"))
+    for name, options in (
+        ("here", ["--engine", "inprocess"]),
+        ("ray", ["--engine", "ray", "--workers", "1"]),
+    ):
+        done = cli(tmp_path, "run", "tiny.toml", "--set", f"name={name}", *options)
+        assert done.returncode == 0, done.stderr
+    here, ray, plain = (RunFolder(tmp_path / "runs" / name) for name in ("here", "ray", "plain"))
     resolved = cli(tmp_path, "config", "tiny.toml", "--set", "name=plain")
     assert resolved.returncode == 0, resolved.stderr
-    log = flwr_run(tmp_path, resolved.stdout, len(read_roster(own.path / ROSTER)))
+    log = flwr_run(tmp_path, resolved.stdout, len(read_roster(here.path / ROSTER)))
     assert plain.status().get("status") == "completed", log
-    assert results_of(plain) == results_of(own)
+    assert results_of(here) == results_of(ray) == results_of(plain)

@@ -247,13 +247,10 @@ def on_ray(config: dict[str, Any], workers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ray_workers_write_the_bytes_of_this_process(
-    cache: Path, tmp_path: Path, workers: int
-) -> None:
+def test_two_ray_workers_write_the_bytes_of_this_process(cache: Path, tmp_path: Path) -> None:
     """Any worker may get any message: parties go from process to process over their disks."""
     play(config_of(cache, tmp_path, "here", **RAY))
-    on_ray(config_of(cache, tmp_path, "there", **RAY), workers)
+    on_ray(config_of(cache, tmp_path, "there", **RAY), 2)
     assert artefacts(tmp_path, "there") == artefacts(tmp_path, "here")
 
 

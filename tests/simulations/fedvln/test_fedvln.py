@@ -111,14 +111,13 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ray_workers_write_the_bytes_of_the_in_process_engine(
-    cache: Path, tmp_path: Path, workers: int
+def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(
+    cache: Path, tmp_path: Path
 ) -> None:
     run_inprocess(config_of(cache, tmp_path, "here"))
     there = config_of(cache, tmp_path, "there")
     _, settings = settings_of(there)
-    run_ray(there, folder_of(settings), len(prepared(there)), Resources(workers))
+    run_ray(there, folder_of(settings), len(prepared(there)), Resources(2))
     assert finished(tmp_path, "here") == finished(tmp_path, "there")
 
 
