@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.client import NumPyClient
 
-from clients.numpy_client_app import named_arrays, named_reply
+from clients.numpy_client_app import Config, Fitted, Parameters, named_arrays, named_reply
 from clients.party_parts import PartyParts
 from fedsuite.arrays import under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
@@ -84,9 +83,7 @@ class PartyClient(NumPyClient):
             **world.facts,
         }
 
-    def fit(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+    def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """The part called `phase`."""
         site, phase = self.site, str(config["phase"])
         place = (int(config["after-round"]), int(config["message"]))

@@ -88,6 +88,15 @@ class System(Generic[C]):
     node_key: str = "name"
 
 
+def later(path: str) -> Callable[..., Any]:
+    """The function at `module:NAME`, imported when it is called: a server has no use for data and training."""
+
+    def call(*given: Any) -> Any:
+        return chosen(path, path, {})(*given)
+
+    return call
+
+
 def load_system(name: str) -> System[Any]:
     """The System called `name`, or found at `module:attribute`; InputError if there is none."""
     found = chosen("system", BUILT_IN.get(name, name), BUILT_IN)
