@@ -12,13 +12,13 @@ uninterrupted one's.
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError
+from fedsuite.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +35,7 @@ class HistoryWriter:
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
-        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        if text:
+        if text := _as_text(rows):
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(text)
 
@@ -49,11 +48,11 @@ class HistoryWriter:
             for row in read_rows(self.path, torn_end=True)
             if row["round"] <= round and not str(row["kind"]).startswith("closing")
         ]
-        temporary = self.path.with_name(self.path.name + ".partial")
-        temporary.unlink(missing_ok=True)
-        temporary.touch()
-        HistoryWriter(temporary).append(kept)
-        os.replace(temporary, self.path)
+        write_atomically(self.path, _as_text(kept).encode(), durable=False)
+
+
+def _as_text(rows: Iterable[Row]) -> str:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def read_rows(path: Path, torn_end: bool = False) -> list[dict[str, Any]]:
@@ -106,12 +105,8 @@ def load_runs(folders: Path | str | Sequence[Path | str]) -> RunFrames:
     import pandas as pd
 
     given = [folders] if isinstance(folders, Path | str) else list(folders)
-    tables: dict[str, list[dict[str, Any]]] = {
-        "round": [],
-        "client": [],
-        "closing": [],
-        "closing-client": [],
-    }
+    kinds = ("round", "client", "closing", "closing-client")
+    tables: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for folder in (run for entry in given for run in run_folders(Path(entry))):
         for row in read_rows(folder / HISTORY, torn_end=True):
             plain = {k: v for k, v in row.items() if k not in ("kind", "metrics")}

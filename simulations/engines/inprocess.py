@@ -20,11 +20,11 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from clients.numpy_client_app import CLIENT_RAISED
 from fedsuite.progress import silent
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER_NODE_ID, TASK_ID = 1, 1, 1
-CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
 T = TypeVar("T")
 
 
@@ -41,22 +41,15 @@ class InProcessGrid(Grid):
         for partition in range(num_nodes):
             # Unlike the partition and not in its order, as on a real grid.
             node_id = 10_007 * (num_nodes - partition)
-            node_config: dict[str, Any] = {
-                "partition-id": partition,
-                "num-partitions": num_nodes,
-                "resident": True,
-            }
-            self.contexts[node_id] = Context(
-                RUN_ID, node_id, node_config, RecordDict(), dict(run_config)
-            )
+            own: dict[str, Any] = {"partition-id": partition, "num-partitions": num_nodes}
+            own["resident"] = True
+            self.contexts[node_id] = Context(RUN_ID, node_id, own, RecordDict(), dict(run_config))
 
     def set_run(self, run: Run) -> None:
-        """The run that this grid belongs to."""
         self._run = run
 
     @property
     def run(self) -> Run:
-        """The run that this grid belongs to."""
         return self._run
 
     def create_message(
@@ -67,7 +60,6 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """A message from the server."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:

@@ -12,6 +12,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +61,8 @@ class Family:
         """Terminate all members, then kill those that are left."""
         for number, wait_s in ((signal.SIGTERM, 1.5), (signal.SIGKILL, 5.0)):
             for pid in self.update():
-                _signal(pid, number)
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
             if wait_until(lambda: not self.update(), wait_s):
                 return
 
@@ -105,10 +107,3 @@ def _read(pid: int, name: str) -> str:
         return (_PROC / str(pid) / name).read_bytes().decode(errors="replace")
     except OSError:
         return ""  # it ended meanwhile, or belongs to someone else
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return

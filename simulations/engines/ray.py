@@ -120,12 +120,10 @@ def _judge(launch: Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
     status, error = state.get("status"), str(state.get("error", ""))
     if status == "completed":
         return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
-    if status == "failed" and state.get("error-kind") == "input":
-        raise InputError(error)
-    if status == "failed" and state.get("error-kind") == "run":
-        raise RunFailed(error)
     if status == "failed":
-        raise RunFailed(f"{error} (traceback: {folder.errors})")
+        known = {"input": InputError(error), "run": RunFailed(error)}
+        bug = RunFailed(f"{error} (traceback: {folder.errors})")
+        raise known.get(str(state.get("error-kind")), bug)
     reported, details = launch.status()
     reason = (
         "the simulation ended without a word (killed, or out of memory?); "

@@ -34,7 +34,8 @@ class Launch:
     def __init__(self, home: Path) -> None:
         self.home, self.family = home, Family()
         self.guard = Guard(self.family, home)
-        self.port = _free_port()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])  # a free one
         self.environment = self.family.environment(_settings(home))
         self.environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
         self.superlink: subprocess.Popen[bytes] | None = None
@@ -62,7 +63,9 @@ class Launch:
         if not wait_until(lambda: self.is_up() or not self.is_running(), START_LIMIT_S):
             raise RunFailed(f"Flower's SuperLink did not answer within {START_LIMIT_S:g} s")
         if not self.is_running():
-            raise RunFailed(f"Flower's SuperLink could not start: {self.last_words()}")
+            text = (self.home / "superlink.log").read_text(errors="replace")
+            last_words = " ".join(text.split())[-300:]
+            raise RunFailed(f"Flower's SuperLink could not start: {last_words}")
 
     def submit(self, run_config: Mapping[str, Value], federation_config: str) -> None:
         """`flwr run` the generated app."""
@@ -122,11 +125,6 @@ class Launch:
             return self.simulation is not None
         return self.simulation in self.family.update()
 
-    def last_words(self) -> str:
-        """The end of the SuperLink's log."""
-        text = (self.home / "superlink.log").read_text(errors="replace")
-        return " ".join(text.split())[-300:]
-
     def stop(self) -> None:
         """End everything that this launch started."""
         if self.superlink is not None and self.superlink.poll() is None:
@@ -183,9 +181,3 @@ def command_path(name: str) -> str:
     if not found:
         raise InputError(f"{name}: program not found; install flwr[simulation] in this environment")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -112,16 +112,7 @@ def keys_table(system: str) -> Table:
     for column in ("key", "default", "meaning"):
         table.add_column(column, overflow="fold")
     for key, limits in limits_of(cls).items():
-        bounds = [
-            f"{sign} {bound:g}"
-            for sign, bound in (
-                (">=", limits.ge),
-                (">", limits.gt),
-                ("<=", limits.le),
-                ("<", limits.lt),
-            )
-            if bound is not None
-        ]
+        bounds = [f"{sign} {bound:g}" for sign, bound in limits.bounds().items()]
         valid = " | ".join(map(str, limits.choices)) if limits.choices else ", ".join(bounds)
         table.add_row(key, str(defaults[key]), f"{limits.help} ({valid})" if valid else limits.help)
     return table
