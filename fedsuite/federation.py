@@ -19,7 +19,7 @@ a strategy says by values how (`selection`, `rate`).
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from fedsuite.arrays import Arrays
 
@@ -115,7 +115,9 @@ class RateSchedule:
     every_steps: int = 1
 
 
-Exchanges = Generator[Sequence[Task], Sequence[Reply], RoundResult]
+T = TypeVar("T")
+Asking = Generator[Sequence[Task], Sequence[Reply], T]
+Exchanges = Asking[RoundResult]
 Clients = Sequence[ClientInfo]
 
 

@@ -34,15 +34,9 @@ class LanguageEncoderFedAvg(HouseAveraging):
     def start(self, clients: Clients) -> Exchanges:
         """The agent to start from, to every house, and the speaker to those that learn from what it says."""
         spoken = {**self.initial, **with_prefix(self.speaker, SPEAKER)}
+        sent = [(c.partition, spoken if c.details[UNSEEN] else self.initial) for c in clients]
         yield [
-            Task(
-                c.partition,
-                "evaluate",
-                spoken if c.details[UNSEEN] else self.initial,
-                {"keep": True},
-                {},
-            )
-            for c in clients
+            Task(partition, "evaluate", arrays, {"keep": True}, {}) for partition, arrays in sent
         ]
         return RoundResult(ServerState(self.share.select(self.initial)))
 

@@ -68,9 +68,8 @@ def check_reply(where: str, task: Task, reply: Reply) -> None:
     """A reply of a client, or one that is made up."""
     check_arrays(where, reply.arrays)
     found, asked = forms(reply.arrays), asked_of(task)
-    check_forms(
-        where, reply.arrays, {k: (s, t or found.get(k, ((), t))[1]) for k, (s, t) in asked.items()}
-    )
+    typed = {k: (shape, t or found.get(k, ((), t))[1]) for k, (shape, t) in asked.items()}
+    check_forms(where, reply.arrays, typed)
     check_metrics(where, reply.metrics)
     count, steps = reply.num_examples, reply.metrics.get("steps", 0)
     good, cause = type(count) is int and count >= 0, "a numpy number, or a mean"

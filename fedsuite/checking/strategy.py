@@ -130,19 +130,18 @@ class Drive:
         require(inspect.isgenerator(exchanges), where, "a generator", kind, cause)
         before = as_text(given) if given else ""
         watched: list[tuple[Arrays, str]] = []
-        replies: list[Reply] = []
+        sent: Any = None  # at first nothing can be sent
         try:
-            with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
-                tasks = next(exchanges)
             while True:
+                with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
+                    tasks = exchanges.send(sent)
                 check_tasks(where, tasks, {c.partition for c in self.clients})
                 tasks = sorted(tasks, key=lambda task: task.partition)
                 self._say(where, "tasks", *(as_text(t) for t in tasks))
                 replies = self._replies(where, number, given, tasks)
                 arrays = [t.arrays for t in tasks] + [r.arrays for r in replies]
                 watched += [(a, fingerprint(a)) for a in arrays]
-                with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
-                    tasks = exchanges.send(list(replies))
+                sent = list(replies)
         except StopIteration as stop:
             result = stop.value
         same = all(fingerprint(a) == digest for a, digest in watched)

@@ -7,7 +7,7 @@ evaluations-since-best.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fedsuite.federation import RateSchedule, Reply, RoundStrategy, Scalar, Selection, ServerState
+from fedsuite.federation import Reply, RoundStrategy, Scalar, Selection, ServerState
 
 STEPS, RATE = "local-steps", "server-learning-rate"
 BEST_ROUND, BEST_SCORE, SINCE_BEST = "best-round", "best-score", "evaluations-since-best"
@@ -32,7 +32,8 @@ def after_training(
     if strategy.rate is not None:
         rate = float(state.scalars[RATE])
         metrics[RATE] = rate
-        scalars[RATE] = _decayed(strategy.rate, rate, before, after)
+        every = strategy.rate.every_steps
+        scalars[RATE] = rate * strategy.rate.decay if after // every > before // every else rate
     return replace(state, scalars=scalars), metrics
 
 
@@ -67,8 +68,3 @@ def selected_round(state: ServerState) -> dict[str, float]:
 def _best_score(state: ServerState) -> tuple[float, ...]:
     places = (i for i in range(len(state.scalars)) if f"{BEST_SCORE}.{i}" in state.scalars)
     return tuple(float(state.scalars[f"{BEST_SCORE}.{i}"]) for i in places)
-
-
-def _decayed(schedule: RateSchedule, rate: float, before: int, after: int) -> float:
-    full = after // schedule.every_steps > before // schedule.every_steps
-    return rate * schedule.decay if full else rate

@@ -70,12 +70,7 @@ class TaskExchange:
     """
 
     def __init__(
-        self,
-        grid: Grid,
-        settings: RunSettings,
-        folder: RunFolder,
-        members: Members,
-        emit: OnEvent,
+        self, grid: Grid, settings: RunSettings, folder: RunFolder, members: Members, emit: OnEvent
     ) -> None:
         self.grid, self.settings, self.folder, self.emit = grid, settings, folder, emit
         self.node_of = members.node_of
@@ -93,10 +88,8 @@ class TaskExchange:
         if ordered[0].summed:
             records.emit_progress(self.emit)
         else:
-            self.emit(
-                {"round": number, "kind": f"{records.prefix}exchange", "task": kind}
-                | {"clients": len(ordered)}
-            )
+            event = {"round": number, "kind": f"{records.prefix}exchange", "task": kind}
+            self.emit(event | {"clients": len(ordered)})
         needed = ",".join(map(str, checkpoints))
         raws = self._send(ordered, records, {"round": number, "checkpoint-rounds": needed})
         deadline_s = self.settings.reply_deadline_s

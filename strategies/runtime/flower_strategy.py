@@ -83,12 +83,8 @@ class FedsuiteStrategy(Strategy):
         if timeout is not None:
             self.settings = dataclasses.replace(self.settings, reply_deadline_s=timeout)
         outcome = self.run(grid)
-        return Result(
-            arrays=_record(outcome.state),
-            evaluate_metrics_clientapp={
-                self.settings.num_rounds: MetricRecord(dict(outcome.metrics))
-            },
-        )
+        closing = {self.settings.num_rounds: MetricRecord(dict(outcome.metrics))}
+        return Result(arrays=_record(outcome.state), evaluate_metrics_clientapp=closing)
 
     def initial_arrays(self, grid: Grid) -> ArrayRecord:
         """What code that drives the strategy itself starts from: the strategy's own round 0."""
@@ -116,7 +112,12 @@ class FedsuiteStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Messages of an evaluation, where the settings want one after this round."""
-        self._check_closed(server_round)
+        if self._opened is not None:
+            # A wrapper that gave up on the round (Flower's do, on error replies) must not go on as if there had been none.
+            raise RunFailed(
+                f"round {server_round}: the replies to {len(self._opened.tasks)} tasks never came to be merged; "
+                "see what the wrapper around this strategy logged about them"
+            )
         every, last = self.settings.evaluate_every, self.settings.num_rounds
         if server_round != last and (every == 0 or server_round % every):
             return []
@@ -152,14 +153,6 @@ class FedsuiteStrategy(Strategy):
         named = {str(k): v.numpy() for k, v in arrays.items()}
         return dataclasses.replace(self._current(grid), arrays=named)
 
-    def _check_closed(self, number: int) -> None:
-        """A wrapper that gives up on a round (Flower's do, on error replies) must not go on as if there had been none."""
-        if self._opened is not None:
-            raise RunFailed(
-                f"round {number}: the replies to {len(self._opened.tasks)} tasks never came to be merged; "
-                "see what the wrapper around this strategy logged about them"
-            )
-
     def _open(
         self, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
     ) -> list[Message]:
@@ -193,8 +186,7 @@ class FedsuiteStrategy(Strategy):
 
     def _membership(self, grid: Grid) -> Members:
         if self._members is None:
-            s = self.settings
-            self._members = gather(grid, self.names, 0, s.node_deadline_s, s.reply_deadline_s)
+            self._members = gather(grid, self.names, 0, self.settings)
         return self._members
 
     def _usable(
@@ -205,10 +197,8 @@ class FedsuiteStrategy(Strategy):
         assert self._members is not None  # configure_train has run
         raws = {m.metadata.src_node_id: read_reply(m) for m in messages}
         answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
-        checked = [
-            check_reply(t, raw, self.settings.reply_deadline_s)
-            for t, raw in zip(tasks, answers, strict=True)
-        ]
+        deadline_s = self.settings.reply_deadline_s
+        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
         names = [self._members.clients[t.partition].name for t in tasks]
         reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
         if reason:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Scalar
 from strategies.runtime.exchange import Members, exchange
@@ -19,16 +20,10 @@ from strategies.runtime.messages import identity_message, read_reply
 _PARTITION, _NAME, _EXAMPLES = "partition", "name", "num-examples"
 
 
-def gather(
-    grid: Grid,
-    names: Sequence[str],
-    resume_round: int,
-    node_deadline_s: float,
-    reply_deadline_s: float,
-) -> Members:
+def gather(grid: Grid, names: Sequence[str], resume_round: int, settings: RunSettings) -> Members:
     """Wait for a node of every name on the roster and learn which is which; RunFailed if that does not work out."""
-    expected = len(names)
-    nodes = wait_for_nodes(grid, expected, node_deadline_s)
+    expected, deadline_s = len(names), settings.reply_deadline_s
+    nodes = wait_for_nodes(grid, expected, settings.node_deadline_s)
     found: dict[int, tuple[ClientInfo, int]] = {}
 
     def learn(position: int, reply: Message, _: float) -> None:
@@ -43,12 +38,12 @@ def gather(
             )
         found[info.partition] = (info, nodes[position])
 
-    queries = (identity_message(node, resume_round, 2 * reply_deadline_s) for node in nodes)
-    silent = exchange(grid, queries, reply_deadline_s, learn)
+    queries = (identity_message(node, resume_round, 2 * deadline_s) for node in nodes)
+    silent = exchange(grid, queries, deadline_s, learn)
     if silent:
         raise RunFailed(
             f"{len(silent)} of {expected} clients did not say who they are within "
-            f"{reply_deadline_s:g} s (reply-deadline-s)"
+            f"{deadline_s:g} s (reply-deadline-s)"
         )
     _check_identities(found, names)
     order = sorted(found)

@@ -17,12 +17,7 @@ from flwr.serverapp import Grid
 from fedsuite.arrays import non_finite
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.federation import (
-    Exchanges,
-    RoundResult,
-    RoundStrategy,
-    ServerState,
-)
+from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Checkpoints, RunState
@@ -51,7 +46,7 @@ def run_rounds(
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(grid, names, at, settings.node_deadline_s, settings.reply_deadline_s)
+    members = gather(grid, names, at, settings)
     loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.emit(
         {"round": at, "kind": "ready", "clients": len(names), "rounds": settings.num_rounds}
@@ -146,20 +141,16 @@ class RoundLoop:
         kind = "closing" if prefix else "round"
         if metrics or not prefix:
             self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
-        self.emit(
-            {"round": number, "kind": kind, "seconds": time.monotonic() - begin}
-            | {"metrics": metrics}
-        )
+        seconds = time.monotonic() - begin
+        self.emit({"round": number, "kind": kind, "seconds": seconds, "metrics": metrics})
 
     def _evaluate(
         self, number: int, strategy: RoundStrategy, state: ServerState, rows: RoundRecords
     ) -> tuple[ServerState, bool]:
         """Score the state; whether it is the best so far."""
-        result = self._run(strategy.evaluate(number, state, self.clients), rows)
-        rows.metrics = {**result.metrics, **rows.metrics}
-        return bookkeeping.after_evaluation(
-            strategy.selection, number, result.state, result.metrics
-        )
+        found = self._run(strategy.evaluate(number, state, self.clients), rows)
+        rows.metrics = {**found.metrics, **rows.metrics}
+        return bookkeeping.after_evaluation(strategy.selection, number, found.state, found.metrics)
 
     def _run(self, exchanges: Exchanges, rows: RoundRecords) -> RoundResult:
         """Every exchange that a step of the strategy asks for, then its result, checked."""
