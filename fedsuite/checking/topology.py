@@ -13,11 +13,7 @@ ROUNDS = 100  # of a schedule that are looked at
 
 
 def check_topology(
-    thing: Any,
-    *,
-    overlay: Any = None,
-    signed: bool = False,
-    doubly_stochastic: bool = False,
+    thing: Any, *, overlay: Any = None, signed: bool = False, doubly_stochastic: bool = False
 ) -> None:
     """Check a Network, an Overlay, a mixing matrix, or a schedule of such matrices; ContractError for a broken clause.
 

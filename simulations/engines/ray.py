@@ -125,10 +125,7 @@ def _judge(launch: Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
         bug = RunFailed(f"{error} (traceback: {folder.errors})")
         raise known.get(str(state.get("error-kind")), bug)
     reported, details = launch.status()
-    reason = (
-        "the simulation ended without a word (killed, or out of memory?); "
-        f"Flower reports {reported}: {details}"
-    )
+    reason = f"the simulation ended without a word (killed, or out of memory?); Flower reports {reported}: {details}"
     folder.path.mkdir(parents=True, exist_ok=True)
     log = folder.path / "flower.log"
     shutil.copyfile(launch.home / "superlink.log", log)

@@ -93,11 +93,9 @@ class RunDisplay:
         """The live line."""
         filled = BAR * self.done // self.rounds if self.rounds else 0
         parts = [f"round {self.done}/{self.rounds}", "━" * filled + "╌" * (BAR - filled)]
-        parts.append(
-            f"{self.doing} {self.answered}/{self.clients} clients" if self.clients else self.doing
-        )
-        parts += [part for part in (self.metrics, self._remaining()) if part]
-        return Text("  ".join(parts), overflow="ellipsis", no_wrap=True)
+        asked = f" {self.answered}/{self.clients} clients" if self.clients else ""
+        parts += [self.doing + asked, self.metrics, self._remaining()]
+        return Text("  ".join(filter(None, parts)), overflow="ellipsis", no_wrap=True)
 
     def _show_round(self, event: Mapping[str, Any], closing: bool) -> None:
         self.done = int(event["round"])
