@@ -1,12 +1,10 @@
 """A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
 
-Messages: "arrays" (ArrayRecord) and "config" (ConfigRecord) in; "arrays", "metrics" (MetricRecord
-with num-examples) and "timing" (ConfigRecord) out. A query asks who the client is and is answered
-by `get_properties` in "properties".
+Messages: "arrays" and "config" in; "arrays", "metrics" (with num-examples) and "timing" out. A query asks who the client is
+and is answered by `get_properties` in "properties".
 
-The client sees its arrays as the usual list; their names stand in config["array-names"], one a
-line. It returns arrays of the same names, or others if its metrics hold "array-names" in the same
-form. All other metrics must be numbers.
+The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
+names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
 """
 
 import time

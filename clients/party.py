@@ -2,10 +2,9 @@
 
 What leaves a party is listed in strategies/two_party.py and made in party_parts.py and nowhere else.
 
-Messages of a round are numbered. A party lives in the process that answered its last message; a process
-that has not seen that message takes the party from disk, where it is written after every message unless the
-node says that its process answers all of them (node-config "resident"). Versions that a resume can ask for
-are written when a round closes.
+Messages of a round are numbered. A party lives in the process that answered its last message; a process that has not seen
+that message takes the party from disk, where it is written after every message unless the node says that its process answers
+all of them (node-config "resident"). Versions that a resume can ask for are written when a round closes.
 """
 
 import dataclasses
@@ -59,8 +58,6 @@ class PartySite:
 
 
 class PartyClient(NumPyClient):
-    """One message at a time."""
-
     def __init__(self, site: PartySite) -> None:
         self.site = site
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
 
-from fedsuite.errors import InputError
-from fedsuite.unknown_keys import unknown_key
+from fedsuite.errors import InputError, unknown_key
 
 Value = bool | int | float | str
 Settings = TypeVar("Settings")

@@ -1,13 +1,10 @@
 """What happened in a run, one JSON object a line, and its reading into pandas frames.
 
-`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or
-paths. Wall-clock goes to `timings.jsonl`. Lines of a round are written together when the round is
-over. Kinds of history lines:
+`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or paths; wall-clock goes to
+`timings.jsonl`. Lines of a round are written together when the round is over. Kinds of history lines:
   round, client                     a round's metrics; one client's part in one exchange of it
   closing, closing-client           the same for the evaluations after the last round
-
-A resumed run is cut back to its checkpoint first, so that its file ends up equal to an
-uninterrupted one's.
+A resumed run is cut back to its checkpoint first, so that its file ends up equal to an uninterrupted one's.
 """
 
 import json

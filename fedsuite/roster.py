@@ -57,7 +57,6 @@ class Roster:
 
 
 def write_roster(file: Path, roster: Roster) -> None:
-    """Write it whole or not at all."""
     write_json(file, asdict(roster))
 
 

@@ -1,9 +1,8 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
-config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors,
-clients/<name>/, errors.log. run.json: status running | completed | failed | stopped, error (one
-line), error-kind, versions, started, ended (UTC). One process at a time writes: it holds a lock
-that the system releases when the process ends, however it ends.
+config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors, clients/<name>/, errors.log.
+run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC). One
+process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
 """
 
 import fcntl

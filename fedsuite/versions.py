@@ -45,7 +45,6 @@ class Versions:
         return sorted(int(n) for n in numbers if n.isdecimal())
 
     def path(self, round: int) -> Path:
-        """The file of a round's version."""
         return self.folder / f"{_PREFIX}{round:06d}{_SUFFIX}"
 
     def load(self, before_round: int) -> tuple[Arrays, dict[str, Any]] | None:

@@ -35,7 +35,6 @@ def updated(text: str) -> str:
 
 
 def main() -> None:
-    """Check or write."""
     parser = argparse.ArgumentParser(description="Check [tool.flwr.app.config] of pyproject.toml.")
     parser.add_argument("--write", action="store_true", help="rewrite the block")
     text = PYPROJECT.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Holds a whole System to its contract: settings, roster, both halves, and that runs repeat and resume to the byte."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from fedsuite.roster import ROSTER, Roster, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, System, load_system, to_run_config
+from strategies.runtime.exchange import OnEvent
 
 OUTSIDE: Mapping[type, tuple[Value, ...]] = {
     bool: (True, False), int: (-1, 0, 1, 2), float: (-1.0, 0.0, 0.5, 1.0), str: ("", "no-such"),
@@ -176,9 +177,7 @@ def _check_runs(values: Mapping[str, Value], results: Path) -> None:
 
 
 def _run(
-    values: Mapping[str, Value],
-    results: Path,
-    on_event: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    values: Mapping[str, Value], results: Path, on_event: OnEvent = lambda _: None
 ) -> tuple[bytes, bytes]:
     """History and model of a run."""
     system = load_system(str(values["system"]))

@@ -1,8 +1,7 @@
 """The Flower ServerApp of every system: checks the configuration, runs the rounds, writes what is left at the end.
 
-With a roster the server opens no data; without one (plain `flwr run .` on one machine) it prepares the data itself.
-The command line has checked everything before; it is all repeated here for runs started with plain
-`flwr run .`.
+With a roster the server opens no data; without one (plain `flwr run .` on one machine) it prepares the data itself, and
+checks all that the command line has checked before.
 """
 
 import json
@@ -33,7 +32,6 @@ LOCK_PATIENCE_S = 20.0
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Entry point of Flower."""
     serve(grid, context.run_config, progress=in_lines(print))
 
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, unknown_key
 from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
-from fedsuite.unknown_keys import unknown_key
 from fedsuite.values import chosen
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ class Node:
 
     @property
     def member(self) -> Member:
-        """The roster's entry."""
         return self.roster.members[self.partition]
 
 

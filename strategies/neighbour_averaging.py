@@ -145,7 +145,6 @@ class NeighbourAveraging(RoundStrategy):
 
 
 def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:
-    """The backbones of some silos [S, ...]."""
     return {k: v[list(held)] for k, v in arrays.items()}
 
 

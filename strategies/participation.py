@@ -16,7 +16,6 @@ Participation = Callable[[int, Clients], list[ClientInfo]]
 
 
 def everybody(number: int, clients: Clients) -> list[ClientInfo]:
-    """All of them, every round."""
     return list(clients)
 
 

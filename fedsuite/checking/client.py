@@ -1,6 +1,7 @@
 """Holds a client, a NumPyClient or anything with its methods, to what the server relies on."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from fedsuite.arrays import fingerprint
 from fedsuite.checking.contract import check_scalars, no_exception, require
-from fedsuite.checking.exchanged import as_text, check_reply, copied_arrays
+from fedsuite.checking.exchanged import as_text, check_reply
 from fedsuite.federation import ClientInfo, Reply, Task
 from fedsuite.files import sha256_of
 
@@ -81,7 +82,7 @@ def info_of(client: Any, resume_round: int = 0) -> ClientInfo:
 
 def ask(client: Any, task: Task) -> Reply:
     """Have a task done as the client app does; the checked reply."""
-    arrays, where = copied_arrays(task.arrays), f"{task.kind}, round {task.config.get('round')}"
+    arrays, where = deepcopy(task.arrays), f"{task.kind}, round {task.config.get('round')}"
     config: dict[str, Any] = {**task.config, NAMES: "\n".join(arrays)}
     given = dict(config)
     with no_exception(where, "a bug, or a task that does not fit"):
@@ -109,7 +110,7 @@ def _check_refusal(client: Any, task: Task) -> None:
     first, *others = task.arrays
     config = {**task.config, NAMES: "\n".join([f"{first}-unknown", *others])}
     try:
-        client.fit([*copied_arrays(task.arrays).values()], config)
+        client.fit([*deepcopy(task.arrays).values()], config)
     except Exception:
         return
     cause = "arrays are taken by their order; use clients.numpy_client_app.named_arrays"

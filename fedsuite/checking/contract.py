@@ -18,7 +18,6 @@ class ContractError(AssertionError):
 
 
 def require(holds: object, where: str, expected: object, got: object, cause: str) -> None:
-    """ContractError unless it holds."""
     if not holds:
         found = (got if isinstance(got, str) else repr(got))[:200]
         raise ContractError(f"{where}: expected {expected}, got {found}; likely cause: {cause}")

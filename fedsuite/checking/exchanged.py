@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, fingerprint
+from fedsuite.arrays import fingerprint
 from fedsuite.checking.contract import (
     Forms,
     check_arrays,
@@ -100,31 +99,13 @@ def check_result(where: str, result: Any, given: ServerState | None) -> None:
 
 def as_text(thing: ServerState | Task | Reply) -> str:
     """All that it says; equal for equal things only."""
-    if isinstance(thing, Task):
-        returns = None if thing.returns is None else {k: [*v] for k, v in thing.returns.items()}
-        about: list[Any] = [thing.partition, thing.kind, dict(thing.config), returns, thing.summed]
-        return json.dumps([fingerprint(thing.arrays), about])
-    if isinstance(thing, Reply):
-        metrics = {k: float(v) for k, v in thing.metrics.items()}
-        return json.dumps([fingerprint(thing.arrays), thing.num_examples, metrics])
-    groups = [fingerprint(a) for a in (thing.arrays, thing.optimizer, thing.best)]
-    return json.dumps([groups, dict(thing.scalars)], sort_keys=True)
 
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return fingerprint({"": value})
+        return dict(value) if isinstance(value, Mapping) else float(value)
 
-def copied(reply: Reply) -> Reply:
-    """A copy that shares nothing with it."""
-    return replace(reply, arrays=copied_arrays(reply.arrays), metrics=dict(reply.metrics))
-
-
-def copied_state(s: ServerState) -> ServerState:
-    """A copy that shares nothing with it, as a checkpoint gives it back."""
-    arrays, optimizer, best = (copied_arrays(a) for a in (s.arrays, s.optimizer, s.best))
-    return ServerState(arrays, json.loads(json.dumps(dict(s.scalars))), optimizer, best)
-
-
-def copied_arrays(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Copies by name."""
-    return {name: array.copy() for name, array in arrays.items()}
+    return json.dumps(vars(thing), sort_keys=True, default=plain)
 
 
 def kind_of(tasks: Sequence[Task]) -> str:

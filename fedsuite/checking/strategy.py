@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +16,6 @@ from fedsuite.checking.exchanged import (
     check_reply,
     check_result,
     check_tasks,
-    copied,
-    copied_state,
     echo,
     kind_of,
 )
@@ -61,7 +60,7 @@ def check_strategy(
     if not may_lose:
         return
     try:
-        Drive(clients, answer, loses=True).train(make(), 1, copied_state(before_round_1))
+        Drive(clients, answer, loses=True).train(make(), 1, deepcopy(before_round_1))
     except (RunFailed, InputError):
         pass
     except ContractError as error:
@@ -90,12 +89,12 @@ class Drive:
         state = replace(state, scalars={**rate, STEPS: 0, **state.scalars})
         state = initial = self.evaluate(strategy, 0, state)
         for number in range(1, rounds + 1):
-            strategy, state = fresh(), copied_state(state)
+            strategy, state = fresh(), deepcopy(state)
             state = self.train(strategy, number, state)
             state = self.evaluate(strategy, number, state)
             closing = strategy.close(number, state, self.clients, bool(strategy.selection.metrics))
             state = self.step("close", number, closing, state).state
-        strategy, state = fresh(), copied_state(state)
+        strategy, state = fresh(), deepcopy(state)
         self.step("finish", rounds, strategy.finish(rounds, state, self.clients), state)
         return initial
 
@@ -172,8 +171,8 @@ class Drive:
         if kind_of(tasks) == "train":
             self.steps += sum(int(r.metrics.get("steps", 0)) for r in replies)
         # Copies, for whatever the strategy may do to its own.
-        self.replies.append([copied(r) for r in replies])
-        return [copied(r) for r in replies]
+        self.replies.append(deepcopy(replies))
+        return deepcopy(replies)
 
     def _say(self, where: str, what: str, *texts: str) -> None:
         """Note what the strategy said; it must be what it said the first time."""

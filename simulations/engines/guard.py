@@ -1,9 +1,8 @@
 """Clears a launch away when whoever launched it has gone, even by `kill -9`.
 
-Flower's simulation does not notice for half a minute that its SuperLink is gone, and would go on
-training meanwhile. The guard is a small process beside the launch: it reads from a pipe whose other
-end the launching process holds, and which the system closes when that process ends in whatever way.
-Then it ends the launch's family and removes its temporary folder.
+Flower's simulation does not notice for half a minute that its SuperLink is gone, and would go on training meanwhile. The
+guard is a small process beside the launch: it reads from a pipe whose other end the launching process holds, and which the
+system closes when that process ends in whatever way. Then it ends the launch's family and removes its temporary folder.
 """
 
 import os

@@ -1,9 +1,8 @@
 """Flower's Grid interface carried out in the caller's process, one message after another.
 
-For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and
-nothing is started. Messages and state are pickled both ways, as on a real wire, so that no side can
-change the other's arrays. What a client raises comes back as an error reply. Clients that compute
-for long gain from the Ray engine, which uses all cores.
+For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and nothing is started.
+Messages and state are pickled both ways, as on a real wire, so that no side can change the other's arrays. What a client
+raises comes back as an error reply. Clients that compute for long gain from the Ray engine, which uses all cores.
 """
 
 import pickle
@@ -22,6 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from clients.numpy_client_app import CLIENT_RAISED
 from fedsuite.progress import silent
+from strategies.runtime.exchange import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER_NODE_ID, TASK_ID = 1, 1, 1
@@ -63,7 +63,6 @@ class InProcessGrid(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """All nodes, connected from the start."""
         return list(self.contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -117,9 +116,7 @@ def server_identity() -> Iterator[None]:
         TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = before
 
 
-def run_inprocess(
-    run_config: Mapping[str, Any], on_event: Callable[[Mapping[str, Any]], None] = lambda _: None
-) -> None:
+def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: None) -> None:
     """Run server and clients of a resolved run-config here."""
     from fedsuite.roster import read_roster
     from simulations.client_app import app as client_app

@@ -1,10 +1,9 @@
 """The processes that one launch started, found again wherever they went.
 
-Flower and Ray start grandchildren in sessions of their own, some of which outlive their parents for a
-while and rewrite their command lines. A family is followed two ways: by descent from the first process,
-and by a random mark that children inherit in their environment. A process counts as the same only with
-the same start time, so that a pid that is given out again is never signalled. (Linux; elsewhere only the
-first process itself is known.)
+Flower and Ray start grandchildren in sessions of their own, some of which outlive their parents and rewrite their command
+lines. A family is followed by descent from the first process, and by a random mark that children inherit in their
+environment. A process counts as the same only with the same start time, so that a pid that is given out again is never
+signalled. (Linux; elsewhere only the first process itself is known.)
 """
 
 import os

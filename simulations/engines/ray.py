@@ -1,11 +1,9 @@
 """The default engine: Flower's Ray simulation, launched, watched and cleared away.
 
-`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment),
-simulates two nodes, may install dependencies, and exits 0 although the run failed. So every launch
-gets its own Flower home, its own SuperLink on a free port of 127.0.0.1, the exact number of nodes,
-and is judged by the run's real status. Nothing that it started survives it.
-
-Progress comes from the files of the run folder.
+`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment), simulates two nodes, may
+install dependencies, and exits 0 although the run failed. So every launch gets its own Flower home, its own SuperLink on a
+free port of 127.0.0.1 and the exact number of nodes, and is judged by the run's real status. Nothing that it started
+survives it. Progress comes from the files of the run folder.
 """
 
 import os

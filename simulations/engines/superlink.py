@@ -1,9 +1,7 @@
 """A SuperLink of our own, the run submitted to it, and everything that the two start.
 
-Own Flower home, free port of 127.0.0.1, no dependency installation, no telemetry, no cluster that was
-there before. The app handed to Flower is a generated pyproject.toml with this run's configuration and
-no code: server and clients import the installed packages, so what runs is what is installed, extension
-systems included, and nothing is copied.
+The app handed to Flower is a generated pyproject.toml with this run's configuration and no code: server and clients import
+the installed packages, so what runs is what is installed, extension systems included, and nothing is copied.
 """
 
 import json
@@ -29,8 +27,6 @@ CONNECTION = "fedsuite"
 
 
 class Launch:
-    """A SuperLink of our own and the run submitted to it."""
-
     def __init__(self, home: Path) -> None:
         self.home, self.family = home, Family()
         self.guard = Guard(self.family, home)
@@ -104,7 +100,6 @@ class Launch:
             return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
 
     def is_up(self) -> bool:
-        """Whether the SuperLink answers."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with direct.open(f"http://127.0.0.1:{self.port}/health", timeout=1) as answer:
@@ -113,7 +108,6 @@ class Launch:
             return False
 
     def is_running(self) -> bool:
-        """Whether the SuperLink process lives."""
         return self.superlink is not None and self.superlink.poll() is None
 
     def has_simulation(self) -> bool:
@@ -126,7 +120,6 @@ class Launch:
         return self.simulation in self.family.update()
 
     def stop(self) -> None:
-        """End everything that this launch started."""
         if self.superlink is not None and self.superlink.poll() is None:
             self.superlink.terminate()
         self.family.end()

@@ -13,7 +13,6 @@ class Tail:
         self._inode, self._offset = 0, 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """New complete lines."""
         try:
             with self.path.open("rb") as file:
                 inode = self.path.stat().st_ino

@@ -118,8 +118,9 @@ def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
     known: dict[RunSettings, Roster] = {}
     for label in experiment.chosen:
         plan = experiment.plans[label]
-        if not experiment.request.overwrite and _is_done(plan):
-            continue
+        kept = not experiment.request.overwrite and is_completed(plan)
+        if kept and read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds:
+            continue  # it is not to be made longer
         alike = dataclasses.replace(plan.settings, name="", results_dir="")
         if alike not in known:
             try:
@@ -150,13 +151,6 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
         path.unlink(missing_ok=True)
-
-
-def _is_done(plan: Plan) -> bool:
-    """Completed, and not to be made longer."""
-    if not is_completed(plan):
-        return False
-    return read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds
 
 
 def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> None:

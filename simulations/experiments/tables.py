@@ -108,9 +108,8 @@ def keys_table(system: str) -> Table:
     """Every key of a system with its default, its meaning and what it may be."""
     cls = load_system(system).config_class
     defaults = to_flat(cls())
-    table = Table(title=f"system = {system}", show_lines=False)
-    for column in ("key", "default", "meaning"):
-        table.add_column(column, overflow="fold")
+    columns = [Column(name, overflow="fold") for name in ("key", "default", "meaning")]
+    table = Table(*columns, title=f"system = {system}", show_lines=False)
     for key, limits in limits_of(cls).items():
         bounds = [f"{sign} {bound:g}" for sign, bound in limits.bounds().items()]
         valid = " | ".join(map(str, limits.choices)) if limits.choices else ", ".join(bounds)

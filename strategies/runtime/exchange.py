@@ -1,8 +1,8 @@
 """One exchange over a Flower grid: tasks out as messages, checked replies back, by partition.
 
-Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up
-to 0.2 s an exchange. Here waiting starts at 10 ms and grows with the time already waited (2 % of
-it, up to 0.25 s), so that short exchanges are quick and long ones do not keep a core busy.
+Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up to 0.2 s an exchange.
+Here waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s): short exchanges are quick,
+and long ones do not keep a core busy.
 """
 
 import time

@@ -1,10 +1,9 @@
 """A RoundStrategy as a Flower strategy.
 
-`start` hands the run to our round loop, which adds to Flower's what it lacks: exact membership,
-checked replies, deadlines, history, checkpoints, resuming. The other methods of Flower's interface
-are there for code that drives a strategy itself (Flower's own loop and its wrappers). They serve strategies that train
-with one exchange and evaluate with one at most, and say so where a strategy asks for more. Flower's loop makes all its
-rounds, whatever the patience, and its result is the last round's state, without close and finish.
+`start` hands the run to our round loop. The other methods of Flower's interface are there for code that drives a strategy
+itself (Flower's own loop and its wrappers). They serve strategies that train with one exchange and evaluate with one at
+most, and say so where a strategy asks for more. Flower's loop makes all its rounds, whatever the patience, and its result is
+the last round's state, without close and finish.
 """
 
 import dataclasses
@@ -31,14 +30,6 @@ _ONE_EXCHANGE = (
 )
 
 
-@dataclasses.dataclass
-class _Opened:
-    """A step of the strategy between Flower's configure and aggregate."""
-
-    exchanges: Exchanges
-    tasks: list[Task]
-
-
 class FedsuiteStrategy(Strategy):
     """`folder`: where the run writes; `names`: who takes part, by partition."""
 
@@ -53,7 +44,8 @@ class FedsuiteStrategy(Strategy):
         self.strategy, self.settings, self.folder = strategy, settings, folder
         self.names, self.on_event = names, on_event
         self._members: Members | None = None
-        self._opened: _Opened | None = None
+        # A step of the strategy between Flower's configure and aggregate, and what it asked for.
+        self._opened: tuple[Exchanges, list[Task]] | None = None
         self._state: ServerState | None = None
 
     def run(self, grid: Grid) -> RoundResult:
@@ -115,7 +107,7 @@ class FedsuiteStrategy(Strategy):
         if self._opened is not None:
             # A wrapper that gave up on the round (Flower's do, on error replies) must not go on as if there had been none.
             raise RunFailed(
-                f"round {server_round}: the replies to {len(self._opened.tasks)} tasks never came to be merged; "
+                f"round {server_round}: the replies to {len(self._opened[1])} tasks never came to be merged; "
                 "see what the wrapper around this strategy logged about them"
             )
         every, last = self.settings.evaluate_every, self.settings.num_rounds
@@ -138,7 +130,6 @@ class FedsuiteStrategy(Strategy):
         return MetricRecord(dict(result.metrics))
 
     def summary(self) -> None:
-        """One line; the resolved configuration stands in the run folder."""
         print(f"{type(self.strategy).__name__}: {len(self.names)} clients, {self.folder.path}")
 
     def _current(self, grid: Grid) -> ServerState:
@@ -159,7 +150,7 @@ class FedsuiteStrategy(Strategy):
         tasks = sorted(next(exchanges), key=lambda task: task.partition)
         if any(task.kind != kind for task in tasks):
             raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
-        self._opened = _Opened(exchanges, tasks)
+        self._opened = (exchanges, tasks)
         assert self._members is not None  # asked for just before
         factory = TaskMessages(2 * self.settings.reply_deadline_s)
         common = {"round": number, "checkpoint-rounds": "0"}
@@ -174,10 +165,18 @@ class FedsuiteStrategy(Strategy):
         """The usable replies and what the strategy makes of them."""
         if self._opened is None:
             raise RuntimeError(f"call configure_{kind} before aggregate_{kind}")
-        opened, self._opened = self._opened, None
-        usable = self._usable(number, kind, opened.tasks, replies)
+        (exchanges, tasks), self._opened = self._opened, None
+        assert self._members is not None  # as above
+        raws = {m.metadata.src_node_id: read_reply(m) for m in replies}
+        answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
+        deadline_s = self.settings.reply_deadline_s
+        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
+        names = [self._members.clients[t.partition].name for t in tasks]
+        if reason := usable_or_reason(checked, names, self.settings.min_reply_fraction):
+            raise RunFailed(f"round {number}, {kind}: {reason}")
+        usable = [v.reply for v in checked if v.reply is not None]
         try:
-            opened.exchanges.send(usable)
+            exchanges.send(usable)
         except StopIteration as stop:
             result: RoundResult = stop.value
             check_state(number, result.state)
@@ -188,22 +187,6 @@ class FedsuiteStrategy(Strategy):
         if self._members is None:
             self._members = gather(grid, self.names, 0, self.settings)
         return self._members
-
-    def _usable(
-        self, number: int, kind: str, tasks: list[Task], messages: Iterable[Message]
-    ) -> list[Reply]:
-        if not tasks:
-            return []
-        assert self._members is not None  # configure_train has run
-        raws = {m.metadata.src_node_id: read_reply(m) for m in messages}
-        answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
-        deadline_s = self.settings.reply_deadline_s
-        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
-        names = [self._members.clients[t.partition].name for t in tasks]
-        reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
-        if reason:
-            raise RunFailed(f"round {number}, {kind}: {reason}")
-        return [v.reply for v in checked if v.reply is not None]
 
 
 def _record(state: ServerState) -> ArrayRecord:

@@ -1,8 +1,7 @@
 """Who takes part: wait for exactly the expected nodes, ask each once who it is, and from then on speak of partitions.
 
-Node ids are drawn anew at every start and say nothing about data; partitions 0..N-1 and names are
-the clients' own and stay the same, so that sampling, history and private state do not depend on how
-a run was started.
+Node ids are drawn anew at every start and say nothing about data; partitions 0..N-1 and names are the clients' own and stay
+the same, so that sampling, history and private state do not depend on how a run was started.
 """
 
 import time

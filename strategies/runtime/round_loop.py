@@ -117,7 +117,6 @@ class RoundLoop:
         return RoundResult(result.state, rows.metrics)
 
     def save(self, number: int, state: ServerState) -> None:
-        """Make this round durable."""
         self.checkpoints.save_state(RunState(number, state, self.digest))
         self.checkpoint_rounds = self.checkpoints.needed()
 
@@ -137,7 +136,10 @@ class RoundLoop:
         finally:
             self.history.append(rows.history)
             self.emit(*rows.sums())
-        metrics = _finite(number, rows.metrics)
+        try:
+            metrics = finite_metrics(rows.metrics)
+        except ValueError as error:
+            raise RunFailed(f"round {number}: {error}") from None
         kind = "closing" if prefix else "round"
         if metrics or not prefix:
             self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
@@ -174,13 +176,6 @@ def check_state(number: int, state: ServerState) -> None:
             f"round {number}: the merged model holds NaN or infinity in {bad[0]} "
             f"({len(bad)} such arrays); lower the learning rates"
         )
-
-
-def _finite(number: int, metrics: Mapping[str, float]) -> dict[str, float]:
-    try:
-        return finite_metrics(metrics)
-    except ValueError as error:
-        raise RunFailed(f"round {number}: {error}") from None
 
 
 def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None:
