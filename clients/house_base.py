@@ -33,8 +33,7 @@ AGENT = "agent."
 class HouseSite:
     """All that one client owns: its house or houses with their world, and its private disk.
 
-    unseen: without training instructions; sampled: by house the paths for the speaker to describe, () where the stage
-    has none.
+    unseen: without training instructions; sampled: by house the paths for the speaker to describe, if any.
     """
 
     partition: int

@@ -97,10 +97,8 @@ class VehicleClient(NumPyClient):
                     self.site.network, {**local, **tensors}, held.test,
                     self.config.evaluation.batch_size, self.site.device,
                 )  # fmt: skip
-                errors = errors_of(angles, held.test.angles)
-                sums = {
-                    "squared-error": errors.squared, "absolute-error": errors.absolute, "count": errors.count
-                }  # fmt: skip
+                e = errors_of(angles, held.test.angles)
+                sums = {"squared-error": e.squared, "absolute-error": e.absolute, "count": e.count}
                 metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
         return 0.0, sum(len(s.test) for s in self.site.silos), metrics
 

@@ -126,10 +126,7 @@ def types_of(cls: type) -> dict[str, type]:
 def read_config(
     cls: type[Settings], mapping: Mapping[str, object], source: str = "configuration"
 ) -> Settings:
-    """Build a settings object from nested tables or dotted keys; missing keys take their defaults.
-
-    `source` (a file name, say) opens every complaint.
-    """
+    """Settings from nested tables or dotted keys; missing keys take their defaults. `source` opens every complaint."""
     limits, types = limits_of(cls), types_of(cls)
     values = {}
     for key, raw in flatten(mapping, source).items():

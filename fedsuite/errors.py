@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable
 class InputError(ValueError):
     """Bad input: a file, a configuration key or a value that the user can put right.
 
-    The message is one line that names the file or key, what was expected, what came, and the cure.
-    The command line prints it without a traceback and exits with code 2.
+    The message is one line that names the file or key, what was expected, what came, and the cure. The exit code is 2.
     """
 
 

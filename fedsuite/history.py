@@ -87,8 +87,7 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 class RunFrames:
     """Tables of one or more runs; columns run, round and one per metric, by its own name.
 
-    rounds, closing: one line a round, one line per finished run; clients, closing_clients: one line
-    per client and exchange.
+    rounds, closing: one line a round, one per finished run; clients, closing_clients: one per client and exchange.
     """
 
     rounds: "pd.DataFrame"

@@ -1,8 +1,7 @@
 """Which system a run is of: a small explicit table, and the extension point.
 
-`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System
-of your own, in any module that Python can import (installed, or on PYTHONPATH). Nothing is imported
-before it is asked for.
+`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System of your own, in any module
+that Python can import (installed, or on PYTHONPATH). Nothing is imported before it is asked for.
 
 In Flower's run-config, one flat table, the keys of a system stand under its name
 (`fedvln.federation.participation-rate`), those of RunSettings by themselves (`seed`).
@@ -38,8 +37,7 @@ C = TypeVar("C", bound=RunSettings)
 class Node:
     """What a client's process knows before it opens any data.
 
-    roster, partition: who takes part, and which of them this is; folder: its private folder; options: the node's own
-    configuration.
+    roster, partition: who takes part, and which of them this is; folder: private; options: the node's own configuration.
     """
 
     roster: Roster

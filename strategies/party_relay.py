@@ -51,15 +51,12 @@ class PartyRelay(RoundStrategy):
         actions: Arrays = {}
         if self.partners:
             for tick in range(int(facts["longest"])):
-                looked = yield from self._ask(
-                    {p: actions for p in self.partners}, "look", {"q": (envs, num_actions)},
-                    {"tick": tick, **plan},
-                )  # fmt: skip
+                here = {"tick": tick, **plan}
+                sent = {p: actions for p in self.partners}
+                looked = yield from self._ask(sent, "look", {"q": (envs, num_actions)}, here)
                 q = {f"q.{p}": looked[p].arrays["q"] for p in self.partners}
-                chosen = yield from self._ask(
-                    {ALPHA: q | with_prefix(mlp, MLP)}, "choose", {"actions": (envs,)},
-                    {"tick": tick, **plan},
-                )  # fmt: skip
+                sent = {ALPHA: q | with_prefix(mlp, MLP)}
+                chosen = yield from self._ask(sent, "choose", {"actions": (envs,)}, here)
                 # A partner learns from the next actions only that an env's episode is over.
                 envs_looked = int((actions["actions"] >= 0).sum()) if actions else envs
                 add_released(self.partners, envs_looked, scalars)

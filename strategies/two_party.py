@@ -36,6 +36,7 @@ from strategies.party_relay import (
     ALPHA,
     MLP,
     PartyRelay,
+    Shapes,
     add_released,
     check_agreement,
     first_counts,
@@ -46,10 +47,7 @@ BEST = "best-mlp."
 
 
 class TwoParty(PartyRelay):
-    """The server's side. State: the shared MLP, that of the best round, and counts (scalars).
-
-    score: name of the metric of validations that chooses the best round.
-    """
+    """The server's side. State: the shared MLP, the best round's, counts. score: the metric that chooses the best round."""
 
     def __init__(self, config: FedRLConfig, score: str) -> None:
         self.config, self.schedule = config, Schedule(config)
@@ -166,12 +164,9 @@ class TwoParty(PartyRelay):
         at: dict[str, Scalar] = {"exchange": exchange}
         if not proposals:
             proposals = yield from self._propose(exchange, seen)
-        acted = yield from self._ask(
-            {ALPHA: {f"q.{p}": q for p, q in proposals.items()} | with_prefix(mlp, MLP)},
-            "act",
-            {"actions": (envs,), "episodes": (envs,), "ids": rows},
-            at,
-        )
+        sent = {ALPHA: {f"q.{p}": q for p, q in proposals.items()} | with_prefix(mlp, MLP)}
+        returns: Shapes = {"actions": (envs,), "episodes": (envs,), "ids": rows}
+        acted = yield from self._ask(sent, "act", returns, at)
         chosen = acted[ALPHA].arrays
         ended = int(acted[ALPHA].metrics["ended"])
         followed = {p: dict(chosen) for p in self.partners}
@@ -180,12 +175,9 @@ class TwoParty(PartyRelay):
             return mlp, (yield from self._propose(exchange + 1, seen)), ended
         q = {p: answers[p].arrays["q"] for p in self.partners}
         q_next = {f"q-next.{p}": answers[p].arrays["q-next"] for p in self.partners}
-        stepped = yield from self._ask(
-            {ALPHA: {"ids": chosen["ids"]} | {f"q.{p}": q[p] for p in self.partners} | q_next},
-            "learn-first",
-            {"targets": rows, "q": blocks} | {MLP + k: v.shape for k, v in mlp.items()},
-            at,
-        )
+        sent = {ALPHA: {"ids": chosen["ids"]} | {f"q.{p}": q[p] for p in self.partners} | q_next}
+        returns = {"targets": rows, "q": blocks} | {MLP + k: v.shape for k, v in mlp.items()}
+        stepped = yield from self._ask(sent, "learn-first", returns, at)
         made = stepped[ALPHA].arrays
         mlp_before, mlp = mlp, under_prefix(made, MLP)
         q[ALPHA] = made["q"]

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.arrays import fingerprint
-from fedsuite.checking.contract import check_scalars, no_exception, require
-from fedsuite.checking.exchanged import as_text, check_reply
+from fedsuite.checking.contract import as_text, check_reply, check_scalars, no_exception, require
 from fedsuite.federation import ClientInfo, Reply, Task
 from fedsuite.files import sha256_of
 

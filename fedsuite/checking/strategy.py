@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsuite.arrays import Arrays, fingerprint
-from fedsuite.checking.contract import ContractError, no_exception, require
-from fedsuite.checking.exchanged import (
+from fedsuite.checking.contract import (
     BEST,
     RATE,
     STEPS,
+    ContractError,
     as_text,
     check_reply,
     check_result,
     check_tasks,
     echo,
     kind_of,
+    no_exception,
+    require,
 )
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundStrategy, ServerState, Task

@@ -36,10 +36,7 @@ from simulations.systems import load_system
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments.
-
-    sweep: None unless a sweep was typed; dry: nothing will be written, so it does not matter what lies in the folder.
-    """
+    """The arguments. sweep: None unless one was typed; dry: nothing will be written, whatever lies in the folder."""
 
     config_file: Path | None = None
     changes: Sequence[str] = ()
@@ -69,9 +66,8 @@ class Request:
 class Described:
     """Runs as a TOML or a stored folder lists them.
 
-    source: the file, opens complaints; base: keys of all runs; record: the content of experiment.json but for
-    the runs, None for a single run; name: what they are called if nobody gives a name; stored: the
-    folder to resume.
+    source: the file, opens complaints; base: keys of all runs; record: the content of experiment.json but for the runs,
+    None for a single run; name: what they are called if nobody gives a name; stored: the folder to resume.
     """
 
     source: str

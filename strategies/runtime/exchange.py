@@ -39,8 +39,7 @@ def exchange(
 ) -> set[int]:
     """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
 
-    Returns the positions that got no reply. Messages are pushed one by one, so that each is freed
-    once it is sent and a refused one is known.
+    Returns the positions without one. Messages are pushed one by one, so that each is freed once it is sent.
     """
     waiting: dict[str, int] = {}
     sent_at: dict[int, float] = {}
@@ -64,10 +63,7 @@ def exchange(
 
 
 class TaskExchange:
-    """Sends tasks of a run and checks what comes back.
-
-    best: the best round so far, told with training tasks, but not with those of very many small ones.
-    """
+    """Sends tasks and checks what comes back. best: the best round so far, told with training tasks that are not summed."""
 
     def __init__(
         self, grid: Grid, settings: RunSettings, folder: RunFolder, members: Members, emit: OnEvent

@@ -40,8 +40,7 @@ def run_rounds(
 ) -> RoundResult:
     """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end; names: of the roster.
 
-    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start
-    with "closing-".
+    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start with "closing-".
     """
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
