@@ -95,7 +95,6 @@ class HouseClient(HouseClientBase):
         return 0.0, count, metrics
 
     def _training_data(self) -> list[TrainingData]:
-        """What a step draws from."""
         c = self.config
         annotated = TrainingData(self.site.samples("train"), c.objective.teacher_weight)
         if not describes_paths(c) or (c.stage == "pre-explore" and not self.site.unseen):

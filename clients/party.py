@@ -48,13 +48,11 @@ class PartySite:
 
     @property
     def private(self) -> Versions:
-        """Versions by round."""
-        return Versions(self.folder)
+        return Versions(self.folder)  # by round
 
     @property
     def working(self) -> Versions:
-        """Versions by message of the round in progress."""
-        return Versions(self.folder / "working")
+        return Versions(self.folder / "working")  # by message of the round in progress
 
 
 class PartyClient(NumPyClient):

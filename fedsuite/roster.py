@@ -46,7 +46,6 @@ class Roster:
 
     @property
     def names(self) -> list[str]:
-        """Names of all members, by partition."""
         return [member.name for member in self.members]
 
     def partition_of(self, name: str) -> int:

@@ -147,15 +147,12 @@ def _check_parts(
 @contextmanager
 def _away(data: Path | None) -> Iterator[None]:
     """The folder has another name for a while."""
-    if data is None:
-        yield
-        return
-    hidden = data.with_name(f"{data.name}-away")
-    data.rename(hidden)
+    hidden = data.rename(data.with_name(f"{data.name}-away")) if data else None
     try:
         yield
     finally:
-        hidden.rename(data)
+        if hidden and data:
+            hidden.rename(data)
 
 
 def _check_runs(values: Mapping[str, Value], results: Path) -> None:

@@ -17,8 +17,6 @@ from fedsuite.roster import ROSTER, Roster, read_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.systems import Node, System, settings_of
 
-THREADS = "client-threads"
-
 
 def make_client(context: Context) -> NumPyClient:
     """The client of this node."""
@@ -56,7 +54,7 @@ def with_threads(message: Message, context: Context, call_next: ClientAppCallabl
 
     keep_freed_memory()
     before = torch.get_num_threads()
-    torch.set_num_threads(int(context.run_config.get(THREADS, 1)))
+    torch.set_num_threads(int(context.run_config.get("client-threads", 1)))
     try:
         return call_next(message, context)
     finally:

@@ -122,7 +122,17 @@ def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
     system = load_system(str(run_config.get("system", RunSettings().system)))
     own = {_placed(key, system.name): key for key in limits_of(system.config_class)}
     for key in run_config.keys() - own.keys():
-        _check_foreign(key, run_config[key], system.name, own)
+        other = key.partition(".")[0]
+        if other not in BUILT_IN or other == system.name:
+            raise InputError(f"run-config: {unknown_key(key, own)}")
+        defaults = to_run_config(load_system(other).config_class())
+        if key not in defaults:
+            raise InputError(f"run-config: {unknown_key(key, defaults)}")
+        if run_config[key] != defaults[key]:
+            raise InputError(
+                f"run-config: {key} is of system {other}, but the run is of {system.name}; leave it out, or set "
+                f'system = "{other}"'
+            )
     values = {key: run_config[placed] for placed, key in own.items() if placed in run_config}
     return system, read_config(system.config_class, values, "run-config")
 
@@ -130,18 +140,3 @@ def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
 def _placed(key: str, name: str) -> str:
     """A key of a settings class in the run-config."""
     return key if key in limits_of(RunSettings) else f"{name}.{key}"
-
-
-def _check_foreign(key: str, value: object, name: str, own: Mapping[str, str]) -> None:
-    """Refuse a key that is not of the system called `name`, unless it is another's at its default."""
-    other = key.partition(".")[0]
-    if other not in BUILT_IN or other == name:
-        raise InputError(f"run-config: {unknown_key(key, own)}")
-    defaults = to_run_config(load_system(other).config_class())
-    if key not in defaults:
-        raise InputError(f"run-config: {unknown_key(key, defaults)}")
-    if value != defaults[key]:
-        raise InputError(
-            f"run-config: {key} is of system {other}, but the run is of {name}; leave it out, or set "
-            f'system = "{other}"'
-        )

@@ -103,11 +103,15 @@ class HouseAveraging(RoundStrategy):
         self, before: Arrays, after: Arrays, replies: Sequence[Reply], chosen: Clients
     ) -> dict[str, float]:
         """Means of the replies' metrics over optimizer steps, the length of the server's step, and what was disclosed."""
-        kept = [{k: v for k, v in r.metrics.items() if k != "steps"} for r in replies]
-        means = weighted_means(kept, [r.metrics["steps"] for r in replies])
-        metrics = {f"train.{k}": v for k, v in means.items()}
+        metrics = training_means(replies)
         metrics["update-norm"] = distance(before, after)
         return metrics | (disclosure(replies, chosen) if self.discloses else {})
+
+
+def training_means(replies: Sequence[Reply]) -> dict[str, float]:
+    """Means of the replies' metrics over optimizer steps."""
+    means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
+    return {f"train.{k}": v for k, v in means.items() if k != "steps"}
 
 
 def trainers(clients: Clients) -> list[ClientInfo]:

@@ -41,7 +41,6 @@ class LanguageEncoderFedAvg(HouseAveraging):
         return RoundResult(ServerState(self.share.select(self.initial)))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """Unseen houses walk with their own agents."""
         sent = state.arrays if self.newest else {}
         who = [c for c in clients if c.details[UNSEEN] and c.details.get("val_unseen.count", 0)]
         replies = yield [Task(c.partition, "evaluate", sent, {}, {}) for c in who]

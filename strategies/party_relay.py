@@ -68,7 +68,6 @@ class PartyRelay(RoundStrategy):
 
 
 def first_counts(num_parties: int) -> dict[str, Scalar]:
-    """Before round 1."""
     return {"exchange": 0, **{f"released.{p}": 0 for p in range(num_parties)}}
 
 

@@ -102,7 +102,9 @@ class TwoParty(PartyRelay):
         if int(scalars["exchange"]) > 0:  # proposals for an exchange that did not come any more
             add_released(self.partners, self.schedule.envs, scalars)
         metrics: dict[str, float] = {"best-round": float(scalars.get(BEST_ROUND, 0))}
-        for label, noisy in self._tests():
+        kinds = {"none": (False,), "noisy": (True,), "both": (False, True)}
+        for noisy in kinds[self.config.privacy.test_noise]:
+            label = "test-noisy" if noisy else "test"
             draw = 4 * self.config.num_rounds + 1 + noisy
             plan: dict[str, Scalar] = {
                 "split": "test",
@@ -199,10 +201,6 @@ class TwoParty(PartyRelay):
             {p: {} for p in self.partners}, "propose", {"proposal": shape}, {"exchange": exchange}
         )
         return {p: replies[p].arrays["proposal"] for p in self.partners}
-
-    def _tests(self) -> list[tuple[str, bool]]:
-        kinds = {"none": (False,), "noisy": (True,), "both": (False, True)}
-        return [("test-noisy" if n else "test", n) for n in kinds[self.config.privacy.test_noise]]
 
     def _count_released(self, exchange: int, scalars: dict[str, Scalar]) -> None:
         """Q-vectors that left each party in training: alpha's one a record; a partner's two, and its proposals."""

@@ -58,7 +58,6 @@ def check_arrays(where: str, arrays: Any) -> None:
 
 
 def forms(arrays: Mapping[str, np.ndarray]) -> Forms:
-    """Shape and type by name."""
     return {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
 
 

@@ -125,7 +125,6 @@ class Drive:
     def step(
         self, name: str, number: int, exchanges: Exchanges, given: ServerState | None = None
     ) -> Any:
-        """One step of the strategy; its checked RoundResult."""
         where, kind = f"{name}({number})", type(exchanges).__name__
         cause = "no `yield` in it; a step that asks nobody yields [] before its return"
         require(inspect.isgenerator(exchanges), where, "a generator", kind, cause)

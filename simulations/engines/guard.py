@@ -15,14 +15,14 @@ from pathlib import Path
 from simulations.engines.processes import Family
 
 LOOK_EVERY_S = 1.0
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class Guard:
     """The launching process's side."""
 
     def __init__(self, family: Family, home: Path) -> None:
-        paths = [_ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        root = str(Path(__file__).resolve().parents[2])
+        paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "simulations.engines.guard", family.mark, str(home)],
             stdin=subprocess.PIPE,

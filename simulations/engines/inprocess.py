@@ -24,7 +24,7 @@ from fedsuite.progress import silent
 from strategies.runtime.exchange import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]
-RUN_ID, SERVER_NODE_ID, TASK_ID = 1, 1, 1
+RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node
 T = TypeVar("T")
 
 
@@ -105,11 +105,7 @@ class InProcessGrid(Grid):
 def server_identity() -> Iterator[None]:
     """Message() asks Flower's process-wide identity who is sending; lend it one for a while."""
     before = (TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id)
-    TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = (
-        TASK_ID,
-        RUN_ID,
-        SERVER_NODE_ID,
-    )
+    TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = SERVER
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ free port of 127.0.0.1 and the exact number of nodes, and is judged by the run's
 survives it. Progress comes from the files of the run folder.
 """
 
+import json
 import os
 import shutil
 import tempfile
@@ -20,7 +21,6 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import TIMINGS
 from fedsuite.run_folder import RunFolder
 from simulations.engines.superlink import START_LIMIT_S, Launch
-from simulations.engines.tail import Tail
 
 POLL_S = 0.2
 LONGEST_TMPDIR = 24  # Ray's socket paths start there and must stay under 107 characters
@@ -97,19 +97,17 @@ def _watch(
     give_up = time.monotonic() + START_LIMIT_S
     while True:
         begun = _stamp(folder.status_file) != before
-        if begun:
-            for row in tail.rows():
-                on_event(row)
         alive = launch.is_running() and launch.has_simulation()
         state = folder.status() if begun else {}
+        # What comes last: whatever was written before the run ended is there.
+        for row in tail.rows() if begun else []:
+            on_event(row)
         if state.get("status") in ("completed", "failed"):
             break
         waiting = launch.is_running() and launch.simulation is None
         if not alive and not (waiting and time.monotonic() < give_up):
             break
         time.sleep(POLL_S)
-    for row in tail.rows() if begun else []:
-        on_event(row)
     _judge(launch, folder, state)
 
 
@@ -138,3 +136,25 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+class Tail:
+    """A growing JSONL file: `rows()` gives what is new since the last call, all of it if the file was replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._inode, self._offset = 0, 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        try:
+            with self.path.open("rb") as file:
+                inode = self.path.stat().st_ino
+                if inode != self._inode:
+                    self._inode, self._offset = inode, 0
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        return [json.loads(line) for line in data[:end].splitlines()]

@@ -32,8 +32,10 @@ class Launch:
         self.guard = Guard(self.family, home)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = int(probe.getsockname()[1])  # a free one
-        self.environment = self.family.environment(_settings(home))
-        self.environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
+        environment = self.family.environment(_settings(home))
+        environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
+        self.detached: dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL}
+        self.detached["start_new_session"] = True
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
         self.run_id = ""
@@ -49,12 +51,7 @@ class Launch:
         command += ["--host", "127.0.0.1", "--port", str(self.port)]
         with (self.home / "superlink.log").open("wb") as log:
             self.superlink = subprocess.Popen(
-                command,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                command, stdout=log, stderr=subprocess.STDOUT, **self.detached
             )
         if not wait_until(lambda: self.is_up() or not self.is_running(), START_LIMIT_S):
             raise RunFailed(f"Flower's SuperLink did not answer within {START_LIMIT_S:g} s")
@@ -85,15 +82,8 @@ class Launch:
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """The JSON answer of a `flwr` command; {} with the text under "error-message" if there is none."""
-        done = subprocess.run(
-            [command_path("flwr"), *arguments, "--format", "json"],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            start_new_session=True,
-        )
+        command = [command_path("flwr"), *arguments, "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self.detached)
         try:
             return dict(json.loads(done.stdout[done.stdout.index("{") :]))
         except ValueError:

@@ -63,7 +63,6 @@ class Experiment:
 
     @property
     def system(self) -> System[Any]:
-        """That of all runs."""
         return next(iter(self.plans.values())).system
 
 

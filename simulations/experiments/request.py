@@ -1,12 +1,6 @@
 """What was typed after `fedsuite run`, and the runs that it describes, their keys yet unchecked.
 
-A TOML describes one run, or one per variant, seed or combination of a sweep (variants.py):
-
-    num-rounds = 100
-    seeds = [0, 1]            # optional: every variant once per seed
-    [variants.cdl]
-    objective.loss = "kl"
-
+A TOML describes one run, or one per variant, seed or combination of a sweep (variants.py; README.md shows them).
 What is stored of a run or an experiment takes the place of the TOML where it is resumed without one.
 """
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import typer
@@ -140,17 +139,13 @@ def _claim(experiment: Experiment) -> None:
         whole = list(experiment.chosen) == list(experiment.plans)
         plans = (experiment.plans[label] for label in experiment.chosen)
         for path in list(folder.iterdir()) if whole else [plan.folder.path for plan in plans]:
-            _delete(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            # The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours.
+            elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
+                path.unlink(missing_ok=True)
     if several:
         write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
-
-
-def _delete(path: Path) -> None:
-    """The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
-        path.unlink(missing_ok=True)
 
 
 def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> None:

@@ -45,11 +45,12 @@ def after_evaluation(
     if not wanted or wanted[0] not in metrics:
         return state, False
     score = tuple(metrics[name] for name in wanted)
-    if BEST_ROUND in state.scalars and score <= _best_score(state):
+    places = [f"{BEST_SCORE}.{i}" for i in range(len(score))]
+    if BEST_ROUND in state.scalars and score <= tuple(float(state.scalars[p]) for p in places):
         since = int(state.scalars[SINCE_BEST]) + 1
         return replace(state, scalars={**state.scalars, SINCE_BEST: since}), False
     found: dict[str, Scalar] = {BEST_ROUND: number, SINCE_BEST: 0}
-    found |= {f"{BEST_SCORE}.{i}": value for i, value in enumerate(score)}
+    found |= zip(places, score, strict=True)
     return replace(state, scalars={**state.scalars, **found}, best=state.arrays), True
 
 
@@ -63,8 +64,3 @@ def selected_round(state: ServerState) -> dict[str, float]:
     if BEST_ROUND not in state.scalars:
         return {}
     return {"selected-round": float(state.scalars[BEST_ROUND])}
-
-
-def _best_score(state: ServerState) -> tuple[float, ...]:
-    places = (i for i in range(len(state.scalars)) if f"{BEST_SCORE}.{i}" in state.scalars)
-    return tuple(float(state.scalars[f"{BEST_SCORE}.{i}"]) for i in places)

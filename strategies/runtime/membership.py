@@ -16,7 +16,7 @@ from fedsuite.federation import ClientInfo, Scalar
 from strategies.runtime.exchange import Members, exchange
 from strategies.runtime.messages import identity_message, read_reply
 
-_PARTITION, _NAME, _EXAMPLES = "partition", "name", "num-examples"
+_IDENTITY = ("partition", "name", "num-examples")
 
 
 def gather(grid: Grid, names: Sequence[str], resume_round: int, settings: RunSettings) -> Members:
@@ -44,8 +44,14 @@ def gather(grid: Grid, names: Sequence[str], resume_round: int, settings: RunSet
             f"{len(silent)} of {expected} clients did not say who they are within "
             f"{deadline_s:g} s (reply-deadline-s)"
         )
-    _check_identities(found, names)
     order = sorted(found)
+    if order != list(range(expected)):
+        raise RunFailed(f"partitions must be 0..{expected - 1}, the clients are {order}")
+    for partition, name in enumerate(names):
+        if (own := found[partition][0].name) != name:
+            raise RunFailed(
+                f"partition {partition} calls itself {own!r}, the roster has {name!r}; give the node the roster of this run"
+            )
     return Members(tuple(found[p][0] for p in order), {p: found[p][1] for p in order})
 
 
@@ -66,8 +72,7 @@ def wait_for_nodes(grid: Grid, expected: int, deadline_s: float) -> list[int]:
 
 
 def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
-    partition, name = properties.get(_PARTITION), properties.get(_NAME)
-    examples = properties.get(_EXAMPLES)
+    partition, name, examples = (properties.get(key) for key in _IDENTITY)
     if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
         raise RunFailed(
             "a client's get_properties must return partition (int), name (str) and num-examples (int), "
@@ -78,17 +83,6 @@ def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
     details: dict[str, Scalar] = {
         key: value
         for key, value in properties.items()
-        if key not in (_PARTITION, _NAME, _EXAMPLES) and isinstance(value, int | float | str | bool)
+        if key not in _IDENTITY and isinstance(value, int | float | str | bool)
     }
     return ClientInfo(partition, name, examples, details)
-
-
-def _check_identities(found: Mapping[int, tuple[ClientInfo, int]], names: Sequence[str]) -> None:
-    """Everybody on the roster is there, under the name that it has there."""
-    if sorted(found) != list(range(len(names))):
-        raise RunFailed(f"partitions must be 0..{len(names) - 1}, the clients are {sorted(found)}")
-    for partition, name in enumerate(names):
-        if (own := found[partition][0].name) != name:
-            raise RunFailed(
-                f"partition {partition} calls itself {own!r}, the roster has {name!r}; give the node the roster of this run"
-            )
