@@ -8,11 +8,10 @@ Algorithm 2).
 
 from typing import Any
 
-import numpy as np
 from torch.utils.data import ConcatDataset
 
-from clients.house_base import AGENT, HouseClientBase, HouseSite, optimizer_state
-from clients.numpy_client_app import named_arrays, named_reply
+from clients.house_base import AGENT, HouseClientBase, HouseSite, as_metrics, optimizer_state
+from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import (
     Arrays,
     arrays_to_bytes,
@@ -42,9 +41,7 @@ class HouseClient(HouseClientBase):
         super().__init__(site, config)
         self.agent, self.speaker = agent, speaker
 
-    def fit(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+    def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """`steps` optimizer steps from the server's agent, or from the own one with what the server merges put in."""
         received, number = named_arrays(parameters, config), int(config["round"])
         kept = self.kept(before_round=number)
@@ -68,21 +65,12 @@ class HouseClient(HouseClientBase):
             penalty=penalty_of(c),
         )
         self.keep(number, config, self.agent, optimizer)
-        metrics: dict[str, Any] = {
-            "steps": report.steps,
-            "imitation-loss": report.imitation_loss,
-            "sampled-loss": report.sampled_loss,
-            "gradient-norm": report.gradient_norm,
-            "decisions": report.decisions,
-        }
         arrays = share_of(c).select(module_arrays(self.agent))
         if c.federation.client_optimizer == "shared":
             arrays |= optimizer_state(self.agent, optimizer)
-        return named_reply(arrays, sum(self.sample_counts()), metrics)
+        return named_reply(arrays, sum(self.sample_counts()), as_metrics(report))
 
-    def evaluate(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Greedy walks on all own validation instructions; means per split and the number of instructions.
 
         keep: nothing is scored, what came is kept; export-round: the own agent of that round is exported and scored.
@@ -107,7 +95,6 @@ class HouseClient(HouseClientBase):
         return 0.0, count, metrics
 
     def _training_data(self) -> list[TrainingData]:
-        """What a step draws from."""
         c = self.config
         annotated = TrainingData(self.site.samples("train"), c.objective.teacher_weight)
         if not describes_paths(c) or (c.stage == "pre-explore" and not self.site.unseen):

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from flwr.client import NumPyClient
+from torch.nn import Module
+from torch.optim import Optimizer
 
+from clients.numpy_client_app import Config
 from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.versions import Versions, checkpoint_rounds
@@ -22,8 +24,6 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.environment import World
 from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER, VALIDATION
-from fedsuite.vln.model.agent import Agent
-from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import is_personal, visit_steps
 
 AGENT = "agent."
@@ -33,8 +33,7 @@ AGENT = "agent."
 class HouseSite:
     """All that one client owns: its house or houses with their world, and its private disk.
 
-    unseen: without training instructions; sampled: by house the paths for the speaker to describe, () where the stage
-    has none.
+    unseen: without training instructions; sampled: by house the paths for the speaker to describe, if any.
     """
 
     partition: int
@@ -58,7 +57,7 @@ class HouseClientBase(NumPyClient):
         self.site, self.config = site, config
         self.received_once = Versions(site.folder / SPEAKER.rstrip("."))
 
-    def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
+    def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
         if "resume-round" in config:
             self.site.private.rollback(int(config["resume-round"]))
@@ -85,13 +84,7 @@ class HouseClientBase(NumPyClient):
         stored = self.site.private.load(before_round)
         return stored[0] if stored else {}
 
-    def keep(
-        self,
-        number: int,
-        config: dict[str, Any],
-        model: Agent | Speaker,
-        optimizer: torch.optim.Optimizer,
-    ) -> None:
+    def keep(self, number: int, config: Config, model: Module, optimizer: Optimizer) -> None:
         """Save what stays here after training in round `number`, and drop versions that nobody can ask for."""
         arrays: Arrays = {}
         if is_personal(self.config):
@@ -103,7 +96,7 @@ class HouseClientBase(NumPyClient):
             self.site.private.save(number, arrays, best)
             self.site.private.prune(self._needed(config))
 
-    def _needed(self, config: dict[str, Any]) -> list[int]:
+    def _needed(self, config: Config) -> list[int]:
         """Rounds whose version may be asked for: checkpoints, the best round, and the one that was best at a checkpoint.
 
         A resume may choose otherwise than the first time, where a GPU does not repeat itself.
@@ -115,19 +108,18 @@ class HouseClientBase(NumPyClient):
         then = [int(s[1]["best-round"]) for s in stored if s and "best-round" in s[1]]
         return [*checkpoints, *then, int(config["best-round"])]
 
-    def restore(
-        self,
-        model: Agent | Speaker,
-        optimizer: torch.optim.Optimizer,
-        kept: Arrays,
-        received: Arrays,
-    ) -> None:
+    def restore(self, model: Module, optimizer: Optimizer, kept: Arrays, received: Arrays) -> None:
         """Optimizer state from the own disk, or as another house left it."""
         source = {"kept": kept, "shared": received}.get(self.config.federation.client_optimizer, {})
         if state := under_prefix(source, OPTIMIZER):
             load_optimizer_arrays(optimizer, dict(model.named_parameters()), state)
 
 
-def optimizer_state(model: Agent | Speaker, optimizer: torch.optim.Optimizer) -> Arrays:
+def optimizer_state(model: Module, optimizer: Optimizer) -> Arrays:
     """What the optimizer of the model's parameters keeps, as it is stored and sent."""
     return with_prefix(optimizer_arrays(optimizer, dict(model.named_parameters())), OPTIMIZER)
+
+
+def as_metrics(report: Any) -> dict[str, float]:
+    """A training report by the names of its fields, as it is sent."""
+    return {key.replace("_", "-"): value for key, value in vars(report).items()}

@@ -1,12 +1,10 @@
 """A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
 
-Messages: "arrays" (ArrayRecord) and "config" (ConfigRecord) in; "arrays", "metrics" (MetricRecord
-with num-examples) and "timing" (ConfigRecord) out. A query asks who the client is and is answered
-by `get_properties` in "properties".
+Messages: "arrays" and "config" in; "arrays", "metrics" (with num-examples) and "timing" out. A query asks who the client is
+and is answered by `get_properties` in "properties".
 
-The client sees its arrays as the usual list; their names stand in config["array-names"], one a
-line. It returns arrays of the same names, or others if its metrics hold "array-names" in the same
-form. All other metrics must be numbers.
+The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
+names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
 """
 
 import time
@@ -21,8 +19,14 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
+from fedsuite.arrays import Arrays
+
 NAMES = "array-names"
 CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
+Parameters = list[np.ndarray]
+Config = dict[str, Any]
+Fitted = tuple[Parameters, int, Config]  # what `fit` returns
+Scored = tuple[float, int, Config]  # what `evaluate` returns
 ClientFactory = Callable[[Context], NumPyClient]
 Content = dict[str, ArrayRecord | ConfigRecord | MetricRecord]
 
@@ -46,17 +50,13 @@ def numpy_client_app(make_client: ClientFactory, mods: list[Mod] | None = None) 
     return app
 
 
-def named_arrays(
-    parameters: Sequence[np.ndarray], config: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
+def named_arrays(parameters: Sequence[np.ndarray], config: Mapping[str, Any]) -> Arrays:
     """The arrays that a client was handed, by name."""
     names = str(config[NAMES]).split("\n") if config[NAMES] else []
     return dict(zip(names, parameters, strict=True))
 
 
-def named_reply(
-    arrays: Mapping[str, np.ndarray], num_examples: int, metrics: Mapping[str, Any]
-) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+def named_reply(arrays: Arrays, num_examples: int, metrics: Mapping[str, Any]) -> Fitted:
     """What `fit` returns to send `arrays` under their own names."""
     return list(arrays.values()), num_examples, {**metrics, NAMES: "\n".join(arrays)}
 
@@ -93,7 +93,7 @@ def _evaluate(client: NumPyClient, message: Message) -> Content:
     return {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
 
 
-def _unpack(message: Message) -> tuple[list[np.ndarray], dict[str, Any]]:
+def _unpack(message: Message) -> tuple[Parameters, Config]:
     record = message.content["arrays"]
     if not isinstance(record, ArrayRecord):
         raise TypeError(f"expected an ArrayRecord under 'arrays', got {type(record).__name__}")

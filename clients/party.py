@@ -2,10 +2,9 @@
 
 What leaves a party is listed in strategies/two_party.py and made in party_parts.py and nowhere else.
 
-Messages of a round are numbered. A party lives in the process that answered its last message; a process
-that has not seen that message takes the party from disk, where it is written after every message unless the
-node says that its process answers all of them (node-config "resident"). Versions that a resume can ask for
-are written when a round closes.
+Messages of a round are numbered. A party lives in the process that answered its last message; a process that has not seen
+that message takes the party from disk, where it is written after every message unless the node says that its process answers
+all of them (node-config "resident"). Versions that a resume can ask for are written when a round closes.
 """
 
 import dataclasses
@@ -13,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.client import NumPyClient
 
-from clients.numpy_client_app import named_arrays, named_reply
+from clients.numpy_client_app import Config, Fitted, Parameters, named_arrays, named_reply
 from clients.party_parts import PartyParts
 from fedsuite.arrays import under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
@@ -50,18 +48,14 @@ class PartySite:
 
     @property
     def private(self) -> Versions:
-        """Versions by round."""
-        return Versions(self.folder)
+        return Versions(self.folder)  # by round
 
     @property
     def working(self) -> Versions:
-        """Versions by message of the round in progress."""
-        return Versions(self.folder / "working")
+        return Versions(self.folder / "working")  # by message of the round in progress
 
 
 class PartyClient(NumPyClient):
-    """One message at a time."""
-
     def __init__(self, site: PartySite) -> None:
         self.site = site
 
@@ -84,9 +78,7 @@ class PartyClient(NumPyClient):
             **world.facts,
         }
 
-    def fit(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+    def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """The part called `phase`."""
         site, phase = self.site, str(config["phase"])
         place = (int(config["after-round"]), int(config["message"]))

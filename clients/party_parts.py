@@ -25,7 +25,6 @@ class PartyParts:
         self.party, self.arrays, self.config = party, arrays, config
 
     def answer(self, phase: str) -> Answer:
-        """Carry out a part by its name."""
         parts = {
             "propose": self.propose, "act": self.act, "answer": self.reply,
             "learn-first": self.learn_first, "learn": self.learn, "train-alone": self.train_alone,

@@ -7,11 +7,10 @@ of. What the speaker says about the house's paths stays on its disk.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from clients.house_base import HouseClientBase, HouseSite
-from clients.numpy_client_app import named_arrays, named_reply
+from clients.house_base import HouseClientBase, HouseSite, as_metrics
+from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import load_arrays, module_arrays
 from fedsuite.files import write_json
 from fedsuite.vln.config import FedVLNConfig
@@ -31,9 +30,7 @@ class SpeakerClient(HouseClientBase):
         super().__init__(site, config)
         self.speaker, self.vocabulary = speaker, vocabulary
 
-    def fit(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+    def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """`steps` optimizer steps from the server's speaker."""
         number = int(config["round"])
         load_arrays(self.speaker, named_arrays(parameters, config))
@@ -54,24 +51,16 @@ class SpeakerClient(HouseClientBase):
             partition=self.site.partition,
         )
         self.keep(number, config, self.speaker, optimizer)
-        metrics = {
-            "steps": report.steps,
-            "loss": report.loss,
-            "gradient-norm": report.gradient_norm,
-        }
-        return named_reply(module_arrays(self.speaker), len(samples), metrics)
+        return named_reply(module_arrays(self.speaker), len(samples), as_metrics(report))
 
-    def evaluate(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums over all own validation paths, by split; with `write` the generated texts are left on the own disk."""
         load_arrays(self.speaker, named_arrays(parameters, config))
         self.speaker.eval()
         metrics: dict[str, Any] = {}
         total = 0
         for split in VALIDATION:
-            samples = self.site.samples(split)
-            if not samples:
+            if not (samples := self.site.samples(split)):
                 continue
             spoken = speak_all(self.speaker, self.site.world, samples, self.vocabulary, self.config)
             sums = score_speaker(

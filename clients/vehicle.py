@@ -8,11 +8,10 @@ in a simulation, stacked along the first axis of every array; a pooled run uses 
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from flwr.client import NumPyClient
 
-from clients.numpy_client_app import named_arrays, named_reply
+from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import Arrays, non_finite, under_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.contrast import penalty_of
@@ -62,15 +61,12 @@ class VehicleClient(NumPyClient):
             **{silo_metric(i, "num-examples"): len(s.train) for i, s in numbered},
         }
 
-    def fit(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
+    def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """Mixing steps `first-mixing` .. `first-mixing` + `mixings` - 1, the last one's mixing left to the server."""
         number = int(config["round"])
         networks = self._networks(number)
-        self.site.networks = (
-            None  # until it is saved, so that an error here leaves nothing half trained behind
-        )
+        # Until it is saved, so that an error here leaves nothing half trained behind.
+        self.site.networks = None
         networks.load_backbone(named_arrays(parameters, config))
         site = Site(self.site.numbers, tuple(s.train for s in self.site.silos))
         learner = Learner(self.config, self.site.network, networks, site, penalty_of(self.config))
@@ -85,9 +81,7 @@ class VehicleClient(NumPyClient):
         }
         return named_reply(arrays, sum(len(f) for f in site.frames), metrics)
 
-    def evaluate(
-        self, parameters: list[np.ndarray], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums of errors on the silos' test frames: of each silo's own backbone and of the average model."""
         arrays = named_arrays(parameters, config)
         own, average = under_prefix(arrays, OWN), under_prefix(arrays, AVERAGE)
@@ -103,10 +97,8 @@ class VehicleClient(NumPyClient):
                     self.site.network, {**local, **tensors}, held.test,
                     self.config.evaluation.batch_size, self.site.device,
                 )  # fmt: skip
-                errors = errors_of(angles, held.test.angles)
-                sums = {
-                    "squared-error": errors.squared, "absolute-error": errors.absolute, "count": errors.count
-                }  # fmt: skip
+                e = errors_of(angles, held.test.angles)
+                sums = {"squared-error": e.squared, "absolute-error": e.absolute, "count": e.count}
                 metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
         return 0.0, sum(len(s.test) for s in self.site.silos), metrics
 

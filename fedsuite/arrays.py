@@ -43,7 +43,6 @@ class Share:
     prefixes: tuple[str, ...] = ("",)
 
     def select(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """The exchanged ones among `arrays`."""
         return {k: v for k, v in arrays.items() if k.startswith(self.prefixes)}
 
 

@@ -12,16 +12,19 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
 
-from fedsuite.errors import InputError
-from fedsuite.unknown_keys import unknown_key
+from fedsuite.errors import InputError, unknown_key
 
 Value = bool | int | float | str
 Settings = TypeVar("Settings")
 Section = TypeVar("Section")
+_HOLDS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
+_READERS: Mapping[type, Callable[[str], Value]] = {
+    str: str, bool: {"true": True, "false": False}.__getitem__, int: int, float: float
+}  # fmt: skip
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -48,15 +51,15 @@ class Limits:
             return "one of " + ", ".join(_shown(c) for c in self.choices)
         if isinstance(value, bool | str):
             return None
-        for bound, sign, holds in (
-            (self.ge, ">=", operator.ge),
-            (self.gt, ">", operator.gt),
-            (self.le, "<=", operator.le),
-            (self.lt, "<", operator.lt),
-        ):
-            if bound is not None and not holds(value, bound):
+        for sign, bound in self.bounds().items():
+            if not _HOLDS[sign](value, bound):
                 return f"a value {sign} {bound:g}"
         return None
+
+    def bounds(self) -> dict[str, float]:
+        """The bounds that there are, by sign."""
+        all_four = {">=": self.ge, ">": self.gt, "<=": self.le, "<": self.lt}
+        return {sign: bound for sign, bound in all_four.items() if bound is not None}
 
 
 def setting(default: Value, help: str, **limits: Any) -> Any:
@@ -123,10 +126,7 @@ def types_of(cls: type) -> dict[str, type]:
 def read_config(
     cls: type[Settings], mapping: Mapping[str, object], source: str = "configuration"
 ) -> Settings:
-    """Build a settings object from nested tables or dotted keys; missing keys take their defaults.
-
-    `source` (a file name, say) opens every complaint.
-    """
+    """Settings from nested tables or dotted keys; missing keys take their defaults. `source` opens every complaint."""
     limits, types = limits_of(cls), types_of(cls)
     values = {}
     for key, raw in flatten(mapping, source).items():
@@ -161,19 +161,11 @@ def parse_text(cls: type, key: str, text: str, source: str = "--set") -> Value:
     types = types_of(cls)
     if key not in types:
         raise InputError(f"{source}: {unknown_key(key, types)}")
-    kind = types[key]
-    if kind is str:
-        return text
-    if kind is bool and text in ("true", "false"):
-        return text == "true"
     try:
-        if kind is int:
-            return int(text)
-        if kind is float:
-            return float(text)
-    except ValueError:
-        pass
-    raise InputError(f"{source}: {key} must be {_TYPE_NAMES[kind]}, got {text!r}")
+        return _READERS[types[key]](text)
+    except (KeyError, ValueError):
+        expected = _TYPE_NAMES[types[key]]
+        raise InputError(f"{source}: {key} must be {expected}, got {text!r}") from None
 
 
 def with_keys(config: Settings, values: Mapping[str, Value]) -> Settings:

@@ -14,7 +14,6 @@ def check_device(device: str) -> None:
 
 
 def device_of(device: str) -> str:
-    """cpu or cuda."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device

@@ -1,14 +1,13 @@
 """The errors that users meet, told apart from bugs."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class InputError(ValueError):
     """Bad input: a file, a configuration key or a value that the user can put right.
 
-    The message is one line that names the file or key, what was expected, what came, and the cure.
-    The command line prints it without a traceback and exits with code 2.
+    The message is one line that names the file or key, what was expected, what came, and the cure. The exit code is 2.
     """
 
 
@@ -21,3 +20,30 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else "valid: " + ", ".join(names)
+
+
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """What to say of a key that is not among the known ones: what it may have been meant to be."""
+    sections = {k.rpartition(".")[0] for k in known} - {""}
+    head, _, last = key.replace("_", "-").rpartition(".")
+    if key in sections:
+        return f"{key} is a section, not a value; its keys: {_listed(known, key)}"
+    if head in known:
+        return f"{head} is a value, not a section"
+    if head and head not in sections:
+        near = difflib.get_close_matches(head, sections, n=1)
+        hint = f"did you mean [{near[0]}]?" if near else f"valid: {_listed(known, '')}"
+        return f"unknown section [{head}]; {hint}"
+    names = {k.rpartition(".")[2]: k for k in known} | ({} if head else {k: k for k in known})
+    near = difflib.get_close_matches(last, names, n=1)
+    meant = [k for k in known if k.rpartition(".")[2] == last] or [names[n] for n in near]
+    if meant:
+        return f"unknown key {key!r}; did you mean {' or '.join(map(repr, meant))}?"
+    return f"unknown key {key!r}; valid keys: {_listed(known, head)}"
+
+
+def _listed(known: Collection[str], section: str) -> str:
+    """The keys of a section; of the top level ("") its sections as well."""
+    own = sorted(k for k in known if k.rpartition(".")[0] == section)
+    inner = {k.rpartition(".")[0] for k in known} - {""} if not section else set()
+    return ", ".join([*own, *(f"[{name}]" for name in sorted(inner))])

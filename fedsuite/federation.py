@@ -2,16 +2,7 @@
 
 Every step of a strategy is a generator: it yields a batch of tasks, is sent the checked replies of that batch, sorted by
 partition, and may yield again (one client after another, relays between parties) before it returns a RoundResult.
-Parallel averaging yields once; training clients in turn yields once a client.
-
-    class Averaging(RoundStrategy):
-        def train(self, number, state, clients):
-            replies = yield [Task(c.partition, "train", state.arrays) for c in clients]
-            return RoundResult(replace(state, arrays=merged(replies)), metrics)
-
-        def evaluate(self, number, state, clients):
-            replies = yield [Task(c.partition, "evaluate", state.arrays, returns={}) for c in clients]
-            return RoundResult(state, metrics)
+Parallel averaging yields once; training clients in turn yields once a client. docs/extending.md has a whole one.
 
 The loop decides when to evaluate, remembers the best state, counts local steps and lets the server's learning rate decay;
 a strategy says by values how (`selection`, `rate`).
@@ -19,7 +10,7 @@ a strategy says by values how (`selection`, `rate`).
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from fedsuite.arrays import Arrays
 
@@ -115,7 +106,9 @@ class RateSchedule:
     every_steps: int = 1
 
 
-Exchanges = Generator[Sequence[Task], Sequence[Reply], RoundResult]
+T = TypeVar("T")
+Asking = Generator[Sequence[Task], Sequence[Reply], T]
+Exchanges = Asking[RoundResult]
 Clients = Sequence[ClientInfo]
 
 

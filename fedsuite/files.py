@@ -34,7 +34,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256_of(data: bytes) -> str:
-    """Hex digest."""
     return hashlib.sha256(data).hexdigest()
 
 

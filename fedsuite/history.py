@@ -1,24 +1,21 @@
 """What happened in a run, one JSON object a line, and its reading into pandas frames.
 
-`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or
-paths. Wall-clock goes to `timings.jsonl`. Lines of a round are written together when the round is
-over. Kinds of history lines:
+`history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or paths; wall-clock goes to
+`timings.jsonl`. Lines of a round are written together when the round is over. Kinds of history lines:
   round, client                     a round's metrics; one client's part in one exchange of it
   closing, closing-client           the same for the evaluations after the last round
-
-A resumed run is cut back to its checkpoint first, so that its file ends up equal to an
-uninterrupted one's.
+A resumed run is cut back to its checkpoint first, so that its file ends up equal to an uninterrupted one's.
 """
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError
+from fedsuite.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +32,7 @@ class HistoryWriter:
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
-        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        if text:
+        if text := _as_text(rows):
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(text)
 
@@ -49,11 +45,11 @@ class HistoryWriter:
             for row in read_rows(self.path, torn_end=True)
             if row["round"] <= round and not str(row["kind"]).startswith("closing")
         ]
-        temporary = self.path.with_name(self.path.name + ".partial")
-        temporary.unlink(missing_ok=True)
-        temporary.touch()
-        HistoryWriter(temporary).append(kept)
-        os.replace(temporary, self.path)
+        write_atomically(self.path, _as_text(kept).encode(), durable=False)
+
+
+def _as_text(rows: Iterable[Row]) -> str:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def read_rows(path: Path, torn_end: bool = False) -> list[dict[str, Any]]:
@@ -91,8 +87,7 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 class RunFrames:
     """Tables of one or more runs; columns run, round and one per metric, by its own name.
 
-    rounds, closing: one line a round, one line per finished run; clients, closing_clients: one line
-    per client and exchange.
+    rounds, closing: one line a round, one per finished run; clients, closing_clients: one per client and exchange.
     """
 
     rounds: "pd.DataFrame"
@@ -106,12 +101,8 @@ def load_runs(folders: Path | str | Sequence[Path | str]) -> RunFrames:
     import pandas as pd
 
     given = [folders] if isinstance(folders, Path | str) else list(folders)
-    tables: dict[str, list[dict[str, Any]]] = {
-        "round": [],
-        "client": [],
-        "closing": [],
-        "closing-client": [],
-    }
+    kinds = ("round", "client", "closing", "closing-client")
+    tables: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for folder in (run for entry in given for run in run_folders(Path(entry))):
         for row in read_rows(folder / HISTORY, torn_end=True):
             plain = {k: v for k, v in row.items() if k not in ("kind", "metrics")}

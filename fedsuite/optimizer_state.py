@@ -23,7 +23,7 @@ def optimizer_arrays(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> 
     content = optimizer.state_dict()
     arrays = {
         f"{kind}.{name}": value.detach().cpu().numpy().copy()
-        for name, position in _positions(optimizer, names).items()
+        for name, (position, _) in _places(optimizer, names).items()
         for kind, value in content["state"].get(position, {}).items()
         if isinstance(value, torch.Tensor)
     }
@@ -35,32 +35,29 @@ def load_optimizer_arrays(
     optimizer: torch.optim.Optimizer, names: Iterable[str], arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Put the optimizer where it was when `optimizer_arrays` was called; its next step gives the same bytes."""
-    positions, content = _positions(optimizer, names), optimizer.state_dict()
-    parameters = _parameters(optimizer)
+    places, content = _places(optimizer, names), optimizer.state_dict()
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, array in arrays.items():
         kind, _, name = key.partition(".")
         if key == STEP:
             content["param_groups"][0][STEP] = int(array)
             continue
-        if name not in positions:
-            raise ValueError(f"{key}: no such parameter in the optimizer; it has {list(positions)}")
-        shape = tuple(parameters[positions[name]].shape) if array.ndim else ()
+        if name not in places:
+            raise ValueError(f"{key}: no such parameter in the optimizer; it has {list(places)}")
+        position, parameter = places[name]
+        shape = tuple(parameter.shape) if array.ndim else ()
         if array.shape != shape:
             raise ValueError(f"{key}: expected shape {shape}, got {array.shape}")
-        state.setdefault(positions[name], {})[kind] = torch.tensor(array)
+        state.setdefault(position, {})[kind] = torch.tensor(array)
     optimizer.load_state_dict({**content, "state": state})
 
 
-def _positions(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, int]:
-    """Where in the optimizer each parameter stands."""
-    positions = {name: position for position, name in enumerate(names)}
-    if len(positions) != len(_parameters(optimizer)):
+def _places(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, tuple[int, Any]]:
+    """Where in the optimizer each parameter stands, and the parameter."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    listed = list(dict.fromkeys(names))
+    if len(listed) != len(parameters):
         raise ValueError(
-            f"the optimizer has {len(_parameters(optimizer))} parameters, got {len(positions)} names: {list(positions)}"
+            f"the optimizer has {len(parameters)} parameters, got {len(listed)} names: {listed}"
         )
-    return positions
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
-    return [p for group in optimizer.param_groups for p in group["params"]]
+    return dict(zip(listed, enumerate(parameters), strict=True))

@@ -1,7 +1,5 @@
 """Local penalties: what keeps a client's training near where it started, as a term that is added to its loss.
 
-  FedProx (Li et al. 2020, 1812.06127)   mu / 2 ||w - w_start||^2
-
 A penalty is a value chosen by configuration: `local-penalty = "proximal"`, or "module:NAME" of one's own, which is called
 with the strength (`penalty-strength`) and gives a Penalty. It acts before gradients are clipped.
 """
@@ -21,7 +19,7 @@ Penalty = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
 
 @dataclass(frozen=True)
 class Proximal:
-    """FedProx; strength: mu."""
+    """FedProx (Li et al. 2020, 1812.06127): mu / 2 ||w - w_start||^2; strength: mu."""
 
     strength: float
 

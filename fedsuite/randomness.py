@@ -10,24 +10,20 @@ import numpy as np
 import torch
 
 
-def _entropy(seed: int, purpose: str, round: int, partition: int) -> list[int]:
-    """Words for a SeedSequence; the purpose enters by its SHA-256, so similar names do not collide."""
+def rng_for(seed: int, purpose: str, round: int = 0, partition: int = 0) -> np.random.Generator:
+    """NumPy generator of the stream; the purpose enters by its SHA-256, so similar names do not collide."""
     if seed < 0 or round < 0 or partition < 0:
         raise ValueError(
             f"seed, round and partition must be >= 0, got {seed}, {round}, {partition}"
         )
     digest = hashlib.sha256(purpose.encode()).digest()
-    return [seed, int.from_bytes(digest[:8], "little"), round, partition]
-
-
-def rng_for(seed: int, purpose: str, round: int = 0, partition: int = 0) -> np.random.Generator:
-    """NumPy generator of the stream named by (seed, purpose, round, partition)."""
-    return np.random.default_rng(np.random.SeedSequence(_entropy(seed, purpose, round, partition)))
+    words = [seed, int.from_bytes(digest[:8], "little"), round, partition]
+    return np.random.default_rng(np.random.SeedSequence(words))
 
 
 def torch_generator_for(
     seed: int, purpose: str, round: int = 0, partition: int = 0, device: str = "cpu"
 ) -> torch.Generator:
-    """Torch generator seeded from the stream named by (seed, purpose, round, partition)."""
+    """Torch generator seeded from the stream."""
     state = int(rng_for(seed, purpose, round, partition).integers(2**63))
     return torch.Generator(device=device).manual_seed(state)

@@ -46,7 +46,6 @@ class Roster:
 
     @property
     def names(self) -> list[str]:
-        """Names of all members, by partition."""
         return [member.name for member in self.members]
 
     def partition_of(self, name: str) -> int:
@@ -57,7 +56,6 @@ class Roster:
 
 
 def write_roster(file: Path, roster: Roster) -> None:
-    """Write it whole or not at all."""
     write_json(file, asdict(roster))
 
 

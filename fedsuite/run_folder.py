@@ -1,9 +1,8 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
-config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors,
-clients/<name>/, errors.log. run.json: status running | completed | failed | stopped, error (one
-line), error-kind, versions, started, ended (UTC). One process at a time writes: it holds a lock
-that the system releases when the process ends, however it ends.
+config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors, clients/<name>/, errors.log.
+run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC). One
+process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
 """
 
 import fcntl
@@ -13,7 +12,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,46 +25,18 @@ _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of a run; nothing is created by making this object."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Resolved flat configuration."""
-        return self.path / "config.json"
-
-    @property
-    def status_file(self) -> Path:
-        """Status, error, versions, times."""
-        return self.path / "run.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def model(self) -> Path:
-        """Server arrays at the end of the run."""
-        return self.path / "model.safetensors"
-
-    @property
-    def results(self) -> Path:
-        """Table of results, in Markdown, that a system may leave at the end."""
-        return self.path / "results.md"
-
-    @property
-    def clients(self) -> Path:
-        """Folder of the clients' private folders (in simulation)."""
-        return self.path / "clients"
-
-    @property
-    def errors(self) -> Path:
-        """Full error texts of clients; the history holds their last lines."""
-        return self.path / "errors.log"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"  # resolved, flat
+        self.status_file = path / "run.json"
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model.safetensors"  # the server's arrays at the end of the run
+        self.results = path / "results.md"  # a table that a system may leave at the end
+        self.clients = path / "clients"  # their private folders (in simulation)
+        self.errors = path / "errors.log"  # full texts; the history holds their last lines
 
     def client(self, name: str) -> Path:
         """Private folder of one client, by its own name (never by node id)."""
@@ -103,20 +73,23 @@ class RunFolder:
         """Whether a process holds the lock right now."""
         try:
             with (self.path / ".lock").open("rb+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return not _take(file.fileno())
         except FileNotFoundError:
             return False
-        except BlockingIOError:
-            return True
-        return False
 
     @contextmanager
     def locked(self, patience_s: float = 0.0) -> Iterator[None]:
         """Hold the right to write here; InputError if another process still has it after `patience_s`."""
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        give_up = time.monotonic() + patience_s
         try:
-            _take(descriptor, self.path, patience_s)
+            while not _take(descriptor):
+                if time.monotonic() >= give_up:
+                    raise InputError(
+                        f"{self.path}: another process is writing to this run; stop it first or use another name"
+                    )
+                time.sleep(0.1)
             yield
         finally:
             os.close(descriptor)
@@ -166,18 +139,13 @@ def variant_of(label: str) -> str:
     return variant or ("" if re.fullmatch(r"seed-\d+", last) else last)
 
 
-def _take(descriptor: int, path: Path, patience_s: float) -> None:
-    give_up = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= give_up:
-                raise InputError(
-                    f"{path}: another process is writing to this run; stop it first or use another name"
-                ) from None
-            time.sleep(0.1)
+def _take(descriptor: int) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _versions() -> dict[str, str]:

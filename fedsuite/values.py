@@ -18,13 +18,9 @@ def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
-        if isinstance(error, ModuleNotFoundError) and not _is_part_of(error.name, module_name):
-            raise
+        missing = error.name if isinstance(error, ModuleNotFoundError) else module_name
+        if not f"{module_name}.".startswith(f"{missing}."):
+            raise  # a module that the value's own needs
         raise InputError(
             f"{key}: {name!r} cannot be imported ({error}); install its package or set PYTHONPATH"
         ) from None
-
-
-def _is_part_of(missing: str | None, module_name: str) -> bool:
-    """Whether the module that was not found is the value's own, not one that it needs."""
-    return missing is not None and (module_name + ".").startswith(missing + ".")

@@ -1,8 +1,8 @@
 """States by round, each either complete on disk or absent: the server's checkpoints, the clients' private states.
 
-A version is one file, `round-000010.safetensors`. Beside the arrays it holds one entry of metadata: format, order of the
-arrays, scalars, and the SHA-256 of all that. It is written under a temporary name and renamed; equal states are equal
-bytes. A damaged version is an InputError that says what to do; no other one is taken in its place unasked.
+A version is one file, `round-000010.safetensors`, with one entry of metadata: format, order of the arrays, scalars, and the
+SHA-256 of all that. Equal states are equal bytes. A damaged version is an InputError that says what to do; no other one is
+taken in its place unasked.
 
 The server keeps its first checkpoint (before round 1) and the last two. A client keeps what is its own (personal layers,
 optimizer state, replay) under its own identity (house, silo, party), never on the wire and never under a node id. It saves
@@ -45,7 +45,6 @@ class Versions:
         return sorted(int(n) for n in numbers if n.isdecimal())
 
     def path(self, round: int) -> Path:
-        """The file of a round's version."""
         return self.folder / f"{_PREFIX}{round:06d}{_SUFFIX}"
 
     def load(self, before_round: int) -> tuple[Arrays, dict[str, Any]] | None:

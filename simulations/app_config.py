@@ -25,22 +25,16 @@ def all_defaults() -> dict[str, Value]:
     return {**found, "system": RunSettings().system}
 
 
-def block() -> str:
-    """The generated part of pyproject.toml."""
-    return f"{BEGIN}\n{as_toml(all_defaults(), 'tool.flwr.app.config')}{END}"
-
-
 def updated(text: str) -> str:
     """pyproject.toml with the block as it must be."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise InputError(f"{PYPROJECT}: the lines {BEGIN!r} and {END!r} are missing; put them back")
-    return before + block() + after
+    return f"{before}{BEGIN}\n{as_toml(all_defaults(), 'tool.flwr.app.config')}{END}{after}"
 
 
 def main() -> None:
-    """Check or write."""
     parser = argparse.ArgumentParser(description="Check [tool.flwr.app.config] of pyproject.toml.")
     parser.add_argument("--write", action="store_true", help="rewrite the block")
     text = PYPROJECT.read_text(encoding="utf-8")

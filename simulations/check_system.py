@@ -1,8 +1,9 @@
 """Holds a whole System to its contract: settings, roster, both halves, and that runs repeat and resume to the byte."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fedsuite.roster import ROSTER, Roster, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, System, load_system, to_run_config
+from strategies.runtime.exchange import OnEvent
 
 OUTSIDE: Mapping[type, tuple[Value, ...]] = {
     bool: (True, False), int: (-1, 0, 1, 2), float: (-1.0, 0.0, 0.5, 1.0), str: ("", "no-such"),
@@ -61,9 +63,8 @@ def _check_fields(system: System[Any]) -> None:
     cls = system.config_class
     good = isinstance(cls, type) and issubclass(cls, RunSettings)
     good = good and "__dataclass_fields__" in vars(cls) and cls.__dataclass_params__.frozen
-    require(
-        good, "config_class", "a frozen dataclass of RunSettings", cls, "@dataclass(frozen=True)"
-    )
+    cause = "@dataclass(frozen=True)"
+    require(good, "config_class", "a frozen dataclass of RunSettings", cls, cause)
     with no_exception("config_class", "a field without setting(...), or a list as default"):
         limits_of(cls)
         hash(cls())
@@ -91,8 +92,8 @@ def _check_validate(system: System[Any], settings: RunSettings) -> None:
 
 def _check_roster(system: System[Any], settings: RunSettings, folder: Path) -> Roster:
     roster, again = (system.prepare(settings, silent) for _ in range(2))
-    good = isinstance(roster, Roster)
-    require(good, "prepare", "a Roster", type(roster).__name__, "a missing return")
+    kind = type(roster)
+    require(kind is Roster, "prepare", "a Roster", kind.__name__, "a missing return")
     folder.mkdir(parents=True, exist_ok=True)
     write_roster(folder / ROSTER, roster)
     try:
@@ -110,11 +111,10 @@ def _check_roster(system: System[Any], settings: RunSettings, folder: Path) -> R
 def _check_parts(
     system: System[Any], settings: RunSettings, roster: Roster, data: Path | None
 ) -> None:
-    folder = folder_of(settings)
+    folders = [folder_of(settings).client(name) for name in roster.names]
 
     def make_client(partition: int) -> Any:
-        own = folder.client(roster.members[partition].name)
-        return system.make_client(settings, Node(roster, partition, own))
+        return system.make_client(settings, Node(roster, partition, folders[partition]))
 
     def make_strategy() -> RoundStrategy:
         return system.make_strategy(settings, roster)
@@ -125,40 +125,34 @@ def _check_parts(
             strategy = make_strategy()
         except Exception as error:
             require(False, "make_strategy", "no need of data", error, "the roster must say all")
-    partitions, infos = range(len(roster)), []
-    tasks: dict[int, list[Task]] = {p: [] for p in partitions}
-    clients = [make_client(p) for p in partitions]
-    for p in partitions:
-        infos.append(info_of(clients[p]))
-        found, expected = (infos[p].partition, infos[p].name), (p, roster.names[p])
-        cause = "take both from the Node"
+    tasks: list[list[Task]] = [[] for _ in folders]
+    clients = [make_client(p) for p in range(len(folders))]
+    infos = [info_of(client) for client in clients]
+    for p, (info, name) in enumerate(zip(infos, roster.names, strict=True)):
+        found, expected, cause = (info.partition, info.name), (p, name), "take both from the Node"
         require(found == expected, f"client {p}", f"partition and name {expected}", found, cause)
 
     def answer(task: Task) -> Reply:
         tasks[task.partition].append(task)
         return ask(clients[task.partition], task)
 
+    rounds = min(2, settings.num_rounds)
     check_strategy(
-        strategy, infos, rounds=min(2, settings.num_rounds), answer=answer, make=make_strategy,
-        may_lose=False,
-    )  # fmt: skip
-    for p in partitions:
-        own = folder.client(roster.names[p])
-        check_client(clients[p], tasks[p], folder=own, make=lambda p=p: make_client(p))  # type: ignore[misc]
+        strategy, infos, rounds=rounds, answer=answer, make=make_strategy, may_lose=False
+    )
+    for p, own in enumerate(folders):
+        check_client(clients[p], tasks[p], folder=own, make=partial(make_client, p))
 
 
 @contextmanager
 def _away(data: Path | None) -> Iterator[None]:
     """The folder has another name for a while."""
-    if data is None:
-        yield
-        return
-    hidden = data.with_name(f"{data.name}-away")
-    data.rename(hidden)
+    hidden = data.rename(data.with_name(f"{data.name}-away")) if data else None
     try:
         yield
     finally:
-        hidden.rename(data)
+        if hidden and data:
+            hidden.rename(data)
 
 
 def _check_runs(values: Mapping[str, Value], results: Path) -> None:
@@ -180,9 +174,7 @@ def _check_runs(values: Mapping[str, Value], results: Path) -> None:
 
 
 def _run(
-    values: Mapping[str, Value],
-    results: Path,
-    on_event: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    values: Mapping[str, Value], results: Path, on_event: OnEvent = lambda _: None
 ) -> tuple[bytes, bytes]:
     """History and model of a run."""
     system = load_system(str(values["system"]))

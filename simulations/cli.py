@@ -7,16 +7,18 @@ possible; 130 stopped.
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed
 from simulations.engines.ray import Resources
+from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import Engine, run_request
 from simulations.experiments.sweep import SweepOptions
+from simulations.run_config import as_toml
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
 Changes = Annotated[
@@ -58,8 +60,7 @@ def run(
         str, typer.Option(metavar="RUN", help="Continue this run or experiment (path or name).")
     ] = "",
     overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace what is there; with --only these runs."),
+        bool, typer.Option("--overwrite", help="Replace what is there; with --only these runs.")
     ] = False,
     only: Only = None,
     vary: Annotated[
@@ -83,10 +84,9 @@ def run(
     ] = 0.0,
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    options = SweepOptions(vary or [], metric, target or [], lower)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     swept = context.info_name == "sweep" or any((vary, metric, target, lower))
-    typed = options if swept else None
+    typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
     run_request(request, engine, Resources(workers, client_gpus))
 
@@ -98,9 +98,11 @@ def print_config(
     only: Only = None,
 ) -> None:
     """Print the resolved run-config of one run, ready for `flwr run . --stream -c FILE`."""
-    from simulations.experiments.resolved import resolved
-
-    print(resolved(config, change or [], only or []), end="")
+    experiment = plan_experiment(Request(config, change or [], only=only or [], dry=True))
+    if len(experiment.chosen) > 1:
+        labels = ", ".join(experiment.chosen)
+        raise InputError(f"{config}: describes several runs; choose one with --only: {labels}")
+    print(as_toml(experiment.plans[experiment.chosen[0]].run_config), end="")
 
 
 @app.command()
@@ -156,20 +158,9 @@ def main() -> None:
     """Entry point: known errors become one line and an exit code."""
     try:
         app()
-    except InputError as error:
-        _fail(error, EXIT_INPUT)
-    except RunFailed as error:
-        _fail(error, EXIT_FAILED)
-
-
-def _interrupt(_number: int, _frame: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def _fail(error: Exception, code: int) -> None:
-    line = " ".join(str(error).split())
-    print(f"error: {line}", file=sys.stderr)
-    raise SystemExit(code)
+    except (InputError, RunFailed) as error:
+        print("error:", *str(error).split(), file=sys.stderr)
+        raise SystemExit(EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILED) from error
 
 
 if __name__ == "__main__":

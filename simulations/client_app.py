@@ -17,8 +17,6 @@ from fedsuite.roster import ROSTER, Roster, read_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.systems import Node, System, settings_of
 
-THREADS = "client-threads"
-
 
 def make_client(context: Context) -> NumPyClient:
     """The client of this node."""
@@ -31,18 +29,18 @@ def node_of(system: System[Any], config: RunSettings, options: Mapping[str, Any]
     folder = folder_of(config)
     file = Path(str(options.get("roster") or config.roster or folder.path / ROSTER))
     stamp = file.stat().st_mtime_ns if file.exists() else 0
-    return _node(file, stamp, folder, system.node_key, tuple(sorted(options.items())))
+    return _node(file, stamp, folder.path, system.node_key, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=512)
-def _node(file: Path, stamp: int, folder: RunFolder, key: str, options: tuple[Any, ...]) -> Node:
+def _node(file: Path, stamp: int, run: Path, key: str, options: tuple[Any, ...]) -> Node:
     """Made once per process, roster and node; `stamp` is when the roster was written, `key` says who the node is."""
     roster, own = _roster(file, stamp), dict(options)
     try:
         partition = roster.partition_of(str(own[key])) if key in own else int(own["partition-id"])
     except InputError as error:
         raise InputError(f"node-config {key}: {error}") from None
-    return Node(roster, partition, folder.client(roster.members[partition].name), own)
+    return Node(roster, partition, RunFolder(run).client(roster.names[partition]), own)
 
 
 @lru_cache(maxsize=4)
@@ -56,7 +54,7 @@ def with_threads(message: Message, context: Context, call_next: ClientAppCallabl
 
     keep_freed_memory()
     before = torch.get_num_threads()
-    torch.set_num_threads(int(context.run_config.get(THREADS, 1)))
+    torch.set_num_threads(int(context.run_config.get("client-threads", 1)))
     try:
         return call_next(message, context)
     finally:

@@ -1,13 +1,13 @@
 """The Flower ServerApp of every system: checks the configuration, runs the rounds, writes what is left at the end.
 
-With a roster the server opens no data; without one (plain `flwr run .` on one machine) it prepares the data itself.
-The command line has checked everything before; it is all repeated here for runs started with plain
-`flwr run .`.
+With a roster the server opens no data; without one (plain `flwr run .` on one machine) it prepares the data itself, and
+checks all that the command line has checked before.
 """
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsuite.arrays import arrays_to_bytes
-from fedsuite.config import RunSettings, to_flat
+from fedsuite.config import to_flat
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import write_atomically, write_json
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
-from simulations.systems import System, settings_of
+from simulations.systems import settings_of
 from strategies.runtime.exchange import OnEvent
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 
@@ -32,7 +32,6 @@ LOCK_PATIENCE_S = 20.0
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Entry point of Flower."""
     serve(grid, context.run_config, progress=in_lines(print))
 
 
@@ -46,47 +45,38 @@ def serve(
     system, settings = settings_of(run_config)
     folder = folder_of(settings)
     check_folder(folder, settings)
-    with folder.locked(LOCK_PATIENCE_S):
-        folder.begin()
-        try:
-            _serve(grid, system, settings, folder, on_event, progress)
-        except KeyboardInterrupt:
-            folder.end("stopped", "stopped by the user")
-            raise
-        except InputError as error:
-            folder.end("failed", str(error), "input")
-            raise
-        except RunFailed as error:
-            folder.end("failed", str(error), "run")
-            raise
-        except BaseException as error:
-            with folder.errors.open("a", encoding="utf-8") as file:
-                file.write(f"--- server\n{traceback.format_exc()}\n")
-            folder.end("failed", f"{type(error).__name__}: {error}", "bug")
-            raise
-        folder.end("completed")
+    with folder.locked(LOCK_PATIENCE_S), _status_kept(folder):
+        system.validate(settings)
+        given = Path(settings.roster) if settings.roster else None
+        roster = read_roster(given) if given else system.prepare(settings, progress)
+        write_roster(folder.path / ROSTER, roster)
+        write_json(folder.config, {**to_flat(settings), "resume": ""})
+        rounds = system.make_strategy(settings, roster)
+        strategy = FedsuiteStrategy(rounds, settings, folder, roster.names, on_event)
+        result = strategy.run(grid)
+        write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
+        if roster.words:
+            write_atomically(folder.path / VOCABULARY, json.dumps(roster.words).encode())
+        if not given:
+            system.draw(settings, folder.path)
+        system.report(settings, folder.path)
 
 
-def _serve(
-    grid: Grid,
-    system: System[Any],
-    settings: RunSettings,
-    folder: RunFolder,
-    on_event: OnEvent,
-    progress: Progress,
-) -> None:
-    system.validate(settings)
-    has_data = not settings.roster
-    roster = system.prepare(settings, progress) if has_data else read_roster(Path(settings.roster))
-    write_roster(folder.path / ROSTER, roster)
-    write_json(folder.config, {**to_flat(settings), "resume": ""})
-    strategy = FedsuiteStrategy(
-        system.make_strategy(settings, roster), settings, folder, roster.names, on_event
-    )
-    result = strategy.run(grid)
-    write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
-    if roster.words:
-        write_atomically(folder.path / VOCABULARY, json.dumps(roster.words).encode())
-    if has_data:
-        system.draw(settings, folder.path)
-    system.report(settings, folder.path)
+@contextmanager
+def _status_kept(folder: RunFolder) -> Iterator[None]:
+    """run.json says that the run goes on, and then how it ended."""
+    folder.begin()
+    try:
+        yield
+    except KeyboardInterrupt:
+        folder.end("stopped", "stopped by the user")
+        raise
+    except (InputError, RunFailed) as error:
+        folder.end("failed", str(error), "input" if isinstance(error, InputError) else "run")
+        raise
+    except BaseException as error:
+        with folder.errors.open("a", encoding="utf-8") as file:
+            file.write(f"--- server\n{traceback.format_exc()}\n")
+        folder.end("failed", f"{type(error).__name__}: {error}", "bug")
+        raise
+    folder.end("completed")

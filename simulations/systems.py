@@ -1,8 +1,7 @@
 """Which system a run is of: a small explicit table, and the extension point.
 
-`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System
-of your own, in any module that Python can import (installed, or on PYTHONPATH). Nothing is imported
-before it is asked for.
+`system = "fedvln"` names a row of the table; `system = "package.module:ATTRIBUTE"` names a System of your own, in any module
+that Python can import (installed, or on PYTHONPATH). Nothing is imported before it is asked for.
 
 In Flower's run-config, one flat table, the keys of a system stand under its name
 (`fedvln.federation.participation-rate`), those of RunSettings by themselves (`seed`).
@@ -16,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, unknown_key
 from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
-from fedsuite.unknown_keys import unknown_key
 from fedsuite.values import chosen
 
 if TYPE_CHECKING:
@@ -39,8 +37,7 @@ C = TypeVar("C", bound=RunSettings)
 class Node:
     """What a client's process knows before it opens any data.
 
-    roster, partition: who takes part, and which of them this is; folder: its private folder; options: the node's own
-    configuration.
+    roster, partition: who takes part, and which of them this is; folder: private; options: the node's own configuration.
     """
 
     roster: Roster
@@ -50,7 +47,6 @@ class Node:
 
     @property
     def member(self) -> Member:
-        """The roster's entry."""
         return self.roster.members[self.partition]
 
 
@@ -88,6 +84,15 @@ class System(Generic[C]):
     node_key: str = "name"
 
 
+def later(path: str) -> Callable[..., Any]:
+    """The function at `module:NAME`, imported when it is called: a server has no use for data and training."""
+
+    def call(*given: Any) -> Any:
+        return chosen(path, path, {})(*given)
+
+    return call
+
+
 def load_system(name: str) -> System[Any]:
     """The System called `name`, or found at `module:attribute`; InputError if there is none."""
     found = chosen("system", BUILT_IN.get(name, name), BUILT_IN)
@@ -117,7 +122,17 @@ def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
     system = load_system(str(run_config.get("system", RunSettings().system)))
     own = {_placed(key, system.name): key for key in limits_of(system.config_class)}
     for key in run_config.keys() - own.keys():
-        _check_foreign(key, run_config[key], system.name, own)
+        other = key.partition(".")[0]
+        if other not in BUILT_IN or other == system.name:
+            raise InputError(f"run-config: {unknown_key(key, own)}")
+        defaults = to_run_config(load_system(other).config_class())
+        if key not in defaults:
+            raise InputError(f"run-config: {unknown_key(key, defaults)}")
+        if run_config[key] != defaults[key]:
+            raise InputError(
+                f"run-config: {key} is of system {other}, but the run is of {system.name}; leave it out, or set "
+                f'system = "{other}"'
+            )
     values = {key: run_config[placed] for placed, key in own.items() if placed in run_config}
     return system, read_config(system.config_class, values, "run-config")
 
@@ -125,18 +140,3 @@ def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
 def _placed(key: str, name: str) -> str:
     """A key of a settings class in the run-config."""
     return key if key in limits_of(RunSettings) else f"{name}.{key}"
-
-
-def _check_foreign(key: str, value: object, name: str, own: Mapping[str, str]) -> None:
-    """Refuse a key that is not of the system called `name`, unless it is another's at its default."""
-    other = key.partition(".")[0]
-    if other not in BUILT_IN or other == name:
-        raise InputError(f"run-config: {unknown_key(key, own)}")
-    defaults = to_run_config(load_system(other).config_class())
-    if key not in defaults:
-        raise InputError(f"run-config: {unknown_key(key, defaults)}")
-    if value != defaults[key]:
-        raise InputError(
-            f"run-config: {key} is of system {other}, but the run is of {name}; leave it out, or set "
-            f'system = "{other}"'
-        )

@@ -67,34 +67,26 @@ class HouseAveraging(RoundStrategy):
     def start(self, clients: Clients) -> Exchanges:
         """Hand out the speaker to every house that trains with it."""
         kept = with_prefix(self.speaker, SPEAKER)
-        yield [
-            Task(c.partition, "evaluate", kept, {"keep": True}, {})
-            for c in trainers(clients)
-            if kept
-        ]
+        who = trainers(clients) if kept else []
+        yield [Task(c.partition, "evaluate", kept, {"keep": True}, {}) for c in who]
         return RoundResult(ServerState(self.share.select(self.initial)))
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Participants train side by side; if one is lost, the others' weights are taken relative to one another."""
         chosen = self.participation(number, trainers(clients))
         replies = yield [self._task(c, state.arrays) for c in chosen]
+        own, weights = [r.arrays for r in replies], relative_weights(chosen, replies)
+        rate = float(state.scalars[RATE])
         arrays, optimizer = server_step(
-            state.arrays,
-            [r.arrays for r in replies],
-            relative_weights(chosen, replies),
-            float(state.scalars[RATE]),
-            self.merge,
-            self.server_optimizer,
-            state.optimizer,
+            state.arrays, own, weights, rate, self.merge, self.server_optimizer, state.optimizer
         )
         metrics = self._metrics(state.arrays, arrays, replies, chosen)
         return RoundResult(replace(state, arrays=arrays, optimizer=optimizer), metrics)
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The server's model on every house's validation instructions."""
-        return RoundResult(
-            state, (yield from evaluate_everywhere(state.arrays, clients, self.scores))
-        )
+        metrics = yield from evaluate_everywhere(state.arrays, clients, self.scores)
+        return RoundResult(state, metrics)
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The selected model is the run's result; the houses write what was asked for."""
@@ -111,11 +103,15 @@ class HouseAveraging(RoundStrategy):
         self, before: Arrays, after: Arrays, replies: Sequence[Reply], chosen: Clients
     ) -> dict[str, float]:
         """Means of the replies' metrics over optimizer steps, the length of the server's step, and what was disclosed."""
-        kept = [{k: v for k, v in r.metrics.items() if k != "steps"} for r in replies]
-        means = weighted_means(kept, [r.metrics["steps"] for r in replies])
-        metrics = {f"train.{k}": v for k, v in means.items()}
+        metrics = training_means(replies)
         metrics["update-norm"] = distance(before, after)
         return metrics | (disclosure(replies, chosen) if self.discloses else {})
+
+
+def training_means(replies: Sequence[Reply]) -> dict[str, float]:
+    """Means of the replies' metrics over optimizer steps."""
+    means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
+    return {f"train.{k}": v for k, v in means.items() if k != "steps"}
 
 
 def trainers(clients: Clients) -> list[ClientInfo]:

@@ -34,20 +34,13 @@ class LanguageEncoderFedAvg(HouseAveraging):
     def start(self, clients: Clients) -> Exchanges:
         """The agent to start from, to every house, and the speaker to those that learn from what it says."""
         spoken = {**self.initial, **with_prefix(self.speaker, SPEAKER)}
+        sent = [(c.partition, spoken if c.details[UNSEEN] else self.initial) for c in clients]
         yield [
-            Task(
-                c.partition,
-                "evaluate",
-                spoken if c.details[UNSEEN] else self.initial,
-                {"keep": True},
-                {},
-            )
-            for c in clients
+            Task(partition, "evaluate", arrays, {"keep": True}, {}) for partition, arrays in sent
         ]
         return RoundResult(ServerState(self.share.select(self.initial)))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """Unseen houses walk with their own agents."""
         sent = state.arrays if self.newest else {}
         who = [c for c in clients if c.details[UNSEEN] and c.details.get("val_unseen.count", 0)]
         replies = yield [Task(c.partition, "evaluate", sent, {}, {}) for c in who]

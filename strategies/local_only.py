@@ -20,7 +20,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from strategies.house_averaging import trainers
+from strategies.house_averaging import trainers, training_means
 from strategies.participation import Participation, everybody
 from strategies.scoring import under_split
 
@@ -47,7 +47,6 @@ class LocalOnly(RoundStrategy):
         return RoundResult(ServerState(arrays))
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """Participants go on with their own agents."""
         replies = yield [
             Task(c.partition, "train", _own(state, c.partition), {"steps": self.steps(c)})
             for c in self.participation(number, trainers(clients))
@@ -55,9 +54,7 @@ class LocalOnly(RoundStrategy):
         arrays = dict(state.arrays)
         for reply in replies:
             arrays |= with_prefix(reply.arrays, own_prefix(reply.partition))
-        means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
-        metrics = {f"train.{k}": v for k, v in means.items() if k != "steps"}
-        return RoundResult(replace(state, arrays=arrays), metrics)
+        return RoundResult(replace(state, arrays=arrays), training_means(replies))
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Own agent on own val-seen instructions; every agent on all unseen houses."""

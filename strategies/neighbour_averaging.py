@@ -22,6 +22,7 @@ from fedsuite.driving.message_keys import AVERAGE, OWN, TERMS, by_silo
 from fedsuite.driving.topology.mixing import average_model, consensus_distance, mix
 from fedsuite.driving.topology.mixing_matrix import renormalise
 from fedsuite.federation import (
+    Asking,
     Clients,
     Exchanges,
     Reply,
@@ -72,10 +73,9 @@ class NeighbourAveraging(RoundStrategy):
         """`mixings-per-round` times: local updates, then one mixing step."""
         per_round = self.config.federation.mixings_per_round
         first = (number - 1) * per_round
+        asked = {"first-mixing": first, "mixings": per_round}
         replies = yield [
-            Task(
-                p, "train", _rows(state.arrays, held), {"first-mixing": first, "mixings": per_round}
-            )
+            Task(p, "train", _rows(state.arrays, held), asked)
             for p, held in enumerate(self.silos_of)
         ]
         collected, present = self._collect(state.arrays, replies)
@@ -127,12 +127,12 @@ class NeighbourAveraging(RoundStrategy):
                 collected[name][held] = rows
         return collected, present
 
-    def _cross_evaluate(self, arrays: Arrays):  # type: ignore[no-untyped-def]
+    def _cross_evaluate(self, arrays: Arrays) -> Asking[dict[str, float]]:
         """Every silo's backbone on all silos' test frames: how a vehicle fares away from home."""
         everywhere: list[Errors] = []
         for silo in range(self.num_silos):
             model = {k: np.asarray(v[silo]) for k, v in arrays.items()}
-            replies: Sequence[Reply] = yield [
+            replies = yield [
                 Task(p, "evaluate", with_prefix(model, AVERAGE), {}, {})
                 for p in range(len(self.silos_of))
             ]
@@ -145,7 +145,6 @@ class NeighbourAveraging(RoundStrategy):
 
 
 def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:
-    """The backbones of some silos [S, ...]."""
     return {k: v[list(held)] for k, v in arrays.items()}
 
 
@@ -154,30 +153,21 @@ def _errors_by_silo(replies: Sequence[Reply]) -> dict[str, float]:
     found = {silo: m for r in replies for silo, m in by_silo(r.metrics).items()}
     pooled = merged(_errors(m, "average") for m in found.values())
     own = {silo: _errors(m, "own") for silo, m in sorted(found.items())}
+    values = {k: {silo: getattr(e, k) for silo, e in own.items()} for k in ("rmse", "mae")}
     metrics = {"rmse": pooled.rmse, "mae": pooled.mae}
-    for name, values in (
-        ("rmse", [e.rmse for e in own.values()]),
-        ("mae", [e.mae for e in own.values()]),
-    ):
-        metrics |= {
-            f"silo-{name}.mean": float(np.mean(values)),
-            f"silo-{name}.worst": max(values),
-        }
-    metrics |= {f"silo.{silo}.rmse": e.rmse for silo, e in own.items()}
-    metrics |= {f"silo.{silo}.mae": e.mae for silo, e in own.items()}
+    for k, by in values.items():
+        metrics |= {f"silo-{k}.mean": float(np.mean([*by.values()]))}
+        metrics |= {f"silo-{k}.worst": max(by.values())}
+    metrics |= {f"silo.{silo}.{k}": value for k, by in values.items() for silo, value in by.items()}
     for silo, m in sorted(found.items()):
         of_average = _errors(m, "average")
-        metrics |= {f"silo.{silo}.average-rmse": of_average.rmse}
-        metrics |= {f"silo.{silo}.average-mae": of_average.mae}
+        metrics |= {f"silo.{silo}.average-{k}": getattr(of_average, k) for k in values}
     return metrics
 
 
 def _errors(metrics: Mapping[str, float], label: str) -> Errors:
-    return Errors(
-        metrics[f"{label}.squared-error"],
-        metrics[f"{label}.absolute-error"],
-        int(metrics[f"{label}.count"]),
-    )
+    squared, absolute = metrics[f"{label}.squared-error"], metrics[f"{label}.absolute-error"]
+    return Errors(squared, absolute, int(metrics[f"{label}.count"]))
 
 
 def _training_metrics(replies: Sequence[Reply], names: Sequence[str]) -> dict[str, float]:

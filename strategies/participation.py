@@ -16,7 +16,6 @@ Participation = Callable[[int, Clients], list[ClientInfo]]
 
 
 def everybody(number: int, clients: Clients) -> list[ClientInfo]:
-    """All of them, every round."""
     return list(clients)
 
 
@@ -49,10 +48,7 @@ class Published:
 
 @dataclass(frozen=True)
 class SeenAndUnseen:
-    """Unseen houses, and seen ones beside them, each group by draws of its own; in partition order.
-
-    detail `unseen` of a client: whether its house is an unseen one.
-    """
+    """Unseen houses and seen ones (detail `unseen` of a client), each group by draws of its own; in partition order."""
 
     unseen: Participation
     seen: Participation

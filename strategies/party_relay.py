@@ -4,17 +4,16 @@ Scalars of the server's state: exchange (done so far), and released.<party>: Q-v
 the privacy statement is built.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.errors import InputError
-from fedsuite.federation import ClientInfo, Clients, Reply, RoundStrategy, Scalar, Task
-from fedsuite.fedrl.worlds import Split
+from fedsuite.federation import Asking, ClientInfo, Clients, Reply, RoundStrategy, Scalar, Task
 
 ALPHA = 0
 MLP = "mlp."
 Shapes = Mapping[str, tuple[int, ...]]
-Relay = Generator[Sequence[Task], Sequence[Reply], dict[int, Reply]]
+Scalars = Mapping[str, Scalar]
 
 
 class PartyRelay(RoundStrategy):
@@ -27,12 +26,8 @@ class PartyRelay(RoundStrategy):
         self._after_round = 0
 
     def _ask(
-        self,
-        arrays: Mapping[int, Arrays],
-        phase: str,
-        returns: Shapes,
-        config: Mapping[str, Scalar],
-    ) -> Relay:
+        self, arrays: Mapping[int, Arrays], phase: str, returns: Shapes, config: Scalars
+    ) -> Asking[dict[int, Reply]]:
         """One batch of messages, one per party named in `arrays`; replies by party."""
         tasks = []
         for p, own in arrays.items():
@@ -48,31 +43,20 @@ class PartyRelay(RoundStrategy):
         self._after_round, self._messages = after, [0] * self.num_parties
 
     def _test(
-        self,
-        split: Split,
-        number: int,
-        noisy: bool,
-        best: bool,
-        mlp: Arrays,
-        scalars: dict[str, Scalar],
-        clients: Clients,
-    ) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
-        """Greedy episodes of a split, all side by side; alpha's scores."""
-        facts = clients[ALPHA].details
+        self, plan: Scalars, mlp: Arrays, scalars: dict[str, Scalar], clients: Clients
+    ) -> Asking[dict[str, float]]:
+        """Greedy episodes, all side by side; alpha's scores. plan: split, noisy, best weights, number of the draw."""
+        facts, split = clients[ALPHA].details, plan["split"]
         envs, num_actions = int(facts[f"envs.{split}"]), int(facts["actions"])
-        plan: dict[str, Scalar] = {"split": split, "noisy": noisy, "best": best, "number": number}
         actions: Arrays = {}
         if self.partners:
             for tick in range(int(facts["longest"])):
-                looked = yield from self._ask(
-                    {p: actions for p in self.partners}, "look", {"q": (envs, num_actions)},
-                    {"tick": tick, **plan},
-                )  # fmt: skip
+                here = {"tick": tick, **plan}
+                sent = {p: actions for p in self.partners}
+                looked = yield from self._ask(sent, "look", {"q": (envs, num_actions)}, here)
                 q = {f"q.{p}": looked[p].arrays["q"] for p in self.partners}
-                chosen = yield from self._ask(
-                    {ALPHA: q | with_prefix(mlp, MLP)}, "choose", {"actions": (envs,)},
-                    {"tick": tick, **plan},
-                )  # fmt: skip
+                sent = {ALPHA: q | with_prefix(mlp, MLP)}
+                chosen = yield from self._ask(sent, "choose", {"actions": (envs,)}, here)
                 # A partner learns from the next actions only that an env's episode is over.
                 envs_looked = int((actions["actions"] >= 0).sum()) if actions else envs
                 add_released(self.partners, envs_looked, scalars)
@@ -84,7 +68,6 @@ class PartyRelay(RoundStrategy):
 
 
 def first_counts(num_parties: int) -> dict[str, Scalar]:
-    """Before round 1."""
     return {"exchange": 0, **{f"released.{p}": 0 for p in range(num_parties)}}
 
 

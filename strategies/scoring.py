@@ -3,11 +3,11 @@
 A house names its metrics `<split>.<metric>`, with `<split>.count`, its instructions (for speakers its paths).
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays
-from fedsuite.federation import ClientInfo, Reply, Scalar, Task
+from fedsuite.federation import Asking, ClientInfo, Reply, Scalar, Task
 from fedsuite.vln.evaluation.bleu import speaker_scores
 from fedsuite.vln.message_keys import VALIDATION
 
@@ -54,12 +54,8 @@ def evaluate_everywhere(
     clients: Sequence[ClientInfo],
     scores: Scores = agent_means,
     config: Mapping[str, Scalar] | None = None,
-) -> Generator[Sequence[Task], Sequence[Reply], dict[str, float]]:
+) -> Asking[dict[str, float]]:
     """Score one model on the validation instructions of every house that has some."""
-    asked = dict(config or {})
-    tasks = [
-        Task(c.partition, "evaluate", model, asked, {})
-        for c in clients
-        if any(c.details.get(f"{s}.count", 0) for s in VALIDATION)
-    ]
-    return merged_scores((yield tasks), scores)
+    who = [c for c in clients if any(c.details.get(f"{s}.count", 0) for s in VALIDATION)]
+    replies = yield [Task(c.partition, "evaluate", model, dict(config or {}), {}) for c in who]
+    return merged_scores(replies, scores)

@@ -14,21 +14,20 @@ of one party (DQN, FCN) needs no relay: a round is one message. Nothing else cro
 (mean rewards, scores of tests) go to the run's history and to no partner.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.federation import (
+    Asking,
     Clients,
     Exchanges,
-    Reply,
     RoundResult,
     Scalar,
     Selection,
     ServerState,
-    Task,
 )
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.networks import new_mlp
@@ -37,6 +36,7 @@ from strategies.party_relay import (
     ALPHA,
     MLP,
     PartyRelay,
+    Shapes,
     add_released,
     check_agreement,
     first_counts,
@@ -47,10 +47,7 @@ BEST = "best-mlp."
 
 
 class TwoParty(PartyRelay):
-    """The server's side. State: the shared MLP, that of the best round, and counts (scalars).
-
-    score: name of the metric of validations that chooses the best round.
-    """
+    """The server's side. State: the shared MLP, the best round's, counts. score: the metric that chooses the best round."""
 
     def __init__(self, config: FedRLConfig, score: str) -> None:
         self.config, self.schedule = config, Schedule(config)
@@ -73,7 +70,8 @@ class TwoParty(PartyRelay):
         self._begin_round(number - 1)
         scalars = dict(state.scalars)
         mlp = yield from self._train(scalars, state.arrays, clients)
-        metrics = {"exchanges": float(scalars["exchange"]), "epsilon": self._epsilon(scalars)}
+        done = int(scalars["exchange"])
+        metrics = {"exchanges": float(done), "epsilon": self.schedule.epsilon(done)}
         return RoundResult(replace(state, arrays=mlp, scalars=scalars), metrics)
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
@@ -81,7 +79,13 @@ class TwoParty(PartyRelay):
         scalars, metrics = dict(state.scalars), {}
         if number > 0:
             noisy = self.config.privacy.test_noise == "noisy"
-            test = self._test("valid", 4 * number, noisy, False, state.arrays, scalars, clients)
+            plan: dict[str, Scalar] = {
+                "split": "valid",
+                "noisy": noisy,
+                "best": False,
+                "number": 4 * number,
+            }
+            test = self._test(plan, state.arrays, scalars, clients)
             metrics = {f"valid.{k}": v for k, v in (yield from test).items()}
         return RoundResult(replace(state, scalars=scalars), metrics)
 
@@ -98,9 +102,17 @@ class TwoParty(PartyRelay):
         if int(scalars["exchange"]) > 0:  # proposals for an exchange that did not come any more
             add_released(self.partners, self.schedule.envs, scalars)
         metrics: dict[str, float] = {"best-round": float(scalars.get(BEST_ROUND, 0))}
-        for label, noisy in self._tests():
+        kinds = {"none": (False,), "noisy": (True,), "both": (False, True)}
+        for noisy in kinds[self.config.privacy.test_noise]:
+            label = "test-noisy" if noisy else "test"
             draw = 4 * self.config.num_rounds + 1 + noisy
-            test = self._test("test", draw, noisy, best, state.selected, scalars, clients)
+            plan: dict[str, Scalar] = {
+                "split": "test",
+                "noisy": noisy,
+                "best": best,
+                "number": draw,
+            }
+            test = self._test(plan, state.selected, scalars, clients)
             metrics |= {f"{label}.{k}": v for k, v in (yield from test).items()}
         yield from self._ask({p: {} for p in range(self.num_parties)}, "rest", {}, {})
         metrics |= {k: float(v) for k, v in scalars.items() if k.startswith("released.")}
@@ -109,9 +121,7 @@ class TwoParty(PartyRelay):
 
     # --- training --------------------------------------------------------------------------------
 
-    def _train(
-        self, scalars: dict[str, Scalar], mlp: Arrays, clients: Clients
-    ) -> Generator[Sequence[Task], Sequence[Reply], Arrays]:
+    def _train(self, scalars: dict[str, Scalar], mlp: Arrays, clients: Clients) -> Asking[Arrays]:
         """The exchanges of a round; the MLP after them. Counts go into `scalars`."""
         config, first = self.config, int(scalars["exchange"])
         if self.num_parties == 1:
@@ -128,20 +138,15 @@ class TwoParty(PartyRelay):
         scalars["exchange"] = exchange
         return mlp
 
-    def _train_alone(
-        self, scalars: dict[str, Scalar], longest: int
-    ) -> Generator[Sequence[Task], Sequence[Reply], None]:
+    def _train_alone(self, scalars: dict[str, Scalar], longest: int) -> Asking[None]:
         """A round of a run without partners, in one message; longest: most steps of an episode."""
-        config, first = self.config, int(scalars["exchange"])
+        length, first = self.config.learning.round_length, int(scalars["exchange"])
         phase, own = "train-alone", {"first": first, "count": self._per_round, "most-episodes": 0}
-        if config.federation.method.startswith("fcn-"):
-            phase, own = "imitate", {"count": config.learning.round_length}
-        elif config.learning.round_unit == "episodes":
+        if self.config.federation.method.startswith("fcn-"):
+            phase, own = "imitate", {"count": length}
+        elif self.config.learning.round_unit == "episodes":
             # It ends after some number of exchanges; this many would be too many.
-            own |= {
-                "count": config.learning.round_length * longest,
-                "most-episodes": config.learning.round_length,
-            }
+            own |= {"count": length * longest, "most-episodes": length}
         replies = yield from self._ask({ALPHA: {}}, phase, {}, own)
         done = replies[ALPHA].metrics.get("exchanges", self._per_round)
         scalars["exchange"] = first + int(done)
@@ -153,49 +158,37 @@ class TwoParty(PartyRelay):
 
     def _exchange(
         self, exchange: int, mlp: Arrays, proposals: dict[int, np.ndarray], num_actions: int
-    ) -> Generator[Sequence[Task], Sequence[Reply], tuple[Arrays, dict[int, np.ndarray], int]]:
+    ) -> Asking[tuple[Arrays, dict[int, np.ndarray], int]]:
         """Exchange n: the MLP after it, the partners' next proposals, how many episodes ended."""
-        config, envs, updates = self.config, self.schedule.envs, self.schedule.updates(exchange)
-        rows = (updates, config.learning.batch_size)
+        envs, updates = self.schedule.envs, self.schedule.updates(exchange)
+        rows = (updates, self.config.learning.batch_size)
         blocks, seen = (*rows, num_actions), (envs, num_actions)
         at: dict[str, Scalar] = {"exchange": exchange}
         if not proposals:
             proposals = yield from self._propose(exchange, seen)
-        acted = yield from self._ask(
-            {ALPHA: {f"q.{p}": q for p, q in proposals.items()} | with_prefix(mlp, MLP)},
-            "act",
-            {"actions": (envs,), "episodes": (envs,), "ids": rows},
-            at,
-        )
+        sent = {ALPHA: {f"q.{p}": q for p, q in proposals.items()} | with_prefix(mlp, MLP)}
+        returns: Shapes = {"actions": (envs,), "episodes": (envs,), "ids": rows}
+        acted = yield from self._ask(sent, "act", returns, at)
         chosen = acted[ALPHA].arrays
         ended = int(acted[ALPHA].metrics["ended"])
-        answers: dict[int, Reply] = yield from self._ask(
-            {p: dict(chosen) for p in self.partners},
-            "answer",
-            {"q": blocks, "q-next": blocks},
-            at,
-        )
+        followed = {p: dict(chosen) for p in self.partners}
+        answers = yield from self._ask(followed, "answer", {"q": blocks, "q-next": blocks}, at)
         if updates == 0:
             return mlp, (yield from self._propose(exchange + 1, seen)), ended
         q = {p: answers[p].arrays["q"] for p in self.partners}
         q_next = {f"q-next.{p}": answers[p].arrays["q-next"] for p in self.partners}
-        stepped = yield from self._ask(
-            {ALPHA: {"ids": chosen["ids"]} | {f"q.{p}": q[p] for p in self.partners} | q_next},
-            "learn-first",
-            {"targets": rows, "q": blocks} | {MLP + k: v.shape for k, v in mlp.items()},
-            at,
-        )
+        sent = {ALPHA: {"ids": chosen["ids"]} | {f"q.{p}": q[p] for p in self.partners} | q_next}
+        returns = {"targets": rows, "q": blocks} | {MLP + k: v.shape for k, v in mlp.items()}
+        stepped = yield from self._ask(sent, "learn-first", returns, at)
         made = stepped[ALPHA].arrays
-        after_alpha = under_prefix(made, MLP)
+        mlp_before, mlp = mlp, under_prefix(made, MLP)
         q[ALPHA] = made["q"]
         asked = {"ids": chosen["ids"], "targets": made["targets"]}
-        if config.published.rules.mlp_updates == "joint":
-            mlp_before, mlp = mlp, after_alpha
+        if self.config.published.rules.mlp_updates == "joint":
             sent = {p: asked | _others(q, p) | with_prefix(mlp_before, MLP) for p in self.partners}
             learnt = yield from self._ask(sent, "learn", {"proposal": seen}, at)
         else:
             learnt = {}
-            mlp = after_alpha
             shapes = {"proposal": seen} | {MLP + k: v.shape for k, v in mlp.items()}
             for p in self.partners:
                 sent = {p: asked | _others(q, p) | with_prefix(mlp, MLP)}
@@ -203,26 +196,17 @@ class TwoParty(PartyRelay):
                 mlp = under_prefix(learnt[p].arrays, MLP)
         return mlp, {p: learnt[p].arrays["proposal"] for p in self.partners}, ended
 
-    def _propose(
-        self, exchange: int, shape: tuple[int, ...]
-    ) -> Generator[Sequence[Task], Sequence[Reply], dict[int, np.ndarray]]:
+    def _propose(self, exchange: int, shape: tuple[int, ...]) -> Asking[dict[int, np.ndarray]]:
         replies = yield from self._ask(
             {p: {} for p in self.partners}, "propose", {"proposal": shape}, {"exchange": exchange}
         )
         return {p: replies[p].arrays["proposal"] for p in self.partners}
-
-    def _tests(self) -> list[tuple[str, bool]]:
-        kinds = {"none": (False,), "noisy": (True,), "both": (False, True)}
-        return [("test-noisy" if n else "test", n) for n in kinds[self.config.privacy.test_noise]]
 
     def _count_released(self, exchange: int, scalars: dict[str, Scalar]) -> None:
         """Q-vectors that left each party in training: alpha's one a record; a partner's two, and its proposals."""
         records = self.schedule.updates(exchange) * self.config.learning.batch_size
         add_released([ALPHA], records, scalars)
         add_released(self.partners, 2 * records + self.schedule.envs, scalars)
-
-    def _epsilon(self, scalars: Mapping[str, Scalar]) -> float:
-        return self.schedule.epsilon(int(scalars["exchange"]))
 
 
 def _others(q: Mapping[int, np.ndarray], party: int) -> Arrays:

@@ -41,7 +41,7 @@ class Dying(PartyClient):
 
 
 def _make_client(config: FedRLConfig, node: Node) -> PartyClient:
-    client = fedrl_system.make_client(config, node)
+    client = fedrl_system.SYSTEM.make_client(config, node)
     assert isinstance(client, PartyClient)
     return Dying(client.site)
 

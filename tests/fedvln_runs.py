@@ -41,7 +41,7 @@ class Dying(HouseClient):
 
 
 def _make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
-    client = fedvln_system.make_client(config, node)
+    client = fedvln_system.SYSTEM.make_client(config, node)
     if isinstance(client, HouseClient):
         return Dying(client.site, client.config, client.agent, client.speaker)
     return client

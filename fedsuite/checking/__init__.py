@@ -5,9 +5,8 @@ meant for the tests of whoever extends fedsuite; simulations.check_system holds 
 """
 
 from fedsuite.checking.client import check_client
-from fedsuite.checking.contract import ContractError
+from fedsuite.checking.contract import ContractError, echo
 from fedsuite.checking.environment import check_environment
-from fedsuite.checking.exchanged import echo
 from fedsuite.checking.strategy import check_strategy
 from fedsuite.checking.topology import check_topology
 

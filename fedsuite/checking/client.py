@@ -1,6 +1,7 @@
 """Holds a client, a NumPyClient or anything with its methods, to what the server relies on."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.arrays import fingerprint
-from fedsuite.checking.contract import ContractError, check_scalars, no_exception, require
-from fedsuite.checking.exchanged import as_text, check_reply, copied_arrays
+from fedsuite.checking.contract import as_text, check_reply, check_scalars, no_exception, require
 from fedsuite.federation import ClientInfo, Reply, Task
 from fedsuite.files import sha256_of
 
@@ -47,14 +47,11 @@ def check_client(
     require(again == first, "the same tasks again", "the same bytes", "others", OLD)
     last = max((int(t.config["round"]) for t in tasks), default=0)
     if last:
-        other = make()
+        other, where = make(), f"round {last} after resume-round {last - 1}"
         info_of(other, last - 1)
         later = [i for i, t in enumerate(tasks) if t.config["round"] == last]
-        again = [as_text(ask(other, tasks[i])) for i in later]
-        same = again == [first[i] for i in later]
-        require(
-            same, f"round {last} after resume-round {last - 1}", "the same bytes", "others", OLD
-        )
+        same = [as_text(ask(other, tasks[i])) for i in later] == [first[i] for i in later]
+        require(same, where, "the same bytes", "others", OLD)
     other = make()
     info_of(other)
     for task in [t for t in tasks if t.kind == "train" and t.arrays][:1]:
@@ -71,10 +68,10 @@ def info_of(client: Any, resume_round: int = 0) -> ClientInfo:
         found = client.get_properties({"resume-round": resume_round})
     require(isinstance(found, dict), "get_properties", "a dict", type(found).__name__, "no return")
     check_scalars("get_properties", found)
+    cause = "the key is missing or misspelt, or a numpy number"
     for key, kind in (("partition", int), ("name", str), ("num-examples", int)):
-        cause = "the key is missing or misspelt, or a numpy number"
-        good = type(found.get(key)) is kind
-        require(good, "get_properties", f"{key} ({kind.__name__})", found.get(key), cause)
+        value, shown = found.get(key), f"{key} ({kind.__name__})"
+        require(type(value) is kind, "get_properties", shown, value, cause)
     name, counts = found.pop("name"), (found.pop("partition"), found.pop("num-examples"))
     good = name and name == name.strip() and "\n" not in name
     require(good, "get_properties", "a name of one line without blanks around", name, "input")
@@ -84,16 +81,16 @@ def info_of(client: Any, resume_round: int = 0) -> ClientInfo:
 
 def ask(client: Any, task: Task) -> Reply:
     """Have a task done as the client app does; the checked reply."""
-    arrays, where = copied_arrays(task.arrays), f"{task.kind}, round {task.config.get('round')}"
+    arrays, where = deepcopy(task.arrays), f"{task.kind}, round {task.config.get('round')}"
     config: dict[str, Any] = {**task.config, NAMES: "\n".join(arrays)}
     given = dict(config)
     with no_exception(where, "a bug, or a task that does not fit"):
         method = client.fit if task.kind == "train" else client.evaluate
         answer = method(list(arrays.values()), config)
-    first = list if task.kind == "train" else (float, np.floating)
+    first, shown = (list, "list") if task.kind == "train" else ((float, np.floating), "float")
     good = isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[0], first)
-    shown = f"({'list' if task.kind == 'train' else 'float'}, int, dict)"
-    require(good and isinstance(answer[2], dict), where, shown, answer, "a wrong return")
+    good = good and isinstance(answer[2], dict)
+    require(good, where, f"({shown}, int, dict)", answer, "a wrong return")
     sent, count, metrics = answer[0], answer[1], dict(answer[2])
     same = fingerprint(arrays) == fingerprint(task.arrays) and config == given
     require(same, where, "its arrays and config as they were", "others", "arithmetic in place")
@@ -110,16 +107,13 @@ def ask(client: Any, task: Task) -> Reply:
 
 def _check_refusal(client: Any, task: Task) -> None:
     first, *others = task.arrays
-    renamed = {f"{first}-unknown": task.arrays[first], **{k: task.arrays[k] for k in others}}
-    config = {**task.config, NAMES: "\n".join(renamed)}
+    config = {**task.config, NAMES: "\n".join([f"{first}-unknown", *others])}
     try:
-        client.fit(list(copied_arrays(renamed).values()), config)
+        client.fit([*deepcopy(task.arrays).values()], config)
     except Exception:
         return
     cause = "arrays are taken by their order; use clients.numpy_client_app.named_arrays"
-    raise ContractError(
-        f"fit: expected an error for the unknown array {first}-unknown, got an answer; likely cause: {cause}"
-    )
+    require(False, "fit", f"an error for the unknown array {first}-unknown", "an answer", cause)
 
 
 def _outside(folder: Path | None) -> dict[str, str]:

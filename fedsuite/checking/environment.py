@@ -41,7 +41,11 @@ def check_environment(
     * inputs() changes nothing; the network takes them, gives finite Q [B, A] and is drawn from its generator alone
     """
     if hasattr(thing, "reward_function") and hasattr(thing, "view"):
-        _check_facts(thing)
+        for name in ("num_actions", "longest"):
+            value = getattr(thing, name, None)
+            good = type(value) is int and value > 0
+            require(good, f"world.{name}", "a whole number > 0", value, "a numpy number")
+        check_scalars("world.facts", thing.facts)
         for split in splits:
             rows = np.arange(envs) % thing.num_episodes(split)
             script = _check_reward_function(thing, split, rows, np.random.default_rng(seed))
@@ -57,14 +61,6 @@ def check_environment(
             from gymnasium.utils.env_checker import check_env
 
             check_env(thing, skip_render_check=True)
-
-
-def _check_facts(world: Any) -> None:
-    for name in ("num_actions", "longest"):
-        value = getattr(world, name, None)
-        good = type(value) is int and value > 0
-        require(good, f"world.{name}", "a whole number > 0", value, "a numpy number")
-    check_scalars("world.facts", world.facts)
 
 
 def _check_reward_function(
@@ -84,12 +80,8 @@ def _check_reward_function(
         script.append(actions)
         step, acts = reward_function.step(actions.copy()), actions != IDLE
         for name, kind in (("rewards", np.float32), ("ended", np.bool_), ("terminal", np.bool_)):
-            array = getattr(step, name)
-            good, found = (
-                array.dtype == kind and array.shape == (envs,),
-                (array.dtype, array.shape),
-            )
-            expected = f"{name} {kind.__name__} [{envs}]"
+            found = (getattr(step, name).dtype, getattr(step, name).shape)
+            good, expected = found == (kind, (envs,)), f"{name} {kind.__name__} [{envs}]"
             require(good, where, expected, found, "float64 arithmetic, or one env's value")
         idle = not (step.rewards[~acts].any() or step.ended[~acts].any())
         require(idle, where, "no reward and no end in idle envs", step, "IDLE taken as an action")
@@ -157,31 +149,28 @@ def _check_part(
         part.begin(np.arange(len(chosen)), chosen)
         return part
 
-    part = begun(rows)
-    whole = _played(part, script)
-    require(_same(_played(begun(rows), script), whole), where, "the same outcome twice", "others",
-            "draws that are not the episode's")  # fmt: skip
+    whole = _played(begun(rows), script)
+    same, cause = _same(_played(begun(rows), script), whole), "draws that are not the episode's"
+    require(same, where, "the same outcome twice", "others", cause)
     for env in range(len(rows)):
         alone = _played(begun(rows[[env]]), [actions[[env]] for actions in script])
         same = _same(alone, [tuple(a[[env]] for a in outcome) for outcome in whole])
         require(same, where, f"env {env} as if it were alone", "another", "envs mixed up")
-    half = len(script) // 2
-    part = begun(rows)
+    part, half, cause = begun(rows), len(script) // 2, "a counter that goes on"
     _played(part, script[:half])
     state = part.state()
     check_arrays(f"{where}, state()", state)
     before = fingerprint(state)
     _played(part, [np.full(len(rows), IDLE)])
-    require(fingerprint(part.state()) == before, where, "IDLE to change nothing", "another state()",
-            "a counter that goes on")  # fmt: skip
-    rest = _played(part, script[half:])
-    same = _same(rest, whole[half:])
-    require(same, where, "the same after a tick of IDLE", "others", "a counter that goes on")
+    same = fingerprint(part.state()) == before
+    require(same, where, "IDLE to change nothing", "another state()", cause)
+    same = _same(_played(part, script[half:]), whole[half:])
+    require(same, where, "the same after a tick of IDLE", "others", cause)
     same = fingerprint(state) == before
     require(same, where, "state() to stay as it was", "changes with later steps", "no copy")
     restored = make(len(rows))
     restored.restore(state)
-    same = _same(_played(restored, script[half:]), rest)
+    same = _same(_played(restored, script[half:]), whole[half:])
     require(same, where, "the same after restore(state())", "others", "state() lacks something")
 
 

@@ -2,23 +2,24 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsuite.arrays import Arrays, fingerprint
-from fedsuite.checking.contract import ContractError, no_exception, require
-from fedsuite.checking.exchanged import (
+from fedsuite.checking.contract import (
     BEST,
     RATE,
     STEPS,
+    ContractError,
     as_text,
     check_reply,
     check_result,
     check_tasks,
-    copied,
-    copied_state,
     echo,
     kind_of,
+    no_exception,
+    require,
 )
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundStrategy, ServerState, Task
@@ -61,7 +62,7 @@ def check_strategy(
     if not may_lose:
         return
     try:
-        Drive(clients, answer, loses=True).train(make(), 1, copied_state(before_round_1))
+        Drive(clients, answer, loses=True).train(make(), 1, deepcopy(before_round_1))
     except (RunFailed, InputError):
         pass
     except ContractError as error:
@@ -90,12 +91,12 @@ class Drive:
         state = replace(state, scalars={**rate, STEPS: 0, **state.scalars})
         state = initial = self.evaluate(strategy, 0, state)
         for number in range(1, rounds + 1):
-            strategy, state = fresh(), copied_state(state)
+            strategy, state = fresh(), deepcopy(state)
             state = self.train(strategy, number, state)
             state = self.evaluate(strategy, number, state)
             closing = strategy.close(number, state, self.clients, bool(strategy.selection.metrics))
             state = self.step("close", number, closing, state).state
-        strategy, state = fresh(), copied_state(state)
+        strategy, state = fresh(), deepcopy(state)
         self.step("finish", rounds, strategy.finish(rounds, state, self.clients), state)
         return initial
 
@@ -124,25 +125,23 @@ class Drive:
     def step(
         self, name: str, number: int, exchanges: Exchanges, given: ServerState | None = None
     ) -> Any:
-        """One step of the strategy; its checked RoundResult."""
         where, kind = f"{name}({number})", type(exchanges).__name__
         cause = "no `yield` in it; a step that asks nobody yields [] before its return"
         require(inspect.isgenerator(exchanges), where, "a generator", kind, cause)
         before = as_text(given) if given else ""
         watched: list[tuple[Arrays, str]] = []
-        replies: list[Reply] = []
+        sent: Any = None  # at first nothing can be sent
         try:
-            with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
-                tasks = next(exchanges)
             while True:
+                with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
+                    tasks = exchanges.send(sent)
                 check_tasks(where, tasks, {c.partition for c in self.clients})
                 tasks = sorted(tasks, key=lambda task: task.partition)
                 self._say(where, "tasks", *(as_text(t) for t in tasks))
                 replies = self._replies(where, number, given, tasks)
                 arrays = [t.arrays for t in tasks] + [r.arrays for r in replies]
                 watched += [(a, fingerprint(a)) for a in arrays]
-                with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
-                    tasks = exchanges.send(list(replies))
+                sent = list(replies)
         except StopIteration as stop:
             result = stop.value
         same = all(fingerprint(a) == digest for a, digest in watched)
@@ -173,8 +172,8 @@ class Drive:
         if kind_of(tasks) == "train":
             self.steps += sum(int(r.metrics.get("steps", 0)) for r in replies)
         # Copies, for whatever the strategy may do to its own.
-        self.replies.append([copied(r) for r in replies])
-        return [copied(r) for r in replies]
+        self.replies.append(deepcopy(replies))
+        return deepcopy(replies)
 
     def _say(self, where: str, what: str, *texts: str) -> None:
         """Note what the strategy said; it must be what it said the first time."""

@@ -1,9 +1,8 @@
 """Clears a launch away when whoever launched it has gone, even by `kill -9`.
 
-Flower's simulation does not notice for half a minute that its SuperLink is gone, and would go on
-training meanwhile. The guard is a small process beside the launch: it reads from a pipe whose other
-end the launching process holds, and which the system closes when that process ends in whatever way.
-Then it ends the launch's family and removes its temporary folder.
+Flower's simulation does not notice for half a minute that its SuperLink is gone, and would go on training meanwhile. The
+guard is a small process beside the launch: it reads from a pipe whose other end the launching process holds, and which the
+system closes when that process ends in whatever way. Then it ends the launch's family and removes its temporary folder.
 """
 
 import os
@@ -16,14 +15,14 @@ from pathlib import Path
 from simulations.engines.processes import Family
 
 LOOK_EVERY_S = 1.0
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class Guard:
     """The launching process's side."""
 
     def __init__(self, family: Family, home: Path) -> None:
-        paths = [_ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        root = str(Path(__file__).resolve().parents[2])
+        paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "simulations.engines.guard", family.mark, str(home)],
             stdin=subprocess.PIPE,

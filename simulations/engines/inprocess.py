@@ -1,9 +1,8 @@
 """Flower's Grid interface carried out in the caller's process, one message after another.
 
-For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and
-nothing is started. Messages and state are pickled both ways, as on a real wire, so that no side can
-change the other's arrays. What a client raises comes back as an error reply. Clients that compute
-for long gain from the Ray engine, which uses all cores.
+For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and nothing is started.
+Messages and state are pickled both ways, as on a real wire, so that no side can change the other's arrays. What a client
+raises comes back as an error reply. Clients that compute for long gain from the Ray engine, which uses all cores.
 """
 
 import pickle
@@ -20,11 +19,12 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from clients.numpy_client_app import CLIENT_RAISED
 from fedsuite.progress import silent
+from strategies.runtime.exchange import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]
-RUN_ID, SERVER_NODE_ID, TASK_ID = 1, 1, 1
-CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
+RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node
 T = TypeVar("T")
 
 
@@ -41,22 +41,15 @@ class InProcessGrid(Grid):
         for partition in range(num_nodes):
             # Unlike the partition and not in its order, as on a real grid.
             node_id = 10_007 * (num_nodes - partition)
-            node_config: dict[str, Any] = {
-                "partition-id": partition,
-                "num-partitions": num_nodes,
-                "resident": True,
-            }
-            self.contexts[node_id] = Context(
-                RUN_ID, node_id, node_config, RecordDict(), dict(run_config)
-            )
+            own: dict[str, Any] = {"partition-id": partition, "num-partitions": num_nodes}
+            own["resident"] = True
+            self.contexts[node_id] = Context(RUN_ID, node_id, own, RecordDict(), dict(run_config))
 
     def set_run(self, run: Run) -> None:
-        """The run that this grid belongs to."""
         self._run = run
 
     @property
     def run(self) -> Run:
-        """The run that this grid belongs to."""
         return self._run
 
     def create_message(
@@ -67,11 +60,9 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """A message from the server."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """All nodes, connected from the start."""
         return list(self.contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -114,20 +105,14 @@ class InProcessGrid(Grid):
 def server_identity() -> Iterator[None]:
     """Message() asks Flower's process-wide identity who is sending; lend it one for a while."""
     before = (TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id)
-    TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = (
-        TASK_ID,
-        RUN_ID,
-        SERVER_NODE_ID,
-    )
+    TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = SERVER
     try:
         yield
     finally:
         TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = before
 
 
-def run_inprocess(
-    run_config: Mapping[str, Any], on_event: Callable[[Mapping[str, Any]], None] = lambda _: None
-) -> None:
+def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: None) -> None:
     """Run server and clients of a resolved run-config here."""
     from fedsuite.roster import read_roster
     from simulations.client_app import app as client_app

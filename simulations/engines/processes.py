@@ -1,10 +1,9 @@
 """The processes that one launch started, found again wherever they went.
 
-Flower and Ray start grandchildren in sessions of their own, some of which outlive their parents for a
-while and rewrite their command lines. A family is followed two ways: by descent from the first process,
-and by a random mark that children inherit in their environment. A process counts as the same only with
-the same start time, so that a pid that is given out again is never signalled. (Linux; elsewhere only the
-first process itself is known.)
+Flower and Ray start grandchildren in sessions of their own, some of which outlive their parents and rewrite their command
+lines. A family is followed by descent from the first process, and by a random mark that children inherit in their
+environment. A process counts as the same only with the same start time, so that a pid that is given out again is never
+signalled. (Linux; elsewhere only the first process itself is known.)
 """
 
 import os
@@ -12,6 +11,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +60,8 @@ class Family:
         """Terminate all members, then kill those that are left."""
         for number, wait_s in ((signal.SIGTERM, 1.5), (signal.SIGKILL, 5.0)):
             for pid in self.update():
-                _signal(pid, number)
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
             if wait_until(lambda: not self.update(), wait_s):
                 return
 
@@ -105,10 +106,3 @@ def _read(pid: int, name: str) -> str:
         return (_PROC / str(pid) / name).read_bytes().decode(errors="replace")
     except OSError:
         return ""  # it ended meanwhile, or belongs to someone else
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return

@@ -1,13 +1,12 @@
 """The default engine: Flower's Ray simulation, launched, watched and cleared away.
 
-`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment),
-simulates two nodes, may install dependencies, and exits 0 although the run failed. So every launch
-gets its own Flower home, its own SuperLink on a free port of 127.0.0.1, the exact number of nodes,
-and is judged by the run's real status. Nothing that it started survives it.
-
-Progress comes from the files of the run folder.
+`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment), simulates two nodes, may
+install dependencies, and exits 0 although the run failed. So every launch gets its own Flower home, its own SuperLink on a
+free port of 127.0.0.1 and the exact number of nodes, and is judged by the run's real status. Nothing that it started
+survives it. Progress comes from the files of the run folder.
 """
 
+import json
 import os
 import shutil
 import tempfile
@@ -22,7 +21,6 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import TIMINGS
 from fedsuite.run_folder import RunFolder
 from simulations.engines.superlink import START_LIMIT_S, Launch
-from simulations.engines.tail import Tail
 
 POLL_S = 0.2
 LONGEST_TMPDIR = 24  # Ray's socket paths start there and must stay under 107 characters
@@ -99,19 +97,17 @@ def _watch(
     give_up = time.monotonic() + START_LIMIT_S
     while True:
         begun = _stamp(folder.status_file) != before
-        if begun:
-            for row in tail.rows():
-                on_event(row)
         alive = launch.is_running() and launch.has_simulation()
         state = folder.status() if begun else {}
+        # What comes last: whatever was written before the run ended is there.
+        for row in tail.rows() if begun else []:
+            on_event(row)
         if state.get("status") in ("completed", "failed"):
             break
         waiting = launch.is_running() and launch.simulation is None
         if not alive and not (waiting and time.monotonic() < give_up):
             break
         time.sleep(POLL_S)
-    for row in tail.rows() if begun else []:
-        on_event(row)
     _judge(launch, folder, state)
 
 
@@ -120,17 +116,12 @@ def _judge(launch: Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
     status, error = state.get("status"), str(state.get("error", ""))
     if status == "completed":
         return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
-    if status == "failed" and state.get("error-kind") == "input":
-        raise InputError(error)
-    if status == "failed" and state.get("error-kind") == "run":
-        raise RunFailed(error)
     if status == "failed":
-        raise RunFailed(f"{error} (traceback: {folder.errors})")
+        known = {"input": InputError(error), "run": RunFailed(error)}
+        bug = RunFailed(f"{error} (traceback: {folder.errors})")
+        raise known.get(str(state.get("error-kind")), bug)
     reported, details = launch.status()
-    reason = (
-        "the simulation ended without a word (killed, or out of memory?); "
-        f"Flower reports {reported}: {details}"
-    )
+    reason = f"the simulation ended without a word (killed, or out of memory?); Flower reports {reported}: {details}"
     folder.path.mkdir(parents=True, exist_ok=True)
     log = folder.path / "flower.log"
     shutil.copyfile(launch.home / "superlink.log", log)
@@ -145,3 +136,25 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+class Tail:
+    """A growing JSONL file: `rows()` gives what is new since the last call, all of it if the file was replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._inode, self._offset = 0, 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        try:
+            with self.path.open("rb") as file:
+                inode = self.path.stat().st_ino
+                if inode != self._inode:
+                    self._inode, self._offset = inode, 0
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        return [json.loads(line) for line in data[:end].splitlines()]

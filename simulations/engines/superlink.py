@@ -1,9 +1,7 @@
 """A SuperLink of our own, the run submitted to it, and everything that the two start.
 
-Own Flower home, free port of 127.0.0.1, no dependency installation, no telemetry, no cluster that was
-there before. The app handed to Flower is a generated pyproject.toml with this run's configuration and
-no code: server and clients import the installed packages, so what runs is what is installed, extension
-systems included, and nothing is copied.
+The app handed to Flower is a generated pyproject.toml with this run's configuration and no code: server and clients import
+the installed packages, so what runs is what is installed, extension systems included, and nothing is copied.
 """
 
 import json
@@ -29,14 +27,14 @@ CONNECTION = "fedsuite"
 
 
 class Launch:
-    """A SuperLink of our own and the run submitted to it."""
-
     def __init__(self, home: Path) -> None:
         self.home, self.family = home, Family()
         self.guard = Guard(self.family, home)
         self.port = free_port()
-        self.environment = self.family.environment(flower_settings(home))
-        self.environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
+        environment = self.family.environment(flower_settings(home))
+        environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
+        self.detached: dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL}
+        self.detached["start_new_session"] = True
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
         self.run_id = ""
@@ -52,17 +50,14 @@ class Launch:
         command += ["--host", "127.0.0.1", "--port", str(self.port)]
         with (self.home / "superlink.log").open("wb") as log:
             self.superlink = subprocess.Popen(
-                command,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                command, stdout=log, stderr=subprocess.STDOUT, **self.detached
             )
         if not wait_until(lambda: self.is_up() or not self.is_running(), START_LIMIT_S):
             raise RunFailed(f"Flower's SuperLink did not answer within {START_LIMIT_S:g} s")
         if not self.is_running():
-            raise RunFailed(f"Flower's SuperLink could not start: {self.last_words()}")
+            text = (self.home / "superlink.log").read_text(errors="replace")
+            last_words = " ".join(text.split())[-300:]
+            raise RunFailed(f"Flower's SuperLink could not start: {last_words}")
 
     def submit(self, run_config: Mapping[str, Value], federation_config: str) -> None:
         """`flwr run` the generated app."""
@@ -86,22 +81,14 @@ class Launch:
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """The JSON answer of a `flwr` command; {} with the text under "error-message" if there is none."""
-        done = subprocess.run(
-            [command_path("flwr"), *arguments, "--format", "json"],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            start_new_session=True,
-        )
+        command = [command_path("flwr"), *arguments, "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self.detached)
         try:
             return dict(json.loads(done.stdout[done.stdout.index("{") :]))
         except ValueError:
             return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
 
     def is_up(self) -> bool:
-        """Whether the SuperLink answers."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with direct.open(f"http://127.0.0.1:{self.port}/health", timeout=1) as answer:
@@ -110,7 +97,6 @@ class Launch:
             return False
 
     def is_running(self) -> bool:
-        """Whether the SuperLink process lives."""
         return self.superlink is not None and self.superlink.poll() is None
 
     def has_simulation(self) -> bool:
@@ -122,13 +108,7 @@ class Launch:
             return self.simulation is not None
         return self.simulation in self.family.update()
 
-    def last_words(self) -> str:
-        """The end of the SuperLink's log."""
-        text = (self.home / "superlink.log").read_text(errors="replace")
-        return " ".join(text.split())[-300:]
-
     def stop(self) -> None:
-        """End everything that this launch started."""
         if self.superlink is not None and self.superlink.poll() is None:
             self.superlink.terminate()
         self.family.end()

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedsuite.history import load_runs
-from fedsuite.report.outcomes import (
-    SEEDS,
-    Column,
-    Outcome,
-    grouped,
-    last_values,
-    line_name,
-    table,
-)
+from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, line_name, table
 from fedsuite.report.tables import markdown_table
 from fedsuite.run_folder import RunFolder
 

@@ -49,9 +49,8 @@ class Plan:
 class Experiment:
     """Checked runs, one or several: nothing has been written yet.
 
-    plans: label -> run, in order, each as if it were new; chosen: labels to run now; record: the content of
-    experiment.json, None for a single run, whose label is ""; request: whether runs go on or are replaced;
-    note: what to say of the name.
+    plans: label -> run, in order, each as if it were new; chosen: labels to run now; record: the content of experiment.json,
+    None for a single run, whose label is ""; note: what to say of the name.
     """
 
     folder: Path
@@ -64,7 +63,6 @@ class Experiment:
 
     @property
     def system(self) -> System[Any]:
-        """That of all runs."""
         return next(iter(self.plans.values())).system
 
 

@@ -5,7 +5,7 @@ Preparing data gets a bar there, and everywhere a line for all that is done.
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -18,24 +18,31 @@ SHOWN_METRICS = 4
 BAR = 24
 
 
-class Preparing:
-    """A context manager to be called as fedsuite.progress.Progress; no line comes twice."""
+class OnTerminal:
+    """A context manager whose live part is there on a terminal only."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._said: set[str] = set()
-        self._lines = in_lines(self._say)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self._bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+    def __init__(self, console: Console, live: Live | Progress) -> None:
+        self.console, self.live = console, live
 
-    def __enter__(self) -> "Preparing":
+    def __enter__(self) -> Self:
         if self.console.is_terminal:
-            self._bars.start()
+            self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.console.is_terminal:
-            self._bars.stop()
+            self.live.stop()
+
+
+class Preparing(OnTerminal):
+    """To be called as fedsuite.progress.Progress; no line comes twice."""
+
+    def __init__(self, console: Console) -> None:
+        self._said: set[str] = set()
+        self._lines = in_lines(self._say)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+        super().__init__(console, self._bars)
 
     def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
         if done and self.console.is_terminal:
@@ -50,28 +57,18 @@ class Preparing:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-class RunDisplay:
-    """A context manager whose `show` takes the events of a run."""
+class RunDisplay(OnTerminal):
+    """Its `show` takes the events of a run."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
         self.rounds = self.done = self.clients = self.answered = 0
         self.metrics = ""
         self.doing = "starting"
         self._begun: tuple[float, int] | None = None
         self._live = Live(self.line(), console=console, transient=True, refresh_per_second=4)
-
-    def __enter__(self) -> "RunDisplay":
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
+        super().__init__(console, self._live)
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """Take in one event."""
         kind = str(event["kind"]).removeprefix("closing-")
         if kind == "ready":
             self.rounds, self.done = int(event["rounds"]), int(event["round"])
@@ -90,14 +87,11 @@ class RunDisplay:
             self._live.update(self.line())
 
     def line(self) -> Text:
-        """The live line."""
         filled = BAR * self.done // self.rounds if self.rounds else 0
         parts = [f"round {self.done}/{self.rounds}", "━" * filled + "╌" * (BAR - filled)]
-        parts.append(
-            f"{self.doing} {self.answered}/{self.clients} clients" if self.clients else self.doing
-        )
-        parts += [part for part in (self.metrics, self._remaining()) if part]
-        return Text("  ".join(parts), overflow="ellipsis", no_wrap=True)
+        asked = f" {self.answered}/{self.clients} clients" if self.clients else ""
+        parts += [self.doing + asked, self.metrics, self._remaining()]
+        return Text("  ".join(filter(None, parts)), overflow="ellipsis", no_wrap=True)
 
     def _show_round(self, event: Mapping[str, Any], closing: bool) -> None:
         self.done = int(event["round"])

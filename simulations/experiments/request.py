@@ -1,12 +1,6 @@
 """What was typed after `fedsuite run`, and the runs that it describes, their keys yet unchecked.
 
-A TOML describes one run, or one per variant, seed or combination of a sweep (variants.py):
-
-    num-rounds = 100
-    seeds = [0, 1]            # optional: every variant once per seed
-    [variants.cdl]
-    objective.loss = "kl"
-
+A TOML describes one run, or one per variant, seed or combination of a sweep (variants.py; README.md shows them).
 What is stored of a run or an experiment takes the place of the TOML where it is resumed without one.
 """
 
@@ -36,10 +30,7 @@ from simulations.systems import load_system
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments.
-
-    sweep: None unless a sweep was typed; dry: nothing will be written, so it does not matter what lies in the folder.
-    """
+    """The arguments. sweep: None unless one was typed; dry: nothing will be written, whatever lies in the folder."""
 
     config_file: Path | None = None
     changes: Sequence[str] = ()
@@ -69,9 +60,8 @@ class Request:
 class Described:
     """Runs as a TOML or a stored folder lists them.
 
-    source: the file, opens complaints; base: keys of all runs; record: the content of experiment.json but for
-    the runs, None for a single run; name: what they are called if nobody gives a name; stored: the
-    folder to resume.
+    source: the file, opens complaints; base: keys of all runs; record: the content of experiment.json but for the runs,
+    None for a single run; name: what they are called if nobody gives a name; stored: the folder to resume.
     """
 
     source: str

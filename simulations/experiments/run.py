@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import typer
@@ -118,8 +117,9 @@ def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
     known: dict[RunSettings, Roster] = {}
     for label in experiment.chosen:
         plan = experiment.plans[label]
-        if not experiment.request.overwrite and _is_done(plan):
-            continue
+        kept = not experiment.request.overwrite and is_completed(plan)
+        if kept and read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds:
+            continue  # it is not to be made longer
         alike = dataclasses.replace(plan.settings, name="", results_dir="")
         if alike not in known:
             try:
@@ -139,24 +139,13 @@ def _claim(experiment: Experiment) -> None:
         whole = list(experiment.chosen) == list(experiment.plans)
         plans = (experiment.plans[label] for label in experiment.chosen)
         for path in list(folder.iterdir()) if whole else [plan.folder.path for plan in plans]:
-            _delete(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            # The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours.
+            elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
+                path.unlink(missing_ok=True)
     if several:
         write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
-
-
-def _delete(path: Path) -> None:
-    """The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
-        path.unlink(missing_ok=True)
-
-
-def _is_done(plan: Plan) -> bool:
-    """Completed, and not to be made longer."""
-    if not is_completed(plan):
-        return False
-    return read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds
 
 
 def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> None:

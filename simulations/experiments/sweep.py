@@ -1,17 +1,10 @@
 """Sweeps: one configuration, some keys varied over lists of values, every combination a run.
 
-    [sweep]
-    metric = "val_unseen.sr"                 # of the round rows; higher is better unless lower = true
-    targets = [0.25, 0.30]                   # optional
-    [sweep.vary]
-    federation.server-learning-rate = [1.0, 2.0, 6.0]
-    "federation.local-epochs" = [1, 2, 5]
+README.md shows the table [sweep]: a `metric` of the round rows (higher is better unless `lower`), optional `targets`, and
+[sweep.vary] with a list of values for each key. The same may be typed over any TOML (--metric, --target, --vary).
 
 A combination is a variant, named "server-learning-rate-1_local-epochs-2" after its keys and values, sections left out
-where that leaves no doubt; variants come in product order, the last key changing fastest. The same may be typed over any
-TOML:
-
-fedsuite sweep CONFIG.toml --vary federation.local-epochs=1,2,5 --metric val_unseen.sr --target 0.25
+where that leaves no doubt; variants come in product order, the last key changing fastest.
 """
 
 import itertools

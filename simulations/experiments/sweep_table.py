@@ -50,9 +50,8 @@ def write_sweep(
     else:
         lines = [line for run in runs for line in _lines(run, sweep)]
         pd.DataFrame(lines).to_csv(files[0], index=False)
-        sweep_curves(
-            _curves(runs, sweep), list(short.values()), sweep.metric, sweep.targets, files[1]
-        )
+        curves = _curves(runs, sweep)
+        sweep_curves(curves, list(short.values()), sweep.metric, sweep.targets, files[1])
         groups = grouped(runs)
         shown_runs = {name: groups[name] for name in combinations if name in groups}
         rows = table(shown_runs, _columns(sweep), "combination")
@@ -63,7 +62,10 @@ def write_sweep(
 
 
 def _columns(sweep: Sweep) -> list[Column]:
-    columns = [*map(_key_column, short_keys(sweep.vary).values()), SEEDS]
+    def of_key(key: str) -> Column:
+        return Column(key, text=lambda runs: shown(runs[0].facts[key]))
+
+    columns = [*map(of_key, short_keys(sweep.vary).values()), SEEDS]
     for t in sweep.targets:
         rounds, steps = _reaching(t)
         columns += [
@@ -76,10 +78,6 @@ def _columns(sweep: Sweep) -> list[Column]:
         Column("at round", "best-round", 1, with_spread=False),
         Column("last", "last", DIGITS),
     ]
-
-
-def _key_column(key: str) -> Column:
-    return Column(key, text=lambda runs: shown(runs[0].facts[key]))
 
 
 def _reaching(target: float) -> tuple[str, str]:
@@ -145,9 +143,8 @@ def _curves(runs: Sequence[SweptRun], sweep: Sweep) -> dict[tuple[str, ...], pd.
     for run in runs:
         if run.course is not None:
             frame = pd.DataFrame({"round": run.course.rounds, "value": run.course.values})
-            parts.setdefault(
-                tuple(shown(run.facts[key]) for key in short_keys(sweep.vary).values()), []
-            ).append(frame)
+            setting = tuple(shown(run.facts[key]) for key in short_keys(sweep.vary).values())
+            parts.setdefault(setting, []).append(frame)
     return {setting: pd.concat(frames) for setting, frames in parts.items()}
 
 

@@ -39,7 +39,19 @@ def run_tables(run: str, last: int) -> list[Table]:
         head.add_row("error", str(status["error"]))
     for name, version in sorted(status.get("versions", {}).items()):
         head.add_row(name, str(version))
-    return [head, _settings_table(folder), _metrics_table(_rounds(folder)[-last:])]
+    stored = read_stored_config(folder)
+    defaults = to_flat(load_system(str(stored["system"])).config_class())
+    settings = Table("setting", "value", box=None)
+    for key, value in sorted(stored.items()):
+        if defaults.get(key) != value:
+            settings.add_row(key, str(value))
+    rounds = _rounds(folder)[-last:]
+    names = list(dict.fromkeys(name for _, metrics in rounds for name in metrics))
+    table = Table("round", *names, box=None)
+    for number, metrics in rounds:
+        cells = [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]
+        table.add_row(str(number), *cells)
+    return [head, settings, table]
 
 
 def status_of(folder: RunFolder) -> str:
@@ -85,43 +97,14 @@ def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
     return [(r["round"], r["metrics"]) for r in rows if r["kind"] in ("round", "closing")]
 
 
-def _settings_table(folder: RunFolder) -> Table:
-    stored = read_stored_config(folder)
-    defaults = to_flat(load_system(str(stored["system"])).config_class())
-    table = Table("setting", "value", box=None)
-    for key, value in sorted(stored.items()):
-        if defaults.get(key) != value:
-            table.add_row(key, str(value))
-    return table
-
-
-def _metrics_table(rounds: list[tuple[int, dict[str, float]]]) -> Table:
-    names = list(dict.fromkeys(name for _, metrics in rounds for name in metrics))
-    table = Table("round", *names, box=None)
-    for number, metrics in rounds:
-        cells = [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]
-        table.add_row(str(number), *cells)
-    return table
-
-
 def keys_table(system: str) -> Table:
     """Every key of a system with its default, its meaning and what it may be."""
     cls = load_system(system).config_class
     defaults = to_flat(cls())
-    table = Table(title=f"system = {system}", show_lines=False)
-    for column in ("key", "default", "meaning"):
-        table.add_column(column, overflow="fold")
+    columns = [Column(name, overflow="fold") for name in ("key", "default", "meaning")]
+    table = Table(*columns, title=f"system = {system}", show_lines=False)
     for key, limits in limits_of(cls).items():
-        bounds = [
-            f"{sign} {bound:g}"
-            for sign, bound in (
-                (">=", limits.ge),
-                (">", limits.gt),
-                ("<=", limits.le),
-                ("<", limits.lt),
-            )
-            if bound is not None
-        ]
+        bounds = [f"{sign} {bound:g}" for sign, bound in limits.bounds().items()]
         valid = " | ".join(map(str, limits.choices)) if limits.choices else ", ".join(bounds)
         table.add_row(key, str(defaults[key]), f"{limits.help} ({valid})" if valid else limits.help)
     return table

@@ -54,13 +54,7 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     # A house draws the same headings whoever holds it.
     numbered = zip(houses, numbers, strict=True)
     sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]
+    world, private = join_houses(houses, device_of(config.device)), Versions(node.folder)
     return HouseSite(
-        node.partition,
-        member.name,
-        houses,
-        join_houses(houses, device_of(config.device)),
-        Versions(node.folder),
-        node.folder,
-        unseen,
-        tuple(sampled),
+        node.partition, member.name, houses, world, private, node.folder, unseen, tuple(sampled)
     )

@@ -1,9 +1,7 @@
 """FedVLN wired to the app: the strategy of a run, the client of a node, and what is done around a run."""
 
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedsuite.aggregation import MERGE_RULES, SERVER_OPTIMIZERS
 from fedsuite.federation import RoundStrategy
@@ -20,16 +18,13 @@ from fedsuite.vln.plan import (
     starting_speaker,
 )
 from fedsuite.vln.stages import describes_paths, is_personal, share_of
-from simulations.systems import Node, System
+from simulations.systems import System, later
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
 from strategies.participation import Drawn, Participation, Published, SeenAndUnseen, everybody
 from strategies.scoring import agent_means, speaker_corpus
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
-
-if TYPE_CHECKING:
-    from flwr.client import NumPyClient
 
 
 def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
@@ -42,9 +37,6 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
     if describes_paths(config):
         starting_speaker(config, roster)
     return roster
-
-
-# --- the server's half: opens no data ---------------------------------------------------------
 
 
 def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
@@ -91,49 +83,15 @@ def participation_of(config: FedVLNConfig) -> Participation:
     return SeenAndUnseen(unseen, Drawn(config.federation.seen_participation_rate, config.seed))
 
 
-# --- a client's half: opens its own houses ----------------------------------------------------
-
-
-def make_client(config: FedVLNConfig, node: Node) -> "NumPyClient":
-    """Loaded where it is asked for: a server has no use for data and training."""
-    from simulations.fedvln.client import make_client
-
-    return make_client(config, node)
-
-
-# --- reports ----------------------------------------------------------------------------------
-
-
-def report(config: FedVLNConfig, run_dir: Path) -> None:
-    """Tables and curves of the finished run, from its folder."""
-    from fedsuite.vln.report.run import write_results
-
-    write_results(config, run_dir)
-
-
-def draw(config: FedVLNConfig, run_dir: Path) -> None:
-    """Baselines and pictures that need the data."""
-    from fedsuite.vln.report.run import draw_data
-
-    draw_data(config, run_dir)
-
-
-def compare(folder: Path, runs: Mapping[str, FedVLNConfig]) -> None:
-    """Tables of the paper over the completed runs of an experiment."""
-    from fedsuite.vln.report.experiment import write_comparison
-
-    write_comparison(folder, runs)
-
-
 SYSTEM = System(
     name="fedvln",
     config_class=FedVLNConfig,
     prepare=prepare,
     make_strategy=make_strategy,
-    make_client=make_client,
+    make_client=later("simulations.fedvln.client:make_client"),
     validate=validate,
-    report=report,
-    draw=draw,
-    compare=compare,
+    report=later("fedsuite.vln.report.run:write_results"),
+    draw=later("fedsuite.vln.report.run:draw_data"),
+    compare=later("fedsuite.vln.report.experiment:write_comparison"),
     node_key="scan",
 )

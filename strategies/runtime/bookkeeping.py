@@ -7,7 +7,7 @@ evaluations-since-best.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fedsuite.federation import RateSchedule, Reply, RoundStrategy, Scalar, Selection, ServerState
+from fedsuite.federation import Reply, RoundStrategy, Scalar, Selection, ServerState
 
 STEPS, RATE = "local-steps", "server-learning-rate"
 BEST_ROUND, BEST_SCORE, SINCE_BEST = "best-round", "best-score", "evaluations-since-best"
@@ -32,7 +32,8 @@ def after_training(
     if strategy.rate is not None:
         rate = float(state.scalars[RATE])
         metrics[RATE] = rate
-        scalars[RATE] = _decayed(strategy.rate, rate, before, after)
+        every = strategy.rate.every_steps
+        scalars[RATE] = rate * strategy.rate.decay if after // every > before // every else rate
     return replace(state, scalars=scalars), metrics
 
 
@@ -44,11 +45,12 @@ def after_evaluation(
     if not wanted or wanted[0] not in metrics:
         return state, False
     score = tuple(metrics[name] for name in wanted)
-    if BEST_ROUND in state.scalars and score <= _best_score(state):
+    places = [f"{BEST_SCORE}.{i}" for i in range(len(score))]
+    if BEST_ROUND in state.scalars and score <= tuple(float(state.scalars[p]) for p in places):
         since = int(state.scalars[SINCE_BEST]) + 1
         return replace(state, scalars={**state.scalars, SINCE_BEST: since}), False
     found: dict[str, Scalar] = {BEST_ROUND: number, SINCE_BEST: 0}
-    found |= {f"{BEST_SCORE}.{i}": value for i, value in enumerate(score)}
+    found |= zip(places, score, strict=True)
     return replace(state, scalars={**state.scalars, **found}, best=state.arrays), True
 
 
@@ -62,13 +64,3 @@ def selected_round(state: ServerState) -> dict[str, float]:
     if BEST_ROUND not in state.scalars:
         return {}
     return {"selected-round": float(state.scalars[BEST_ROUND])}
-
-
-def _best_score(state: ServerState) -> tuple[float, ...]:
-    places = (i for i in range(len(state.scalars)) if f"{BEST_SCORE}.{i}" in state.scalars)
-    return tuple(float(state.scalars[f"{BEST_SCORE}.{i}"]) for i in places)
-
-
-def _decayed(schedule: RateSchedule, rate: float, before: int, after: int) -> float:
-    full = after // schedule.every_steps > before // schedule.every_steps
-    return rate * schedule.decay if full else rate

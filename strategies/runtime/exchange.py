@@ -1,8 +1,8 @@
 """One exchange over a Flower grid: tasks out as messages, checked replies back, by partition.
 
-Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up
-to 0.2 s an exchange. Here waiting starts at 10 ms and grows with the time already waited (2 % of
-it, up to 0.25 s), so that short exchanges are quick and long ones do not keep a core busy.
+Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up to 0.2 s an exchange.
+Here waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s): short exchanges are quick,
+and long ones do not keep a core busy.
 """
 
 import time
@@ -39,8 +39,7 @@ def exchange(
 ) -> set[int]:
     """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
 
-    Returns the positions that got no reply. Messages are pushed one by one, so that each is freed
-    once it is sent and a refused one is known.
+    Returns the positions without one. Messages are pushed one by one, so that each is freed once it is sent.
     """
     waiting: dict[str, int] = {}
     sent_at: dict[int, float] = {}
@@ -64,18 +63,10 @@ def exchange(
 
 
 class TaskExchange:
-    """Sends tasks of a run and checks what comes back.
-
-    best: the best round so far, told with training tasks, but not with those of very many small ones.
-    """
+    """Sends tasks and checks what comes back. best: the best round so far, told with training tasks that are not summed."""
 
     def __init__(
-        self,
-        grid: Grid,
-        settings: RunSettings,
-        folder: RunFolder,
-        members: Members,
-        emit: OnEvent,
+        self, grid: Grid, settings: RunSettings, folder: RunFolder, members: Members, emit: OnEvent
     ) -> None:
         self.grid, self.settings, self.folder, self.emit = grid, settings, folder, emit
         self.node_of = members.node_of
@@ -93,10 +84,8 @@ class TaskExchange:
         if ordered[0].summed:
             records.emit_progress(self.emit)
         else:
-            self.emit(
-                {"round": number, "kind": f"{records.prefix}exchange", "task": kind}
-                | {"clients": len(ordered)}
-            )
+            event = {"round": number, "kind": f"{records.prefix}exchange", "task": kind}
+            self.emit(event | {"clients": len(ordered)})
         needed = ",".join(map(str, checkpoints))
         raws = self._send(ordered, records, {"round": number, "checkpoint-rounds": needed})
         deadline_s = self.settings.reply_deadline_s

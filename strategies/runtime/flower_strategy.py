@@ -1,10 +1,9 @@
 """A RoundStrategy as a Flower strategy.
 
-`start` hands the run to our round loop, which adds to Flower's what it lacks: exact membership,
-checked replies, deadlines, history, checkpoints, resuming. The other methods of Flower's interface
-are there for code that drives a strategy itself (Flower's own loop and its wrappers). They serve strategies that train
-with one exchange and evaluate with one at most, and say so where a strategy asks for more. Flower's loop makes all its
-rounds, whatever the patience, and its result is the last round's state, without close and finish.
+`start` hands the run to our round loop. The other methods of Flower's interface are there for code that drives a strategy
+itself (Flower's own loop and its wrappers). They serve strategies that train with one exchange and evaluate with one at
+most, and say so where a strategy asks for more. Flower's loop makes all its rounds, whatever the patience, and its result is
+the last round's state, without close and finish.
 """
 
 import dataclasses
@@ -31,14 +30,6 @@ _ONE_EXCHANGE = (
 )
 
 
-@dataclasses.dataclass
-class _Opened:
-    """A step of the strategy between Flower's configure and aggregate."""
-
-    exchanges: Exchanges
-    tasks: list[Task]
-
-
 class FedsuiteStrategy(Strategy):
     """`folder`: where the run writes; `names`: who takes part, by partition."""
 
@@ -53,7 +44,8 @@ class FedsuiteStrategy(Strategy):
         self.strategy, self.settings, self.folder = strategy, settings, folder
         self.names, self.on_event = names, on_event
         self._members: Members | None = None
-        self._opened: _Opened | None = None
+        # A step of the strategy between Flower's configure and aggregate, and what it asked for.
+        self._opened: tuple[Exchanges, list[Task]] | None = None
         self._state: ServerState | None = None
 
     def run(self, grid: Grid) -> RoundResult:
@@ -83,12 +75,8 @@ class FedsuiteStrategy(Strategy):
         if timeout is not None:
             self.settings = dataclasses.replace(self.settings, reply_deadline_s=timeout)
         outcome = self.run(grid)
-        return Result(
-            arrays=_record(outcome.state),
-            evaluate_metrics_clientapp={
-                self.settings.num_rounds: MetricRecord(dict(outcome.metrics))
-            },
-        )
+        closing = {self.settings.num_rounds: MetricRecord(dict(outcome.metrics))}
+        return Result(arrays=_record(outcome.state), evaluate_metrics_clientapp=closing)
 
     def initial_arrays(self, grid: Grid) -> ArrayRecord:
         """What code that drives the strategy itself starts from: the strategy's own round 0."""
@@ -116,7 +104,12 @@ class FedsuiteStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Messages of an evaluation, where the settings want one after this round."""
-        self._check_closed(server_round)
+        if self._opened is not None:
+            # A wrapper that gave up on the round (Flower's do, on error replies) must not go on as if there had been none.
+            raise RunFailed(
+                f"round {server_round}: the replies to {len(self._opened[1])} tasks never came to be merged; "
+                "see what the wrapper around this strategy logged about them"
+            )
         every, last = self.settings.evaluate_every, self.settings.num_rounds
         if server_round != last and (every == 0 or server_round % every):
             return []
@@ -137,7 +130,6 @@ class FedsuiteStrategy(Strategy):
         return MetricRecord(dict(result.metrics))
 
     def summary(self) -> None:
-        """One line; the resolved configuration stands in the run folder."""
         print(f"{type(self.strategy).__name__}: {len(self.names)} clients, {self.folder.path}")
 
     def _current(self, grid: Grid) -> ServerState:
@@ -152,21 +144,13 @@ class FedsuiteStrategy(Strategy):
         named = {str(k): v.numpy() for k, v in arrays.items()}
         return dataclasses.replace(self._current(grid), arrays=named)
 
-    def _check_closed(self, number: int) -> None:
-        """A wrapper that gives up on a round (Flower's do, on error replies) must not go on as if there had been none."""
-        if self._opened is not None:
-            raise RunFailed(
-                f"round {number}: the replies to {len(self._opened.tasks)} tasks never came to be merged; "
-                "see what the wrapper around this strategy logged about them"
-            )
-
     def _open(
         self, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
     ) -> list[Message]:
         tasks = sorted(next(exchanges), key=lambda task: task.partition)
         if any(task.kind != kind for task in tasks):
             raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
-        self._opened = _Opened(exchanges, tasks)
+        self._opened = (exchanges, tasks)
         assert self._members is not None  # asked for just before
         factory = TaskMessages(2 * self.settings.reply_deadline_s)
         common = {"round": number, "checkpoint-rounds": "0"}
@@ -181,10 +165,18 @@ class FedsuiteStrategy(Strategy):
         """The usable replies and what the strategy makes of them."""
         if self._opened is None:
             raise RuntimeError(f"call configure_{kind} before aggregate_{kind}")
-        opened, self._opened = self._opened, None
-        usable = self._usable(number, kind, opened.tasks, replies)
+        (exchanges, tasks), self._opened = self._opened, None
+        assert self._members is not None  # as above
+        raws = {m.metadata.src_node_id: read_reply(m) for m in replies}
+        answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
+        deadline_s = self.settings.reply_deadline_s
+        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
+        names = [self._members.clients[t.partition].name for t in tasks]
+        if reason := usable_or_reason(checked, names, self.settings.min_reply_fraction):
+            raise RunFailed(f"round {number}, {kind}: {reason}")
+        usable = [v.reply for v in checked if v.reply is not None]
         try:
-            opened.exchanges.send(usable)
+            exchanges.send(usable)
         except StopIteration as stop:
             result: RoundResult = stop.value
             check_state(number, result.state)
@@ -193,27 +185,8 @@ class FedsuiteStrategy(Strategy):
 
     def _membership(self, grid: Grid) -> Members:
         if self._members is None:
-            s = self.settings
-            self._members = gather(grid, self.names, 0, s.node_deadline_s, s.reply_deadline_s)
+            self._members = gather(grid, self.names, 0, self.settings)
         return self._members
-
-    def _usable(
-        self, number: int, kind: str, tasks: list[Task], messages: Iterable[Message]
-    ) -> list[Reply]:
-        if not tasks:
-            return []
-        assert self._members is not None  # configure_train has run
-        raws = {m.metadata.src_node_id: read_reply(m) for m in messages}
-        answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
-        checked = [
-            check_reply(t, raw, self.settings.reply_deadline_s)
-            for t, raw in zip(tasks, answers, strict=True)
-        ]
-        names = [self._members.clients[t.partition].name for t in tasks]
-        reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
-        if reason:
-            raise RunFailed(f"round {number}, {kind}: {reason}")
-        return [v.reply for v in checked if v.reply is not None]
 
 
 def _record(state: ServerState) -> ArrayRecord:

@@ -1,8 +1,7 @@
 """Who takes part: wait for exactly the expected nodes, ask each once who it is, and from then on speak of partitions.
 
-Node ids are drawn anew at every start and say nothing about data; partitions 0..N-1 and names are
-the clients' own and stay the same, so that sampling, history and private state do not depend on how
-a run was started.
+Node ids are drawn anew at every start and say nothing about data; partitions 0..N-1 and names are the clients' own and stay
+the same, so that sampling, history and private state do not depend on how a run was started.
 """
 
 import time
@@ -11,24 +10,19 @@ from collections.abc import Mapping, Sequence
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Scalar
 from strategies.runtime.exchange import Members, exchange
 from strategies.runtime.messages import identity_message, read_reply
 
-_PARTITION, _NAME, _EXAMPLES = "partition", "name", "num-examples"
+_IDENTITY = ("partition", "name", "num-examples")
 
 
-def gather(
-    grid: Grid,
-    names: Sequence[str],
-    resume_round: int,
-    node_deadline_s: float,
-    reply_deadline_s: float,
-) -> Members:
+def gather(grid: Grid, names: Sequence[str], resume_round: int, settings: RunSettings) -> Members:
     """Wait for a node of every name on the roster and learn which is which; RunFailed if that does not work out."""
-    expected = len(names)
-    nodes = wait_for_nodes(grid, expected, node_deadline_s)
+    expected, deadline_s = len(names), settings.reply_deadline_s
+    nodes = wait_for_nodes(grid, expected, settings.node_deadline_s)
     found: dict[int, tuple[ClientInfo, int]] = {}
 
     def learn(position: int, reply: Message, _: float) -> None:
@@ -43,15 +37,21 @@ def gather(
             )
         found[info.partition] = (info, nodes[position])
 
-    queries = (identity_message(node, resume_round, 2 * reply_deadline_s) for node in nodes)
-    silent = exchange(grid, queries, reply_deadline_s, learn)
+    queries = (identity_message(node, resume_round, 2 * deadline_s) for node in nodes)
+    silent = exchange(grid, queries, deadline_s, learn)
     if silent:
         raise RunFailed(
             f"{len(silent)} of {expected} clients did not say who they are within "
-            f"{reply_deadline_s:g} s (reply-deadline-s)"
+            f"{deadline_s:g} s (reply-deadline-s)"
         )
-    _check_identities(found, names)
     order = sorted(found)
+    if order != list(range(expected)):
+        raise RunFailed(f"partitions must be 0..{expected - 1}, the clients are {order}")
+    for partition, name in enumerate(names):
+        if (own := found[partition][0].name) != name:
+            raise RunFailed(
+                f"partition {partition} calls itself {own!r}, the roster has {name!r}; give the node the roster of this run"
+            )
     return Members(tuple(found[p][0] for p in order), {p: found[p][1] for p in order})
 
 
@@ -72,8 +72,7 @@ def wait_for_nodes(grid: Grid, expected: int, deadline_s: float) -> list[int]:
 
 
 def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
-    partition, name = properties.get(_PARTITION), properties.get(_NAME)
-    examples = properties.get(_EXAMPLES)
+    partition, name, examples = (properties.get(key) for key in _IDENTITY)
     if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
         raise RunFailed(
             "a client's get_properties must return partition (int), name (str) and num-examples (int), "
@@ -84,17 +83,6 @@ def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
     details: dict[str, Scalar] = {
         key: value
         for key, value in properties.items()
-        if key not in (_PARTITION, _NAME, _EXAMPLES) and isinstance(value, int | float | str | bool)
+        if key not in _IDENTITY and isinstance(value, int | float | str | bool)
     }
     return ClientInfo(partition, name, examples, details)
-
-
-def _check_identities(found: Mapping[int, tuple[ClientInfo, int]], names: Sequence[str]) -> None:
-    """Everybody on the roster is there, under the name that it has there."""
-    if sorted(found) != list(range(len(names))):
-        raise RunFailed(f"partitions must be 0..{len(names) - 1}, the clients are {sorted(found)}")
-    for partition, name in enumerate(names):
-        if (own := found[partition][0].name) != name:
-            raise RunFailed(
-                f"partition {partition} calls itself {own!r}, the roster has {name!r}; give the node the roster of this run"
-            )

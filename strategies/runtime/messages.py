@@ -1,8 +1,7 @@
 """Between a task and a Flower message: what goes on the wire, and what comes back from it, unchecked.
 
-Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics"
-(MetricRecord that holds num-examples), "timing" (ConfigRecord). The identity query and its answer
-are ConfigRecords only.
+Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics" (MetricRecord that holds
+num-examples), "timing" (ConfigRecord). The identity query and its answer are ConfigRecords only.
 """
 
 import re
@@ -63,7 +62,12 @@ def identity_message(node_id: int, resume_round: int, ttl_s: float) -> Message:
 def read_reply(message: Message) -> RawReply:
     """Unpack a reply; anything unreadable becomes an error."""
     if message.has_error():
-        return _read_error(message.error.code, message.error.reason or "")
+        code, reason = message.error.code, message.error.reason or ""
+        died = code == _UNKNOWN and bool(_DEAD_WORKER.search(reason))
+        line = WORKER_DIED if died else last_line(reason)
+        return RawReply(
+            error=line, detail=reason, unreachable=code in _UNREACHABLE, worker_died=died
+        )
     try:
         return _read_content(message.content)
     except (KeyError, TypeError, ValueError) as error:
@@ -75,13 +79,6 @@ def last_line(text: str) -> str:
     lines = [_ANSI.sub("", line).strip().removesuffix("'>") for line in text.splitlines()]
     spoken = [line for line in lines if line]
     return spoken[-1] if spoken else "no reason given"
-
-
-def _read_error(code: int, reason: str) -> RawReply:
-    died = code == _UNKNOWN and bool(_DEAD_WORKER.search(reason))
-    line = WORKER_DIED if died else last_line(reason)
-    unreachable = code in _UNREACHABLE
-    return RawReply(error=line, detail=reason, unreachable=unreachable, worker_died=died)
 
 
 def _read_content(content: RecordDict) -> RawReply:

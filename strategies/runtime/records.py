@@ -73,7 +73,6 @@ class RoundRecords:
         return None
 
     def sums(self) -> list[Event]:
-        """Timings that were added up."""
         return list(self._times.values())
 
     def emit_progress(self, on_event: Callable[[Mapping[str, Any]], None]) -> None:

@@ -17,12 +17,7 @@ from flwr.serverapp import Grid
 from fedsuite.arrays import non_finite
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.federation import (
-    Exchanges,
-    RoundResult,
-    RoundStrategy,
-    ServerState,
-)
+from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Checkpoints, RunState
@@ -45,13 +40,12 @@ def run_rounds(
 ) -> RoundResult:
     """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end; names: of the roster.
 
-    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start
-    with "closing-".
+    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start with "closing-".
     """
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(grid, names, at, settings.node_deadline_s, settings.reply_deadline_s)
+    members = gather(grid, names, at, settings)
     loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.emit(
         {"round": at, "kind": "ready", "clients": len(names), "rounds": settings.num_rounds}
@@ -122,7 +116,6 @@ class RoundLoop:
         return RoundResult(result.state, rows.metrics)
 
     def save(self, number: int, state: ServerState) -> None:
-        """Make this round durable."""
         self.checkpoints.save_state(RunState(number, state, self.digest))
         self.checkpoint_rounds = self.checkpoints.needed()
 
@@ -142,24 +135,23 @@ class RoundLoop:
         finally:
             self.history.append(rows.history)
             self.emit(*rows.sums())
-        metrics = _finite(number, rows.metrics)
+        try:
+            metrics = finite_metrics(rows.metrics)
+        except ValueError as error:
+            raise RunFailed(f"round {number}: {error}") from None
         kind = "closing" if prefix else "round"
         if metrics or not prefix:
             self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
-        self.emit(
-            {"round": number, "kind": kind, "seconds": time.monotonic() - begin}
-            | {"metrics": metrics}
-        )
+        seconds = time.monotonic() - begin
+        self.emit({"round": number, "kind": kind, "seconds": seconds, "metrics": metrics})
 
     def _evaluate(
         self, number: int, strategy: RoundStrategy, state: ServerState, rows: RoundRecords
     ) -> tuple[ServerState, bool]:
         """Score the state; whether it is the best so far."""
-        result = self._run(strategy.evaluate(number, state, self.clients), rows)
-        rows.metrics = {**result.metrics, **rows.metrics}
-        return bookkeeping.after_evaluation(
-            strategy.selection, number, result.state, result.metrics
-        )
+        found = self._run(strategy.evaluate(number, state, self.clients), rows)
+        rows.metrics = {**found.metrics, **rows.metrics}
+        return bookkeeping.after_evaluation(strategy.selection, number, found.state, found.metrics)
 
     def _run(self, exchanges: Exchanges, rows: RoundRecords) -> RoundResult:
         """Every exchange that a step of the strategy asks for, then its result, checked."""
@@ -183,13 +175,6 @@ def check_state(number: int, state: ServerState) -> None:
             f"round {number}: the merged model holds NaN or infinity in {bad[0]} "
             f"({len(bad)} such arrays); lower the learning rates"
         )
-
-
-def _finite(number: int, metrics: Mapping[str, float]) -> dict[str, float]:
-    try:
-        return finite_metrics(metrics)
-    except ValueError as error:
-        raise RunFailed(f"round {number}: {error}") from None
 
 
 def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None:

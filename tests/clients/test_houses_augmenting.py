@@ -15,7 +15,7 @@ from fedsuite.run_folder import folder_of
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
-from simulations.fedvln.system import make_client
+from simulations.fedvln.client import make_client
 from simulations.systems import Node
 from tests.fedvln_runs import Chain, arrays_in, chain_in, kind_of, record_of, roster_of, told
 from tests.harness import Recorder
