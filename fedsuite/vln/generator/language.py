@@ -1,8 +1,7 @@
 """Instructions for routes through generated houses, in the manner of R2R (Anderson et al. 2018).
 
-A simulated annotator picks some of the facts of a route (never all), words them in his own way and
-makes sentences of them. What was said is returned beside the text, fact by fact, so that it can be
-checked.
+A simulated annotator picks some of the facts of a route (never all), words them in his own way and makes sentences of
+them. What was said is returned beside the text, fact by fact, so that it can be checked.
 """
 
 from collections.abc import Sequence
@@ -22,9 +21,7 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """text and the facts it states, in order; attributes: (thing, colour or material word) that
-    were named.
-    """
+    """text and the facts it states, in order; attributes: (thing, colour or material word) that were named."""
 
     text: str
     facts: tuple[Fact, ...]
@@ -52,9 +49,8 @@ def _describe_as(
         if MIN_WORDS <= length <= MAX_WORDS:
             break
         keep *= 1.25 if length < MIN_WORDS else 0.8
-    return Instruction(
-        with_slips(text, rng, person), tuple(picked), tuple(speaker.attributes), index
-    )
+    text = with_slips(text, rng, person)
+    return Instruction(text, tuple(picked), tuple(speaker.attributes), index)
 
 
 def _pick(
@@ -72,14 +68,11 @@ def _pick(
     if rng.random() < (0.7 if start.way == "around" else 0.25 if start.way == "straight" else 0.6):
         picked.append(start)
     picked += _pick_landmarks(route, facts, rng, keep * person.landmarks, used)
-    picked = [f for f in picked if not _said_by_stop(f, stop)]
+    # The last doorway is not entered if one stops in it.
+    stop_doors = [f.door for f in stop if f.kind == "stop-door"]
+    picked = [f for f in picked if f.kind != "cross" or f.door not in stop_doors]
     order = {"facing": 0, "start": 1, "turn": 2, "toward": 3}
     return sorted(picked, key=lambda f: (f.at, order.get(f.kind, 4))) + stop
-
-
-def _said_by_stop(fact: Fact, stop: Sequence[Fact]) -> bool:
-    """The last doorway is not entered if one stops in it."""
-    return fact.kind == "cross" and any(s.kind == "stop-door" and s.door == fact.door for s in stop)
 
 
 def _pick_landmarks(
@@ -106,12 +99,10 @@ def _pick_stop(route: Route, facts: Sequence[Fact], rng: np.random.Generator) ->
     """Where to stop: mostly a doorway, stairs or an object, often with the room."""
     by_kind = {f.kind: f for f in facts if f.kind.startswith("stop-")}
     things = [f for f in facts if f.kind == "stop-thing"]
-    if "stop-door" in by_kind and rng.random() < 0.85:
-        return [by_kind["stop-door"]]
-    if "stop-stairs" in by_kind and (not things or rng.random() < 0.85):
-        return [by_kind["stop-stairs"]]
-    if "stop-inside" in by_kind and rng.random() < 0.4:
-        return [by_kind["stop-inside"]]
+    for kind, share in (("stop-door", 0.85), ("stop-stairs", 0.85), ("stop-inside", 0.4)):
+        sure = kind == "stop-stairs" and not things
+        if kind in by_kind and (sure or rng.random() < share):
+            return [by_kind[kind]]
     if things and rng.random() < 0.88:
         weight = np.array([
             (0.1 + route.house.things[f.thing].about.salience ** 2) / (0.7 + f.degrees) for f in things

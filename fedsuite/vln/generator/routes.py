@@ -1,12 +1,10 @@
 """Routes of generated houses: which paths are annotated, and what can truly be said about one.
 
-Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018).
-A Fact is one thing that is true of a route: a turn, a door walked through, stairs, an object
-passed, where the goal is. Instructions are made of facts only, and keep them, so that they can be
-checked against the geometry.
+Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018). Instructions are
+made of facts only, and keep them, so that they can be checked against the geometry.
 
-Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles
-in degrees, right positive.
+Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles in degrees, right
+positive.
 """
 
 import math
@@ -26,9 +24,7 @@ _DIP_M = 0.9
 
 @dataclass(frozen=True)
 class Visit:
-    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it
-    (-1 = none).
-    """
+    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it (-1 = none)."""
 
     room: int
     enter: float
@@ -38,12 +34,11 @@ class Visit:
 
 @dataclass(frozen=True)
 class Fact:
-    """kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...; at: position along
-    the route.
+    """One thing that is true of a route. kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...
 
-    way: left, right, straight, around, up, down, ahead, reach (ahead, and the step ends there);
-    degrees: the angle behind it; last: position where it ends; thing, room, source (room left),
-    door: indices into the house or -1; ordinal: which door on that side, 0 = not counted.
+    at: position along the route; way: left, right, straight, around, up, down, ahead, reach (ahead, and the step ends
+    there); degrees: the angle behind it; last: position where it ends; thing, room, source (room left), door: indices
+    into the house or -1; ordinal: which door on that side, 0 = not counted.
     """
 
     kind: str
@@ -130,16 +125,10 @@ class Route:
         ]
 
     def _door_between(self, a: int, b: int, at: float) -> int:
-        """The door nearest to where the route goes from room a to room b, -1 if there is none
-        (stairs).
-        """
+        """The door nearest to where the route goes from room a to room b, -1 if there is none (stairs)."""
         x, y, _ = self.point_at(at)
-        found = [
-            (math.hypot(d.x - x, d.y - y), i)
-            for i, d in enumerate(self.house.doors)
-            if {a, b} == set(d.rooms)
-        ]
-        return min(found)[1] if found else -1
+        between = [(d, i) for i, d in enumerate(self.house.doors) if {a, b} == set(d.rooms)]
+        return min(((math.hypot(d.x - x, d.y - y), i) for d, i in between), default=(0, -1))[1]
 
 
 def wrapped_degrees(angle_rad: np.ndarray) -> np.ndarray:
@@ -162,9 +151,7 @@ def _without_dips(spans: list[list[float]]) -> list[list[float]]:
 
 
 def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
-    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes
-    [M].
-    """
+    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes [M]."""
     lengths, before = house.shortest
     total = len(lengths)
     start = np.repeat(np.arange(total)[:, None], total, 1)
@@ -189,9 +176,7 @@ def shortest_path_nodes(house: House, start: int, goal: int) -> tuple[int, ...]:
 
 
 def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
-    """Up to `count` different paths: few starts with several continuations each, goals all over the
-    house.
-    """
+    """Up to `count` different paths: few starts with several continuations each, goals all over the house."""
     pairs, nodes = path_pairs(house)
     if len(pairs) == 0:
         return []
@@ -229,14 +214,14 @@ def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
     here = [
         d for d in house.doors
         if hall.room in d.rooms and d.kind != "opening" and d.vertical == door.vertical
-        and abs((d.x - door.x) if door.vertical else (d.y - door.y)) < 0.01
+        and abs(d.line - door.line) < 0.01
     ]  # fmt: skip
     along_y = room.rect[3] - room.rect[1] > room.rect[2] - room.rect[0]
     if along_y != door.vertical:
         return 0  # a door at the end of the corridor
     origin = start[1] if door.vertical else start[0]
-    offsets = [(d.y if door.vertical else d.x) - origin for d in here]
-    mine = (door.y if door.vertical else door.x) - origin
+    offsets = [d.middle - origin for d in here]
+    mine = door.middle - origin
     if abs(mine) < 0.5:
         return 0
     return sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)

@@ -36,13 +36,8 @@ def _joined(parts: list[str], rng: np.random.Generator, person: Annotator, later
             link = ", "
         if parts[k - 1].startswith(_OPENINGS):
             link = ", "
-        elif (
-            link == ", "
-            and not part.startswith("then")
-            and k == len(parts) - 1
-            and rng.random() < 0.5
-        ):
-            link = ", and "
+        elif link == ", " and not part.startswith("then") and k == len(parts) - 1:
+            link = ", and " if rng.random() < 0.5 else link
         out += link + part
     return out + "."
 

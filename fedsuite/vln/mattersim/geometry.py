@@ -95,8 +95,10 @@ def seen(
         return [()] * (len(headings_rad) * len(elevation_rad))
     camera = np.array([_direction(h) for h in headings_rad], np.float32)[:, :, None]  # [H, 2, 1]
     along, across = around.unit * camera, around.delta_m[::-1] * camera
-    ahead = (around.delta_m * camera).sum(1, dtype=np.float32)
-    heading = _angle(across[:, 1] - across[:, 0], ahead).tolist()
+    ahead = (around.delta_m * camera).sum(1, dtype=np.float32).astype(np.float64)
+    right = (across[:, 1] - across[:, 0]).astype(np.float64)
+    # Correctly rounded float32 arc tangent: equal on all machines, unlike the C library's.
+    heading = np.arctan2(right, ahead).astype(np.float32).tolist()
     if cos_half_fov is None:
         kept = [list(range(len(around.places)))] * len(heading)
     else:
@@ -114,11 +116,6 @@ def _direction(heading_rad: float) -> tuple[float, float]:
     if not math.isfinite(heading_rad):
         return math.nan, math.nan
     return math.cos(math.pi / 2 - heading_rad), math.sin(math.pi / 2 - heading_rad)
-
-
-def _angle(right: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Correctly rounded float32 arc tangent: equal on all machines, unlike the C library's."""
-    return np.arctan2(right.astype(np.float64), ahead.astype(np.float64)).astype(np.float32)
 
 
 def _ordered(
