@@ -93,10 +93,7 @@ class World:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Candidates of B agents, trimmed to the K of the busiest.
-
-    count [B]; view [B, K]; angle [B, K, 4], angle features relative to the camera.
-    """
+    """Candidates of B agents, trimmed to the K of the busiest: count [B], view [B, K], angle [B, K, 4] to the camera."""
 
     count: Tensor
     view: Tensor

@@ -68,10 +68,7 @@ def starting_speaker(config: FedVLNConfig, roster: Roster) -> Arrays:
 
 
 def selection_of(config: FedVLNConfig) -> Selection:
-    """Agents are compared by success rate, then SPL; speakers by BLEU-2, then BLEU-4.
-
-    Choosing on val-unseen is what the published numbers do; they choose on what they report.
-    """
+    """Agents are compared by success rate, then SPL; speakers by BLEU-2, then BLEU-4."""
     if config.evaluation.selection == "last":
         return Selection()
     split = config.evaluation.selection.removeprefix("best-").replace("-", "_")

@@ -8,10 +8,7 @@ from fedsuite.vln.data.dataset import Sample
 
 
 class Batches:
-    """Endless mini-batches: a shuffled pass, reshuffled when it wraps around.
-
-    With `fill`, every batch holds batch_size samples even if the house has fewer (official code); otherwise at most n.
-    """
+    """Endless shuffled mini-batches, reshuffled at every wrap; fill: a small house's are filled up (official code)."""
 
     def __init__(
         self, samples: Sequence[Sample], batch_size: int, fill: bool, rng: np.random.Generator

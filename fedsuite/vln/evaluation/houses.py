@@ -33,10 +33,7 @@ def score_houses(
     config: FedVLNConfig,
     write: bool,
 ) -> tuple[int, dict[str, Any]]:
-    """Number of instructions and metrics `<split>.<metric>`; with `write` the walks are left in `folder` for submission.
-
-    world: of all `houses` together.
-    """
+    """Number of instructions, and metrics `<split>.<metric>`; write: leave submissions in `folder`. world: of all houses."""
     metrics: dict[str, Any] = {}
     total = 0
     for split in VALIDATION:

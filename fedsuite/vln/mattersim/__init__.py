@@ -39,18 +39,12 @@ __all__ = ["SimState", "Simulator", "ViewPoint", "make_simulator", "process_nav_
 
 @functools.cache
 def process_nav_graphs() -> NavGraphs:
-    """The graphs that all simulators of this process share.
-
-    `process_nav_graphs.cache_clear()` forgets them: simulators then read their folder again.
-    """
+    """The graphs that all simulators of this process share, until `process_nav_graphs.cache_clear()`."""
     return NavGraphs()
 
 
 class Simulator(Settings):
-    """B environments in any houses.
-
-    graphs: private graphs and generator of random starts, instead of those of the process.
-    """
+    """B environments in any houses. graphs: private graphs and random starts, instead of those of the process."""
 
     def __init__(self, graphs: NavGraphs | None = None, /) -> None:
         super().__init__()

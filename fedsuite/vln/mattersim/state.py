@@ -1,10 +1,9 @@
 """What the Matterport3D Simulator hands out: live SimState and ViewPoint objects.
 
-Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The objects belong to the
-simulator: they are read-only, cannot be made, copied or pickled by the user, and show the present
-also to those who kept them. A state is the same object for the simulator's whole life; the
-ViewPoint one moves to becomes `location` and has its relative heading, elevation and distance
-zeroed.
+Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The objects belong to the simulator: they are read-only,
+cannot be made, copied or pickled by the user, and show the present also to those who kept them. A state is the same
+object for the simulator's whole life; the ViewPoint one moves to becomes `location` and has its relative heading,
+elevation and distance zeroed.
 """
 
 import functools

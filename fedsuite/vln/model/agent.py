@@ -26,10 +26,7 @@ MODULES = ("encoder", "decoder", "critic")  # of an agent
 
 @dataclass(frozen=True)
 class Sizes:
-    """V_words vocabulary, F visual, A angle, H hidden (even), word embedding widths.
-
-    dead_layers: with the layers that the official code creates and never trains.
-    """
+    """Vocabulary, F, A, H (even), word embedding; dead_layers: with those that the official code never trains."""
 
     vocabulary: int
     feature: int

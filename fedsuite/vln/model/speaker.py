@@ -139,10 +139,7 @@ class Speaker(nn.Module):
         return self.forced(self.encoder(path, dropout), tokens, dropout)
 
     def forced(self, path: PathContext, tokens: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
-        """Logits [M, V] and targets [M] of the M tokens after BOS that are not padding, row by row.
-
-        tokens [B, L] int64, BOS first, padded with PAD.
-        """
+        """Logits [M, V], targets [M] of all tokens after BOS but PAD, row by row; tokens [B, L] int64 with BOS."""
         read = self.decoder(tokens[:, :-1], path, dropout)
         target = tokens[:, 1:]
         index = (target != PAD).flatten().nonzero().squeeze(1)

@@ -127,10 +127,7 @@ def _pre_exploration_text(groups: Groups) -> str:
 
 
 def _distinct_starts(groups: Groups) -> list[FedVLNOutcome]:
-    """Scores before round 1, once per seed: variants of one seed mostly start from the same agents.
-
-    Sums over one client or over several differ in the last digits.
-    """
+    """Scores before round 1, once per seed; sums over one client or over several differ in the last digits."""
     starts = {
         (o.config.seed, *sorted((k, round(v, 9)) for k, v in o.before.items())): o
         for own in groups.values()

@@ -28,10 +28,7 @@ from fedsuite.vln.training.rollout import trajectories
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A source of mini-batches: samples, the weight of imitation on them, and who makes up their instructions.
-
-    With a speaker, instructions are generated at every visit under environment dropout; without, they are the samples'.
-    """
+    """Samples, the weight of imitation on them, and the speaker, if any, that makes up instructions at every visit."""
 
     samples: Sequence[Sample]
     teacher_weight: float
@@ -130,10 +127,7 @@ def train_locally(
 def walk_all(
     agent: Agent, world: World, samples: Sequence[Sample], config: FedVLNConfig
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Greedy trajectories of all samples of one house: rows of the house, and views, per sample in order.
-
-    Samples are walked in order of instruction length, so that batches waste little padding.
-    """
+    """Greedy walks: rows of the house, and views, per sample; walked by length of instruction, to waste little padding."""
     first = dict(zip(world.scans, world.first_row, strict=False))
     by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
     visited: list[list[int]] = [[] for _ in samples]

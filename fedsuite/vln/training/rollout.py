@@ -52,10 +52,7 @@ class Walk:
 def observe(
     world: World, viewpoint: Tensor, view: Tensor, dropout: Dropout, factor: Tensor | None = None
 ) -> Panorama:
-    """Gather what B agents see. Candidate features are those of the view that looks at the candidate.
-
-    factor [B, F] multiplies the features, where there is one, instead of feature dropout.
-    """
+    """What B agents see; candidates by the view that looks at them. factor [B, F]: in place of feature dropout."""
     near = world.observe(viewpoint, view)
     views = world.views.index_select(0, viewpoint)
     row = torch.arange(len(views), device=views.device).mul_(views.shape[1]).unsqueeze(1)

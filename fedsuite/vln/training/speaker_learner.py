@@ -105,10 +105,7 @@ def score_speaker(
     config: FedVLNConfig,
     spoken: Sequence[Spoken] | None = None,
 ) -> dict[str, float]:
-    """Sums: those of `bleu_counts`, cross-entropy, right-words, target-words, count (paths).
-
-    spoken: what `speak_all` gave for these samples, if it is at hand already.
-    """
+    """Sums: of `bleu_counts`, cross-entropy, right-words, target-words, paths (count). spoken: by `speak_all`, if known."""
     if spoken is None:
         spoken = speak_all(speaker, world, samples, vocabulary, config)
     counts = bleu_counts([s.written for s in spoken], [s.references for s in spoken])
