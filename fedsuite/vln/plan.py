@@ -45,11 +45,8 @@ def initial_speaker(config: FedVLNConfig, roster: Roster) -> Speaker:
 
 def starting_model(config: FedVLNConfig, roster: Roster) -> Arrays:
     """What the run starts from: the model of an earlier run, or a new one; InputError if that does not fit."""
-    new = module_arrays(
-        initial_speaker(config, roster)
-        if config.stage == "speaker"
-        else initial_agent(config, roster)
-    )
+    initial = initial_speaker if config.stage == "speaker" else initial_agent
+    new = module_arrays(initial(config, roster))
     if not config.start_from:
         return new
     shapes = {k: v.shape for k, v in new.items()}
@@ -78,13 +75,11 @@ def selection_of(config: FedVLNConfig) -> Selection:
 
 def rate_of(config: FedVLNConfig) -> RateSchedule:
     """eta. A single client needs no averaging: the centralised model goes on from where its client left it."""
-    if config.federation.method == "centralised":
+    own = config.federation
+    if own.method == "centralised":
         return RateSchedule()
-    return RateSchedule(
-        config.federation.server_learning_rate,
-        config.federation.server_learning_rate_decay,
-        config.federation.server_decay_steps,
-    )
+    decay = own.server_learning_rate_decay, own.server_decay_steps
+    return RateSchedule(own.server_learning_rate, *decay)
 
 
 def local_steps_of(config: FedVLNConfig, client: ClientInfo) -> int:

@@ -106,12 +106,9 @@ def statistics_rows(
     """One row per name, source of the texts (human or generated) and outcomes; none where nothing is kept."""
     rows = []
     for name, source, outcomes in lines:
-        start = f"{split}.{source}."
-        own = [o for o in outcomes if f"{start}count" in o.metrics]
-        columns = [
-            Column(t, start + k, 0 if k in _WHOLE else 2) for k, t in STATISTIC_TITLES.items()
-        ]
-        if own:
+        start, titles = f"{split}.{source}.", STATISTIC_TITLES.items()
+        columns = [Column(t, start + k, 0 if k in _WHOLE else 2) for k, t in titles]
+        if own := [o for o in outcomes if f"{start}count" in o.metrics]:
             rows.append({"instructions": f"{SPLIT_NAMES[split]}, {name}"} | cells(own, columns))
     return rows
 
@@ -151,12 +148,7 @@ def _examples_text(spoken: Mapping[str, Sequence[Spoken]]) -> str:
     chosen = [own[i * len(own) // EXAMPLES] for i in range(min(EXAMPLES, len(own)))]
     lines = [f"Examples ({SPLIT_NAMES[split]}):\n"]
     for s in chosen:
-        human = _one_line(s.references[0]) if s.references else "-"
-        lines.append(
-            f"- path {s.path_id}\n  - human: {human}\n  - generated: {_one_line(s.instruction) or '-'}"
-        )
+        human = " ".join(s.references[0].split()) if s.references else "-"
+        generated = " ".join(s.instruction.split()) or "-"
+        lines.append(f"- path {s.path_id}\n  - human: {human}\n  - generated: {generated}")
     return "\n".join(lines) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
