@@ -9,15 +9,14 @@ from fedsuite.penalties import PENALTIES
 from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.mattersim import make_simulator
-from fedsuite.vln.start import check_named
+from fedsuite.vln.start import model_file, run_of
 
 
 def validate(config: FedVLNConfig) -> None:
     """Quick: reads no data, writes nothing."""
-    for find in (_in_agent, _in_stage, _in_sharing, _in_values):
+    for find in (_in_agent, _in_stage, _in_sharing, _in_values, _in_models):
         for complaint in find(config):
             raise InputError(complaint)
-    check_named(config)
     if config.data.simulator != "tables":
         make_simulator(config.data.simulator)
     check_device(config.device)
@@ -96,3 +95,16 @@ def _in_sharing(c: FedVLNConfig) -> Iterator[str]:
         yield (
             "federation.client-optimizer: shared would carry one house's gradients to the next; choose kept or fresh"
         )
+
+
+def _in_models(c: FedVLNConfig) -> Iterator[str]:
+    """What the stage asks for is given and there."""
+    if c.stage in ("augment", "pre-explore") and not c.speaker_from:
+        yield f"speaker-from: empty, but stage {c.stage} needs a speaker; give the folder of a run of stage speaker"
+    if c.stage == "pre-explore" and not c.start_from:
+        yield "start-from: empty, but pre-exploration starts from a trained agent; give its run with --from RUN"
+    if c.stage in ("train", "speaker") and c.speaker_from:
+        yield f"speaker-from: stage {c.stage} uses no speaker; leave it empty"
+    for key, path in (("start-from", c.start_from), ("speaker-from", c.speaker_from)):
+        if path:
+            model_file(run_of(path, c.seed), key)

@@ -1,6 +1,7 @@
 """Mini-batches of a house's samples."""
 
 from collections.abc import Sequence
+from itertools import chain, islice, repeat
 
 import numpy as np
 
@@ -15,18 +16,11 @@ class Batches:
     ) -> None:
         if not samples:
             raise ValueError("no samples to draw mini-batches from")
-        self.samples, self.rng = samples, rng
+        self.samples = samples
         self.size = batch_size if fill else min(batch_size, len(samples))
-        self.order = rng.permutation(len(samples))
-        self.cursor = 0
+        passes = (rng.permutation(len(samples)).tolist() for _ in repeat(None))
+        self.order = chain.from_iterable(passes)
 
     def next(self) -> list[Sample]:
         """The next mini-batch."""
-        picked: list[int] = []
-        while len(picked) < self.size:
-            if self.cursor == len(self.order):
-                self.order, self.cursor = self.rng.permutation(len(self.samples)), 0
-            take = self.order[self.cursor : self.cursor + self.size - len(picked)]
-            picked.extend(int(i) for i in take)
-            self.cursor += len(take)
-        return [self.samples[i] for i in picked]
+        return [self.samples[i] for i in islice(self.order, self.size)]

@@ -27,9 +27,6 @@ from fedsuite.vln.data.rxr import read_guides
 HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
-# --- view features ---------------------------------------------------------------------------
-
-
 def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file."""
     csv.field_size_limit(sys.maxsize)
@@ -136,9 +133,6 @@ def _refuse_gaps(file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.nd
                 f"{file}: {int((~have).sum())} panoramas of {scan} are missing (first: {first}); the file is "
                 "truncated, fetch it again"
             )
-
-
-# --- annotations -----------------------------------------------------------------------------
 
 
 def prepare_houses(

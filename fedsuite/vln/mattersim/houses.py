@@ -90,17 +90,15 @@ class House:
     def view_candidates(self, ix: int, view: int, cos_half_fov: float | None) -> Candidates:
         """What a discretised camera sees from panorama ix: a look-up after the first visit."""
         tables = self._views.setdefault(cos_half_fov, {})
-        views = tables.get(ix)
-        if views is None:
+        if ix not in tables:
             by_heading = seen(self._surroundings(ix), _HEADINGS_RAD, _ELEVATIONS_RAD, cos_half_fov)
-            views = tables[ix] = [c for row in range(3) for c in by_heading[row::3]]
-        return views[view]
+            tables[ix] = [c for row in range(3) for c in by_heading[row::3]]
+        return tables[ix][view]
 
     def _surroundings(self, ix: int) -> Surroundings:
-        around = self._around.get(ix)
-        if around is None:
-            around = self._around[ix] = surroundings(self.places[ix], self._neighbours[ix])
-        return around
+        if ix not in self._around:
+            self._around[ix] = surroundings(self.places[ix], self._neighbours[ix])
+        return self._around[ix]
 
 
 def _place(row: dict[str, Any], ix: int) -> Place:
