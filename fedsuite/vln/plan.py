@@ -11,7 +11,7 @@ from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.config import FederationSettings, FedVLNConfig
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
 from fedsuite.vln.stages import is_personal, share_of, visit_steps
@@ -73,9 +73,8 @@ def selection_of(config: FedVLNConfig) -> Selection:
     return Selection(tuple(f"{split}.{name}" for name in names))
 
 
-def rate_of(config: FedVLNConfig) -> RateSchedule:
+def rate_of(own: FederationSettings) -> RateSchedule:
     """eta. A single client needs no averaging: the centralised model goes on from where its client left it."""
-    own = config.federation
     if own.method == "centralised":
         return RateSchedule()
     decay = own.server_learning_rate_decay, own.server_decay_steps

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsuite.vln.generator.facts import route_facts
-from fedsuite.vln.generator.phrases import Annotator, annotators
+from fedsuite.vln.generator.phrases import MISSPELT, Annotator, annotators
 from fedsuite.vln.generator.routes import Fact, Route
-from fedsuite.vln.generator.sentences import sentences, with_slips
 from fedsuite.vln.generator.wording import Speaker
 
 MIN_WORDS, MAX_WORDS = 9, 48
 _TRIES = 8
+# Beginnings of clauses that cannot stand alone.
+_OPENINGS = ("with ", "start facing", "you start")
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ def _describe_as(
     for _ in range(_TRIES):
         speaker = Speaker(route, rng, person)
         picked = _pick(route, facts, rng, person, keep)
-        text = sentences(speaker.clauses(picked), rng, person)
+        text = _sentences(speaker.clauses(picked), rng, person)
         length = len(text.split())
         if MIN_WORDS <= length <= MAX_WORDS:
             break
         keep *= 1.25 if length < MIN_WORDS else 0.8
-    text = with_slips(text, rng, person)
+    text = _with_slips(text, rng, person)
     return Instruction(text, tuple(picked), tuple(speaker.attributes), index)
 
 
@@ -109,3 +110,55 @@ def _pick_stop(route: Route, facts: Sequence[Fact], rng: np.random.Generator) ->
         ])  # fmt: skip
         return [things[int(rng.choice(len(things), p=weight / weight.sum()))]]
     return [by_kind.get("stop-room") or by_kind.get("stop-stairs") or by_kind["stop-door"]]
+
+
+def _sentences(clauses: list[str], rng: np.random.Generator, person: Annotator) -> str:
+    """Clauses joined in the person's way, capitals and full stops."""
+    parts: list[list[str]] = []
+    most = {"sentences": 2, "commas": 5, "then": 3}[person.glue]
+    for k, clause in enumerate(clauses):
+        last = k == len(clauses) - 1
+        full = bool(parts) and len(parts[-1]) >= int(rng.integers(1, most + 1))
+        alone = bool(parts) and len(parts[-1]) == 1 and parts[-1][0].startswith(_OPENINGS)
+        if not parts or ((full or (last and rng.random() < 0.5)) and not alone):
+            parts.append([])
+        parts[-1].append(clause)
+    text = [_joined(p, rng, person, k > 0) for k, p in enumerate(parts)]
+    return " ".join(text)
+
+
+def _joined(parts: list[str], rng: np.random.Generator, person: Annotator, later: bool) -> str:
+    first = parts[0]
+    if later and person.glue == "then" and rng.random() < 0.4 and not first.startswith("then"):
+        first = "then " + first
+    out = first[0].upper() + first[1:]
+    for k, part in enumerate(parts[1:], 1):
+        link = ", " if k < len(parts) - 1 or rng.random() < 0.3 else " and "
+        if person.glue == "then" and rng.random() < 0.5 and not part.startswith("then"):
+            link = ", then " if rng.random() < 0.6 else " and then "
+        if link.endswith("and ") and part.startswith("then"):
+            link = ", "
+        if parts[k - 1].startswith(_OPENINGS):
+            link = ", "
+        elif link == ", " and not part.startswith("then") and k == len(parts) - 1:
+            link = ", and " if rng.random() < 0.5 else link
+        out += link + part
+    return out + "."
+
+
+def _with_slips(text: str, rng: np.random.Generator, person: Annotator) -> str:
+    """Typing: misspelt words, capitals, a missing or superfluous end."""
+    tokens = []
+    for token in text.split(" "):
+        bare = token.rstrip(".,").lower()
+        if bare in MISSPELT and rng.random() < person.typo:
+            token = MISSPELT[bare] + token[len(bare) :]
+        tokens.append(token)
+    text = " ".join(tokens)
+    if person.case == "lower":
+        text = text.lower()
+    elif person.case == "upper":
+        text = text.upper()
+    if rng.random() < 0.06:
+        text = text.rstrip(".")
+    return text + (" " if rng.random() < 0.25 else "")

@@ -164,12 +164,8 @@ def add_missing_doorways(
     part = connected_components(edge, directed=False)[1]
     added = False
     for number, door in enumerate(doors):
-        sides = [
-            {part[i] for i, r in enumerate(places.room[: len(part)]) if r == side}
-            for side in door.rooms
-        ]
-        apart = len(sides[0] | sides[1]) > 1
-        if apart and number not in places.door and door.kind != "opening":
+        parts = {part[i] for i, r in enumerate(places.room[: len(part)]) if r in door.rooms}
+        if len(parts) > 1 and number not in places.door and door.kind != "opening":
             added |= _add_doorway(places, rooms, door, number)
     return added
 

@@ -16,6 +16,7 @@ import numpy as np
 from fedsuite.vln.generator.plan import House
 from fedsuite.vln.generator.walls import Door, Room
 
+Span = tuple[int, float, float, float]  # room, from, to, metres
 MIN_NODES, MAX_NODES, MIN_LENGTH_M = 4, 7, 5.0
 _NODE_WEIGHT = {4: 0.2, 5: 1.0, 6: 1.0, 7: 1.1}
 _STEP_M = 0.1
@@ -81,18 +82,11 @@ class Route:
     @cached_property
     def visits(self) -> tuple[Visit, ...]:
         """Rooms in the order they are walked through."""
-        spans: list[list[float]] = []  # room, enter, leave, metres
-        for e in range(len(self.path) - 1):
-            for room, start, end, length in self._rooms_along(e):
-                if spans and spans[-1][0] == room:
-                    spans[-1][2], spans[-1][3] = end, spans[-1][3] + length
-                else:
-                    spans.append([room, start, end, length])
-        spans = _without_dips(spans)
+        pieces = [piece for e in range(len(self.path) - 1) for piece in self._rooms_along(e)]
         visits: list[Visit] = []
-        for k, (number, enter, leave, _) in enumerate(spans):
-            door = -1 if k == 0 else self._door_between(visits[-1].room, int(number), enter)
-            visits.append(Visit(int(number), enter, leave, door))
+        for room, enter, leave, _ in _without_dips(_joined(pieces)):
+            door = self._door_between(visits[-1].room, room, enter) if visits else -1
+            visits.append(Visit(room, enter, leave, door))
         return tuple(visits)
 
     def visit_at(self, at: float) -> Visit:
@@ -104,8 +98,8 @@ class Route:
         e = min(int(at), len(self.path) - 2)
         return self.points[e] + (at - e) * (self.points[e + 1] - self.points[e])
 
-    def _rooms_along(self, e: int) -> list[tuple[int, float, float, float]]:
-        """(room, start, end, metres) of short pieces of step e."""
+    def _rooms_along(self, e: int) -> list[Span]:
+        """Short pieces of step e."""
         house, a, b = self.house, self.path[e], self.path[e + 1]
         length = float(np.linalg.norm(self.points[e + 1] - self.points[e]))
         if abs(self.points[e + 1, 2] - self.points[e, 2]) > 0.5:
@@ -136,18 +130,25 @@ def wrapped_degrees(angle_rad: np.ndarray) -> np.ndarray:
     return np.rad2deg((np.asarray(angle_rad) + np.pi) % (2 * np.pi) - np.pi)
 
 
-def _without_dips(spans: list[list[float]]) -> list[list[float]]:
+def _joined(spans: list[Span]) -> list[Span]:
+    """Spans in one room that follow each other as one."""
+    kept: list[Span] = []
+    for room, start, end, length in spans:
+        if kept and kept[-1][0] == room:
+            kept[-1] = (room, kept[-1][1], end, kept[-1][3] + length)
+        else:
+            kept.append((room, start, end, length))
+    return kept
+
+
+def _without_dips(spans: list[Span]) -> list[Span]:
     """Leave out short steps into a doorway and back, and a metre-long brush with a corner."""
-    kept: list[list[float]] = []
+    kept: list[Span] = []
     for k, span in enumerate(spans):
         inner = 0 < k < len(spans) - 1
-        if inner and span[3] < _DIP_M and kept and kept[-1][0] == spans[k + 1][0]:
-            continue
-        if kept and kept[-1][0] == span[0]:
-            kept[-1][2], kept[-1][3] = span[2], kept[-1][3] + span[3]
-        else:
-            kept.append(list(span))
-    return kept
+        if not (inner and span[3] < _DIP_M and kept[-1][0] == spans[k + 1][0]):
+            kept.append(span)
+    return _joined(kept)
 
 
 def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:

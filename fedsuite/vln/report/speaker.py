@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedsuite.errors import InputError
 from fedsuite.report.outcomes import Column, cells
+from fedsuite.report.plots import COLOURS, blank_figure, save_figure
 from fedsuite.report.tables import markdown_table
 from fedsuite.vln.evaluation.statistics import (
     InstructionStatistics,
@@ -25,10 +27,12 @@ from fedsuite.vln.evaluation.statistics import (
     verb_frequencies,
 )
 from fedsuite.vln.message_keys import VALIDATION
-from fedsuite.vln.report.instructions import verbs_plot
 from fedsuite.vln.report.outcome import SPLIT_NAMES, FedVLNOutcome
 
 EXAMPLES = 3
+MOST_VERBS = 15
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "++")
+_GROUP_WIDTH = 0.8
 STATISTICS_NOTE = (
     "Length in tokens with punctuation; variances are population variances; trigram variety: share of distinct "
     "trigrams among 1,000 consecutive ones.\n"
@@ -139,6 +143,46 @@ def _draw_verbs(spoken: Mapping[str, Sequence[Spoken]], path: Path) -> str:
         return "No verbs.png: none of the known (English) verbs is used.\n"
     verbs_plot(uses, path)
     return ""
+
+
+def verbs_plot(
+    frequencies: Mapping[str, Mapping[str, float]], path: Path, *, most: int = MOST_VERBS
+) -> None:
+    """Bars side by side. frequencies: label -> verb -> uses per instruction; the `most` with the largest sums are drawn."""
+    verbs = common_verbs(frequencies, most)
+    if not verbs:
+        raise InputError("no verbs to draw; give instructions that use some of the known ones")
+    if len(frequencies) > len(COLOURS):
+        raise InputError(
+            f"{len(frequencies)} sets of instructions to draw, at most {len(COLOURS)} can be told apart; draw fewer"
+        )
+    figure, axes = blank_figure(9.0, 3.6)
+    places, width = np.arange(len(verbs)), _GROUP_WIDTH / len(frequencies)
+    for number, (label, uses) in enumerate(frequencies.items()):
+        axes.bar(
+            places + (number - (len(frequencies) - 1) / 2) * width,
+            [uses.get(v, 0.0) for v in verbs],
+            width,
+            color=COLOURS[number],
+            hatch=_HATCHES[number],
+            edgecolor="white",
+            label=label,
+        )
+    axes.set_xticks(places, verbs, rotation=40, ha="right")
+    axes.grid(visible=False, axis="x")
+    axes.set_axisbelow(True)
+    axes.set_ylabel("uses per instruction")
+    axes.legend(frameon=False)
+    save_figure(figure, path)
+
+
+def common_verbs(frequencies: Mapping[str, Mapping[str, float]], most: int) -> list[str]:
+    """The verbs with the largest sums over all sets, largest first."""
+    sums: dict[str, float] = {}
+    for uses in frequencies.values():
+        for verb, value in uses.items():
+            sums[verb] = sums.get(verb, 0.0) + value
+    return sorted(sums, key=lambda verb: (-sums[verb], verb))[:most]
 
 
 def _examples_text(spoken: Mapping[str, Sequence[Spoken]]) -> str:

@@ -66,7 +66,8 @@ class _Source:
         samples = self.batches.next()
         if self.data.speaker is None:
             return make_episodes(samples, self.world)
-        return back_translate(self.data.speaker, self.world, samples, self.config, self.masks)
+        own = self.config.objective
+        return back_translate(self.data.speaker, self.world, samples, own, self.masks)
 
     def losses(self, agent: Agent) -> Losses:
         """Both parts of the objective on new mini-batches."""
