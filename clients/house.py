@@ -28,7 +28,7 @@ from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import describes_paths, is_personal, share_of
 from fedsuite.vln.start import MODEL, checked_arrays, house_model
-from fedsuite.vln.training.learner import TrainingData, penalty_of, train_locally
+from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 
 
@@ -62,7 +62,6 @@ class HouseClient(HouseClientBase):
             steps=int(config["steps"]),
             round=number,
             partition=self.site.partition,
-            penalty=penalty_of(c),
         )
         self.keep(number, config, self.agent, optimizer)
         arrays = share_of(c).select(module_arrays(self.agent))

@@ -1,12 +1,13 @@
 """Ways to run the toy system: in this process, and through the command line as people do."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from fedsuite.progress import silent
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
+from fedsuite.vln.data.instructions import EOS, PAD
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.run_config import as_toml
@@ -208,3 +210,9 @@ def exit_code_of(main: Callable[[], None]) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def decoded(words: Sequence[str], ids: Iterable[int]) -> str:
+    """The words of an encoded instruction up to the first padding or end, without the start."""
+    kept = itertools.takewhile(lambda i: i not in (PAD, EOS), ids)
+    return " ".join(words[i] for i in kept if i != len(words) - 1)

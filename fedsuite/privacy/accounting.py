@@ -11,7 +11,7 @@ There is no gain from sampling: a released vector depends on all records through
 Zhuo et al. (2019) state no epsilon; sigma = 1 without clipping has none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,13 +61,12 @@ class PrivacyStatement:
     @property
     def obstacles(self) -> tuple[str, ...]:
         """Why no guarantee can be stated; empty if one can."""
+        clips, share = self.bound > 0, self.noise_probability
+        some = f"only {share:g} of the minibatches get noise, the others show Q-values as they are"
         reasons = {
             "the noise is 0": self.sigma <= 0,
-            "Q-values are not clipped, so one record may change them without limit": self.bound
-            <= 0,
-            f"only {self.noise_probability:g} of the minibatches get noise, the others show Q-values as they are": (
-                self.noise_probability < 1
-            ),
+            "Q-values are not clipped, so one record may change them without limit": not clips,
+            some: share < 1,
             "the Q-values that choose actions in training get no noise": not self.behaviour_noise,
             "the Q-values exchanged in evaluation get no noise": not self.evaluation_noise,
         }
@@ -94,30 +93,25 @@ class PrivacyStatement:
     @property
     def text(self) -> tuple[str, ...]:
         """The statement, line by line."""
-        return (*(self._refusal() if self.obstacles else self._guarantee()), *self._limits())
+        return (*self._guarantee(), *self._limits())
 
-    def _refusal(self) -> tuple[str, ...]:
-        return (
-            f"No differential-privacy guarantee can be stated: {'; '.join(self.obstacles)}.",
-            "Noise as it was added makes Q-values less exact; it does not bound what they tell about a record.",
-        )
-
-    def _guarantee(self) -> tuple[str, ...]:
-        epsilons = self.epsilons
-        lines = [
+    def _guarantee(self) -> Iterator[str]:
+        if self.obstacles:
+            yield f"No differential-privacy guarantee can be stated: {'; '.join(self.obstacles)}."
+            yield "Noise as it was added makes Q-values less exact; it does not bound what they tell about a record."
+            return
+        yield (
             f"Q-vectors are clipped to an L2 norm of {self.bound:g}: replacing one record of a party changes any "
-            f"Q-vector that it releases by at most {2 * self.bound:g}, whatever its weights are.",
-            f"With noise of standard deviation {self.sigma:g} the noise multiplier is {self.noise_multiplier:g}.",
-            f"A single Q-vector: epsilon {self.epsilon_of_one:.4g} at delta {self.delta:g}.",
-            *(
-                f"All {self.releases[party]:,} Q-vectors of {party}: epsilon {epsilon:.4g} at delta {self.delta:g}."
-                for party, epsilon in epsilons.items()
-            ),
-            "All releases are composed, because weights depend on all records; every Q-vector beyond those counted adds.",
-        ]
+            f"Q-vector that it releases by at most {2 * self.bound:g}, whatever its weights are."
+        )
+        yield f"With noise of standard deviation {self.sigma:g} the noise multiplier is {self.noise_multiplier:g}."
+        yield f"A single Q-vector: epsilon {self.epsilon_of_one:.4g} at delta {self.delta:g}."
+        epsilons = self.epsilons
+        for party, epsilon in epsilons.items():
+            yield f"All {self.releases[party]:,} Q-vectors of {party}: epsilon {epsilon:.4g} at delta {self.delta:g}."
+        yield "All releases are composed, because weights depend on all records; every Q-vector beyond those counted adds."
         if max(epsilons.values(), default=0.0) > PRACTICAL:
-            lines.append(f"An epsilon above about {PRACTICAL:g} is no protection in practice.")
-        return tuple(lines)
+            yield f"An epsilon above about {PRACTICAL:g} is no protection in practice."
 
     def _limits(self) -> tuple[str, ...]:
         rewarded, *others = self.releases

@@ -14,10 +14,7 @@ from torch import Tensor
 
 
 def clip_rows(q: Tensor, bound: float) -> Tensor:
-    """Q-values [..., A] shrunk to an L2 norm of at most `bound` (up to rounding); 0 leaves them as they are.
-
-    The best action stays the best, for a whole vector is scaled. Differentiable, also at a vector of zeros.
-    """
+    """Q-values [..., A] shrunk to an L2 norm of at most `bound`, 0: as they are. Differentiable, also at zeros."""
     if bound < 0:
         raise ValueError(f"the bound of clipping must be >= 0, got {bound}")
     if bound == 0:

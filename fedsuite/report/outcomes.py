@@ -120,9 +120,7 @@ def last_values(*frames: pd.DataFrame) -> dict[str, float]:
     rows = pd.concat(frames).drop(columns=["run", "round"], errors="ignore").to_dict("records")
     found: dict[str, float] = {}
     for row in reversed(rows):
-        for metric, value in row.items():
-            if pd.notna(value):
-                found.setdefault(str(metric), float(value))
+        found |= {k: float(v) for k, v in row.items() if pd.notna(v) and k not in found}
     return found
 
 

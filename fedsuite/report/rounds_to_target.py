@@ -33,10 +33,7 @@ class Course:
 
 
 def course_of(rounds: pd.DataFrame, final: pd.DataFrame, metric: str) -> Course | None:
-    """The course of one run's frames; None if it never recorded the metric.
-
-    The final evaluation counts where the round itself was not evaluated and the model is that round's.
-    """
+    """None if the metric was never recorded; the final evaluation counts for its model's round if that had none."""
     frame = rounds.reindex(columns=["round", metric, STEPS])
     last = final.reindex(columns=["round", metric, _SELECTED])
     of_its_round = last[_SELECTED].isna() | (last[_SELECTED] == last["round"])

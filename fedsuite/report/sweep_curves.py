@@ -36,11 +36,12 @@ def sweep_curves(
     if not curves:
         raise InputError("no runs to draw; name at least one run")
     figure, axes = blank_figure(7.2, 4.4)
+    plain: dict[str, Any] = {"color": "black", "linestyle": "-"}
     looks = [_looks(place, curves) for place in range(min(3, len(keys)))]
     for setting, frame in curves.items():
-        look: dict[str, Any] = {"color": "black", "linestyle": "-"}
-        for place, known in enumerate(looks):
-            look |= known[_part(setting, place)]
+        look = plain.copy()
+        for known, part in zip(looks, _parts(setting), strict=False):
+            look |= known[part]
         draw_mean(axes, frame, "round", "value", look, band=len(curves) <= _MOST_BANDS)
     for target in targets:
         axes.axhline(target, color="grey", linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
@@ -48,22 +49,22 @@ def sweep_curves(
     axes.set_ylabel(metric)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [
-        Line2D([], [], **{"color": "black", "linestyle": "-"} | look, label=f"{title} = {value}")
-        for place, known in enumerate(looks)
-        for title in [", ".join(keys[place:] if place == 2 else [keys[place]])]
+        Line2D([], [], **plain | look, label=f"{title} = {value}")
+        for title, known in zip(_parts(keys), looks, strict=False)
         for value, look in known.items()
     ]
     axes.legend(handles=handles, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
     save_figure(figure, path)
 
 
-def _part(setting: Setting, place: int) -> str:
-    return ", ".join(setting[2:]) if place == 2 else setting[place]
+def _parts(setting: Sequence[str]) -> list[str]:
+    """The first two, and all further ones together."""
+    return [*setting[:2], ", ".join(setting[2:])]
 
 
 def _looks(place: int, curves: Mapping[Setting, pd.DataFrame]) -> dict[str, dict[str, Any]]:
     """Value of the key at this place -> what tells it, values in order of appearance."""
-    values = list(dict.fromkeys(_part(setting, place) for setting in curves))
+    values = list(dict.fromkeys(_parts(setting)[place] for setting in curves))
     if place == 0:
         return {v: {"color": c} for v, c in zip(values, _colours(len(values)), strict=True)}
     if place == 1:

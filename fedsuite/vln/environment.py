@@ -93,10 +93,7 @@ class World:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Candidates of B agents, trimmed to the K of the busiest.
-
-    count [B]; view [B, K]; angle [B, K, 4], angle features relative to the camera.
-    """
+    """Candidates of B agents, trimmed to the K of the busiest: count [B], view [B, K], angle [B, K, 4] to the camera."""
 
     count: Tensor
     view: Tensor
@@ -165,6 +162,7 @@ def build_world(
         [_teacher_table(g, t).ravel() for g, t in zip(graphs, tables, strict=True)]
     )
     distance = np.concatenate([g.distance_m.astype(np.float32).ravel() for g in graphs])
+    panorama_angle = _panorama_angles().to(device)
     return World(
         scans=tuple(g.scan for g in graphs),
         first_row=tuple(int(f) for f in first),
@@ -175,27 +173,16 @@ def build_world(
         pair_row=torch.from_numpy(pair_row).to(device),
         teacher=torch.from_numpy(teacher).to(device),
         distance_m=torch.from_numpy(distance).to(device),
-        views=_join_views(views).to(device),
-        panorama_angle=_panorama_angles().to(device),
-        pose_angle=_pose_angles().to(device),
+        views=torch.from_numpy(views[0] if len(views) == 1 else np.concatenate(views)).to(device),
+        panorama_angle=panorama_angle,
+        pose_angle=panorama_angle[0],
     )
-
-
-def _join_views(views: Sequence[np.ndarray]) -> Tensor:
-    return torch.from_numpy(views[0] if len(views) == 1 else np.concatenate(views))
 
 
 def _relative_angles(angle_rad: Tensor) -> Tensor:
     """[N, K, 2] absolute heading and elevation -> [12 N, K, 4], row 12 n + h for camera heading h."""
     heading = angle_rad[:, None, :, 0] - VIEW_STEP_RAD * torch.arange(HEADINGS)[:, None]
     return angle_feature(heading, angle_rad[:, None, :, 1].expand_as(heading)).flatten(0, 1)
-
-
-def _pose_angles() -> Tensor:
-    index = torch.arange(NUM_VIEWS)
-    return angle_feature(
-        (index % HEADINGS) * VIEW_STEP_RAD, (index // HEADINGS - 1) * VIEW_STEP_RAD
-    )
 
 
 def _panorama_angles() -> Tensor:

@@ -11,7 +11,7 @@ from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.config import FederationSettings, FedVLNConfig
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
 from fedsuite.vln.stages import is_personal, share_of, visit_steps
@@ -45,11 +45,8 @@ def initial_speaker(config: FedVLNConfig, roster: Roster) -> Speaker:
 
 def starting_model(config: FedVLNConfig, roster: Roster) -> Arrays:
     """What the run starts from: the model of an earlier run, or a new one; InputError if that does not fit."""
-    new = module_arrays(
-        initial_speaker(config, roster)
-        if config.stage == "speaker"
-        else initial_agent(config, roster)
-    )
+    initial = initial_speaker if config.stage == "speaker" else initial_agent
+    new = module_arrays(initial(config, roster))
     if not config.start_from:
         return new
     shapes = {k: v.shape for k, v in new.items()}
@@ -68,10 +65,7 @@ def starting_speaker(config: FedVLNConfig, roster: Roster) -> Arrays:
 
 
 def selection_of(config: FedVLNConfig) -> Selection:
-    """Agents are compared by success rate, then SPL; speakers by BLEU-2, then BLEU-4.
-
-    Choosing on val-unseen is what the published numbers do; they choose on what they report.
-    """
+    """Agents are compared by success rate, then SPL; speakers by BLEU-2, then BLEU-4."""
     if config.evaluation.selection == "last":
         return Selection()
     split = config.evaluation.selection.removeprefix("best-").replace("-", "_")
@@ -79,15 +73,12 @@ def selection_of(config: FedVLNConfig) -> Selection:
     return Selection(tuple(f"{split}.{name}" for name in names))
 
 
-def rate_of(config: FedVLNConfig) -> RateSchedule:
+def rate_of(own: FederationSettings) -> RateSchedule:
     """eta. A single client needs no averaging: the centralised model goes on from where its client left it."""
-    if config.federation.method == "centralised":
+    if own.method == "centralised":
         return RateSchedule()
-    return RateSchedule(
-        config.federation.server_learning_rate,
-        config.federation.server_learning_rate_decay,
-        config.federation.server_decay_steps,
-    )
+    decay = own.server_learning_rate_decay, own.server_decay_steps
+    return RateSchedule(own.server_learning_rate, *decay)
 
 
 def local_steps_of(config: FedVLNConfig, client: ClientInfo) -> int:

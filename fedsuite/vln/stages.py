@@ -25,10 +25,7 @@ def local_steps(num_samples: int, epochs: int, batch_size: int) -> int:
 
 
 def visit_steps(config: FedVLNConfig, num_samples: int) -> int:
-    """Optimizer steps of a house that takes part: ceil(tau n_k / B).
-
-    In augmented training a step has two mini-batches of each kind and counts twice, as in the official release.
-    """
+    """Steps of a house that takes part, ceil(tau n_k / B); half as many in augmented training, where one counts twice."""
     steps = local_steps(num_samples, config.federation.local_epochs, config.objective.batch_size)
     return math.ceil(steps / 2) if config.stage == "augment" else steps
 

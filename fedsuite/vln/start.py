@@ -67,16 +67,15 @@ def checked_arrays(file: Path, key: str, shapes: Shapes) -> Arrays:
     """Arrays of a model file if they are those of `shapes`, float32 and finite."""
     arrays = read_model(file, key)
     for name in sorted(set(arrays) | set(shapes)):
-        have = arrays[name].shape if name in arrays else None
-        if have == shapes.get(name) and arrays[name].dtype == np.float32:
-            continue
         if name not in arrays:
             problem = f"lacks {name}"
         elif name not in shapes:
             problem = f"holds {name}, which this run's model has not"
-        else:
+        elif arrays[name].shape != shapes[name] or arrays[name].dtype != np.float32:
             own = f"{arrays[name].dtype} {list(arrays[name].shape)}"
             problem = f"holds {name} {own}, this run's is float32 {list(shapes[name])}"
+        else:
+            continue
         raise InputError(
             f"{key}: {file} {problem}; use the sizes and data of the run it comes from, or another run"
         )
@@ -103,21 +102,3 @@ def _check_words(theirs: Path, ours: Sequence[str], key: str) -> None:
         raise InputError(
             f"{key}: {theirs} has other words than this run's data; use the data of the run it comes from"
         )
-
-
-def check_named(config: FedVLNConfig) -> None:
-    """Quick checks that need no data: what the stage asks for is given and there."""
-    if config.stage in ("augment", "pre-explore") and not config.speaker_from:
-        raise InputError(
-            f"speaker-from: empty, but stage {config.stage} needs a speaker; give the folder of a run of stage "
-            "speaker"
-        )
-    if config.stage == "pre-explore" and not config.start_from:
-        raise InputError(
-            "start-from: empty, but pre-exploration starts from a trained agent; give its run with --from RUN"
-        )
-    if config.stage in ("train", "speaker") and config.speaker_from:
-        raise InputError(f"speaker-from: stage {config.stage} uses no speaker; leave it empty")
-    for key, path in (("start-from", config.start_from), ("speaker-from", config.speaker_from)):
-        if path:
-            model_file(run_of(path, config.seed), key)

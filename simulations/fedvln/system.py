@@ -54,7 +54,7 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "server_optimizer": chosen(
             "federation.server-optimizer", config.federation.server_optimizer, SERVER_OPTIMIZERS
         ),
-        "rate": rate_of(config),
+        "rate": rate_of(config.federation),
         "selection": selection_of(config),
         "speaker": starting_speaker(config, roster) if describes_paths(config) else {},
         "scores": speaker_corpus if config.stage == "speaker" else agent_means,

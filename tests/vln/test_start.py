@@ -9,9 +9,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from fedsuite.errors import InputError
+from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.start import (
-    check_named,
     checked_arrays,
     checked_model,
     house_model,
@@ -111,8 +111,8 @@ def test_the_run_of_the_own_seed_is_taken(tmp_path: Path) -> None:
     assert run_of(str(tmp_path / "runs"), 3) == tmp_path / "runs" / "seed-3"
     assert run_of(str(tmp_path / "runs"), 4) == tmp_path / "runs"
     config = FedVLNConfig(stage="train", start_from=str(tmp_path / "runs"))
-    assert "has not ended" in refused(check_named, config)
-    check_named(FedVLNConfig(stage="train", start_from=str(tmp_path / "runs"), seed=3))
+    assert "has not ended" in refused(validate, config)
+    validate(FedVLNConfig(stage="train", start_from=str(tmp_path / "runs"), seed=3))
 
 
 def test_a_houses_own_agent_is_found_by_its_scan(tmp_path: Path) -> None:

@@ -53,18 +53,12 @@ def check_items(file: Path, items: Sequence[dict[str, Any]], graphs: dict[str, N
     for item in items:
         graph, name = graphs[item["scan"]], f"{file}: path_id {item['path_id']}"
         rows = [graph.index.get(v, -1) for v in item["path"]]
-        if not rows or -1 in rows or not graph.included[rows].all():
-            bad = next(
-                (
-                    v
-                    for v, r in zip(item["path"], rows, strict=True)
-                    if r < 0 or not graph.included[r]
-                ),
-                "(none)",
-            )
+        known = zip(item["path"], rows, strict=True)
+        bad = [v for v, r in known if r < 0 or not graph.included[r]]
+        if bad or not rows:
             raise InputError(
-                f"{name}: viewpoint {bad} is not in the graph of {graph.scan}; annotations and connectivity do not "
-                "belong together"
+                f"{name}: viewpoint {(bad or ['(none)'])[0]} is not in the graph of {graph.scan}; annotations and "
+                "connectivity do not belong together"
             )
         for a, b in pairwise(rows):
             if not graph.edge[a, b]:

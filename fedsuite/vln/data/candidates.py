@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph
+from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph, padded
 from fedsuite.vln.mattersim import make_simulator
 
 VERTICAL_FIELD_OF_VIEW_RAD = math.radians(60)
@@ -27,19 +27,12 @@ def candidates_by_simulator(connectivity_dir: Path, graph: NavGraph, kind: str) 
     simulator.setBatchSize(1)
     simulator.initialize()
     found = [
-        _scan(simulator, graph, row) if graph.included[row] else {}
-        for row in range(len(graph.viewpoint_ids))
+        (row, target, *best[1:])
+        for row in np.flatnonzero(graph.included).tolist()
+        for target, best in _scan(simulator, graph, row).items()
     ]
-    width = max(1, *map(len, found))
-    shape = (len(found), width)
-    table = Candidates(
-        np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
-    )
-    for row, neighbours in enumerate(found):
-        for slot, (target, (_, view, heading, elevation)) in enumerate(neighbours.items()):
-            table.viewpoint[row, slot], table.view[row, slot] = target, view
-            table.heading_rad[row, slot], table.elevation_rad[row, slot] = heading, elevation
-    return table
+    columns = np.array(found, np.float64).reshape(-1, 5).T
+    return padded(len(graph.viewpoint_ids), *columns[:3].astype(np.int64), *columns[3:])
 
 
 def _scan(simulator, graph: NavGraph, row: int) -> dict[int, tuple[float, int, float, float]]:  # type: ignore[no-untyped-def]

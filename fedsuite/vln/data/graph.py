@@ -65,8 +65,7 @@ class NavGraph:
         gap = self.position_m[:, None] - self.position_m[None]
         # Two cameras at one place would read as "no edge" in a dense matrix; a micrometre keeps them joined.
         length = np.where(self.edge, np.maximum(np.linalg.norm(gap, axis=-1), 1e-6), np.inf)
-        distance, before = shortest_path(length, method="D", return_predecessors=True)
-        return distance, before
+        return shortest_path(length, method="D", return_predecessors=True)
 
     @cached_property
     def distance_m(self) -> np.ndarray:
@@ -80,9 +79,8 @@ class NavGraph:
         g itself at i = g; -1 where g cannot be reached. The path is the one found backwards from g, so that
         following next_hop from any start is one consistent tree per goal.
         """
-        reverse = (
-            self if bool((self.edge == self.edge.T).all()) else replace(self, edge=self.edge.T)
-        )
+        symmetric = bool((self.edge == self.edge.T).all())
+        reverse = self if symmetric else replace(self, edge=self.edge.T)
         hop = reverse._paths[1].T.astype(np.int64)
         hop[hop < 0] = -1
         np.fill_diagonal(hop, np.arange(len(hop)))
@@ -107,14 +105,8 @@ class NavGraph:
         column = np.floor(heading / VIEW_STEP_RAD + 0.5).astype(np.int64) % HEADINGS
         level = np.clip(np.floor(elevation / VIEW_STEP_RAD + 0.5), -1, 1).astype(np.int64) + 1
         order = np.lexsort((*_discovery_keys(heading, elevation), source))
-        return _padded(
-            len(self.viewpoint_ids),
-            source[order],
-            target[order],
-            (HEADINGS * level + column)[order],
-            heading[order],
-            elevation[order],
-        )
+        columns = (source, target, HEADINGS * level + column, heading, elevation)
+        return padded(len(self.viewpoint_ids), *(c[order] for c in columns))
 
 
 def _discovery_keys(heading: np.ndarray, elevation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -131,17 +123,14 @@ def _discovery_keys(heading: np.ndarray, elevation: np.ndarray) -> tuple[np.ndar
     return angle, first
 
 
-def _padded(panoramas: int, source: np.ndarray, *columns: np.ndarray) -> Candidates:
+def padded(panoramas: int, source: np.ndarray, *columns: np.ndarray) -> Candidates:
     """Spread per-edge columns (sorted by source) over [P, K]; the first column is padded with -1, the rest with 0."""
     count = np.bincount(source, minlength=panoramas)
     slot = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)
-    tables = []
-    for number, column in enumerate(columns):
-        table = np.full((panoramas, max(int(count.max(initial=0)), 1)), 0, column.dtype)
-        if number == 0:
-            table -= 1
+    shape = (panoramas, max(int(count.max(initial=0)), 1))
+    tables = [np.full(shape, -(number == 0), c.dtype) for number, c in enumerate(columns)]
+    for table, column in zip(tables, columns, strict=True):
         table[source, slot] = column
-        tables.append(table)
     return Candidates(*tables)
 
 

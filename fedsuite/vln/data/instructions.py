@@ -16,7 +16,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,16 +90,6 @@ class Vocabulary:
         ids = np.array([self.bos, *known, EOS][:max_length])
         ids[-1] = EOS
         return ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Words up to the first PAD or EOS, without BOS."""
-        out = []
-        for i in ids:
-            if i in (PAD, EOS):
-                break
-            if i != self.bos:
-                out.append(self.words[i])
-        return " ".join(out)
 
 
 def build_vocabulary(sentences: Iterable[str], min_count: int = 5) -> Vocabulary:

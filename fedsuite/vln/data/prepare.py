@@ -8,7 +8,6 @@ training.
 import base64
 import binascii
 import csv
-import hashlib
 import json
 import shutil
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
+from fedsuite.files import sha256_of
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.data.annotations import annotation_files, check_items, read_annotations
 from fedsuite.vln.data.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
@@ -25,9 +25,6 @@ from fedsuite.vln.data.instructions import build_vocabulary
 from fedsuite.vln.data.rxr import read_guides
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
-
-
-# --- view features ---------------------------------------------------------------------------
 
 
 def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
@@ -138,9 +135,6 @@ def _refuse_gaps(file: Path, houses: dict[str, tuple[NavGraph, np.ndarray, np.nd
             )
 
 
-# --- annotations -----------------------------------------------------------------------------
-
-
 def prepare_houses(
     data_dir: Path,
     out_dir: Path,
@@ -178,33 +172,22 @@ def prepare_houses(
     graphs = {s: load_graph(connectivity, s) for s in scans}
     for split, items in splits.items():
         check_items(files[split], items, graphs)
-    vocabulary = build_vocabulary(
-        (t for i in splits["train"] for t in i["instructions"]), min_word_count
-    )
+    texts = (t for i in splits["train"] for t in i["instructions"])
+    vocabulary = build_vocabulary(texts, min_word_count)
     partial = out_dir.with_name(out_dir.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
+    samples = {}
     for number, scan in enumerate(scans, 1):
         (partial / scan).mkdir(parents=True)
         own = {s: [i for i in items if i["scan"] == scan] for s, items in splits.items()}
-        (partial / scan / "episodes.json").write_text(
-            json.dumps({s: v for s, v in own.items() if v})
-        )
+        text = json.dumps({s: v for s, v in own.items() if v})
+        (partial / scan / "episodes.json").write_text(text)
+        samples[scan] = {s: sum(len(i["instructions"]) for i in v) for s, v in own.items()}
         progress("houses whose instructions are split off", number, len(scans))
     (partial / "vocabulary.json").write_text(json.dumps(vocabulary.words))
-    samples = {
-        scan: {
-            s: sum(len(i["instructions"]) for i in items if i["scan"] == scan)
-            for s, items in splits.items()
-        }
-        for scan in scans
-    }
     panoramas = {s: len(g.viewpoint_ids) for s, g in graphs.items()}
-    manifest = {
-        "splits": order,
-        "samples": samples,
-        "panoramas": panoramas,
-        "vocabulary": len(vocabulary),
-    }
+    manifest = {"splits": order, "samples": samples, "panoramas": panoramas}
+    manifest["vocabulary"] = len(vocabulary)
     (partial / "manifest.json").write_text(json.dumps(manifest, indent=1))
     shutil.rmtree(out_dir, ignore_errors=True)
     partial.rename(out_dir)
@@ -214,9 +197,8 @@ def digest_of(*parts: object) -> str:
     """Short name for a cached conversion of files (by path, size and modification time) and settings."""
     text = []
     for part in parts:
+        text.append(str(part))
         if isinstance(part, Path):
             stat = part.stat()
-            text.append(f"{part.resolve()}|{stat.st_size}|{stat.st_mtime_ns}")
-        else:
-            text.append(str(part))
-    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]
+            text[-1] = f"{part.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    return sha256_of("\n".join(text).encode())[:16]

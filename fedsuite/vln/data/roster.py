@@ -45,13 +45,6 @@ def open_house(
     vocabulary: Vocabulary | None = None,
 ) -> House:
     """One house as the run's ablations let the agent know it; vocabulary: None = the prepared folder's."""
-    house = load_house(
-        places.houses_dir,
-        places.connectivity_dir,
-        places.views_dir,
-        scan,
-        config.data.max_instruction_length,
-        config.data.simulator,
-        vocabulary,
-    )
-    return apply_ablations(house, config, partition)
+    folders, own = (places.houses_dir, places.connectivity_dir, places.views_dir), config.data
+    reading = (own.max_instruction_length, own.simulator, vocabulary)
+    return apply_ablations(load_house(*folders, scan, *reading), config, partition)

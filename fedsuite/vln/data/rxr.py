@@ -46,10 +46,7 @@ def speaks(tag: str, language: str) -> bool:
 
 
 def read_guides(file: Path, language: str) -> list[dict[str, Any]]:
-    """Items in order of first appearance, with instruction_ids; InputError if the file is none of guides.
-
-    Guides belong to one item if scan, path_id, path and heading are the same.
-    """
+    """Items, one per scan, path_id, path and heading, as they first appear; InputError if the file is none of guides."""
     items: dict[tuple[Any, ...], dict[str, Any]] = {}
     languages, numbers = set(), set()
     for line, guide in _guides(file):

@@ -21,10 +21,7 @@ MIN_EDGES, MAX_EDGES = 4, 6
 
 
 class SampledPaths(Sequence[Sample]):
-    """Samples without words (tokens of length 0, text ""), in ascending order of (start, goal).
-
-    start, goal [n] int32 rows of the house; view [n] int8 initial views.
-    """
+    """Samples without words in ascending order of start, goal [n] int32 (rows of the house); view [n] int8, initial."""
 
     def __init__(
         self, graph: NavGraph, start: np.ndarray, goal: np.ndarray, view: np.ndarray

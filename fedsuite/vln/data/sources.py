@@ -6,6 +6,7 @@ always           instructions are checked and split by house into <cache-dir>/ho
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,15 +16,10 @@ import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files
 from fedsuite.vln.data.graph import NUM_VIEWS
-from fedsuite.vln.data.prepare import (
-    HDF5_SUFFIXES,
-    digest_of,
-    prepare_houses,
-    prepare_views,
-)
+from fedsuite.vln.data.prepare import HDF5_SUFFIXES, digest_of, prepare_houses, prepare_views
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 
 GENERATOR_VERSION = 1  # raise it when generated houses change, so that cached ones are made anew
@@ -65,62 +61,54 @@ class Sources(Places):
 
 def places_of(config: FedVLNConfig) -> Places:
     """Where everything of a run lies or will lie; of data files only sizes and times are read."""
-    cache = Path(config.data.cache_dir)
-    if not config.data.dir:
-        if config.data.dataset != "r2r":
-            raise InputError(
-                f"data.dir: empty, but data.dataset is {config.data.dataset}; generated houses are annotated as R2R, give a "
-                "folder with connectivity/ and annotations/"
-            )
+    own, cache = config.data, Path(config.data.cache_dir)
+    for complaint in _complaints(own):
+        raise InputError(complaint)
+    if not own.dir:
         settings = HouseSettings(
-            seed=config.data.houses_seed(config.seed),
-            num_seen=config.data.generated_seen_houses,
-            num_unseen=config.data.generated_unseen_houses,
-            paths_per_house=config.data.generated_paths_per_house,
-            feature_size=config.data.generated_feature_size,
+            seed=own.houses_seed(config.seed),
+            num_seen=own.generated_seen_houses,
+            num_unseen=own.generated_unseen_houses,
+            paths_per_house=own.generated_paths_per_house,
+            feature_size=own.generated_feature_size,
         )
         name = digest_of(GENERATOR_VERSION, settings)
-        data, generated = cache / f"generated-{name}", settings
-        key = digest_of(LAYOUT_VERSION, name, config.data.min_word_count)
-        return Places(data, cache / f"houses-{key}", data / "views", generated)
-    data = Path(config.data.dir)
-    _refuse_missing(data, config)
-    files = list(annotation_files(data, config.data.dataset).values())
-    if absent := [f for f in files if not f.is_file()]:
-        names = ", ".join(f.name for f in files)
-        raise InputError(f"{absent[0]}: no such file; data.dir needs {names} in annotations/")
+        data = cache / f"generated-{name}"
+        key = digest_of(LAYOUT_VERSION, name, own.min_word_count)
+        return Places(data, cache / f"houses-{key}", data / "views", settings)
+    data, features = Path(own.dir), Path(own.features)
     # R2R is English alone: its language says nothing, and must not make another folder.
-    kind = (
-        [config.data.dataset, config.data.language]
-        if config.data.dataset == "rxr"
-        else [config.data.dataset]
-    )
-    key = digest_of(LAYOUT_VERSION, *files, config.data.min_word_count, *kind)
-    features = Path(config.data.features)
+    kind = [own.dataset, own.language] if own.dataset == "rxr" else [own.dataset]
+    files = annotation_files(data, own.dataset).values()
+    key = digest_of(LAYOUT_VERSION, *files, own.min_word_count, *kind)
     views = features
     if features.is_file():
         views = cache / f"views-{digest_of(LAYOUT_VERSION, features, data.resolve())}"
     return Places(data, cache / f"houses-{key}", views, None)
 
 
-def _refuse_missing(data: Path, config: FedVLNConfig) -> None:
+def _complaints(own: DataSettings) -> Iterator[str]:
+    """What is wrong with the files named."""
+    data, features = Path(own.dir), Path(own.features)
+    if not own.dir:
+        if own.dataset != "r2r":
+            yield (
+                f"data.dir: empty, but data.dataset is {own.dataset}; generated houses are annotated as R2R, give a "
+                "folder with connectivity/ and annotations/"
+            )
+        return
     if not data.is_dir():
-        raise InputError(
-            f"data.dir: {data} is not a folder; give one with connectivity/ and annotations/"
-        )
-    if not config.data.features:
-        raise InputError(
-            "data.features: empty, but data.dir is set; give a .tsv or .hdf5 file or a prepared folder"
-        )
-    features = Path(config.data.features)
+        yield f"data.dir: {data} is not a folder; give one with connectivity/ and annotations/"
+    if not own.features:
+        yield "data.features: empty, but data.dir is set; give a .tsv or .hdf5 file or a prepared folder"
     if not features.exists():
-        raise InputError(
-            f"data.features: {features} does not exist; give a .tsv or .hdf5 file or a prepared folder"
-        )
+        yield f"data.features: {features} does not exist; give a .tsv or .hdf5 file or a prepared folder"
     if features.is_file() and features.suffix not in (".tsv", *HDF5_SUFFIXES):
-        raise InputError(
-            f"data.features: {features} is no .tsv, .hdf5 or .h5 file; convert it to one of these"
-        )
+        yield f"data.features: {features} is no .tsv, .hdf5 or .h5 file; convert it to one of these"
+    files = annotation_files(data, own.dataset).values()
+    for absent in (f for f in files if not f.is_file()):
+        names = ", ".join(f.name for f in files)
+        yield f"{absent}: no such file; data.dir needs {names} in annotations/"
 
 
 def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Sources:
@@ -130,19 +118,12 @@ def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Source
         partial = places.data_dir.with_name(places.data_dir.name + ".partial")
         write_houses(places.generated, partial, progress)
         partial.rename(places.data_dir)
+    own = config.data
     if not (places.houses_dir / "manifest.json").is_file():
-        prepare_houses(
-            places.data_dir,
-            places.houses_dir,
-            config.data.min_word_count,
-            progress,
-            config.data.dataset,
-            config.data.language,
-        )
+        settings = own.min_word_count, progress, own.dataset, own.language
+        prepare_houses(places.data_dir, places.houses_dir, *settings)
     if not places.views_dir.is_dir():
-        prepare_views(
-            Path(config.data.features), places.connectivity_dir, places.views_dir, progress
-        )
+        prepare_views(Path(own.features), places.connectivity_dir, places.views_dir, progress)
     return open_sources(config)
 
 
@@ -165,9 +146,7 @@ def open_sources(config: FedVLNConfig) -> Sources:
             f"data.features: width {width} in {config.data.features or places.views_dir}, but data.feature-size is "
             f"{config.data.feature_size}; give the matching feature file or set data.feature-size={width}"
         )
-    return Sources(
-        places.data_dir, places.houses_dir, places.views_dir, places.generated, manifest, width
-    )
+    return Sources(**vars(places), manifest=manifest, feature_size=width)
 
 
 def _width(views_dir: Path, scan: str, panoramas: int) -> int:

@@ -28,22 +28,19 @@ def bleu_counts(
     correct-n, total-n: n-grams that match, and all of the hypotheses; words; reference-words (closest);
     shortest-reference-words.
     """
+    names = [f"{kind}-{n}" for kind in ("correct", "total") for n in ORDERS]
+    names += [WRITTEN, CLOSEST, SHORTEST]
     if not hypotheses:
-        names = [f"{kind}-{n}" for kind in ("correct", "total") for n in ORDERS]
-        return dict.fromkeys([*names, WRITTEN, CLOSEST, SHORTEST], 0.0)
+        return dict.fromkeys(names, 0.0)
     lines = [_line(h) for h in hypotheses]
     most = max(len(r) for r in references)
     # sacrebleu wants the first reference of all, the second of all, ..; None where there is none.
     streams = [[_line(r[k]) if k < len(r) else None for r in references] for k in range(most)]
     counter = BLEU(tokenize="none", smooth_method="none", force=True, max_ngram_order=max(ORDERS))
     score = counter.corpus_score(lines, cast(list[list[str]], streams))  # its hints leave None out
-    return {
-        **{f"correct-{n}": float(c) for n, c in zip(ORDERS, score.counts, strict=True)},
-        **{f"total-{n}": float(c) for n, c in zip(ORDERS, score.totals, strict=True)},
-        WRITTEN: float(score.sys_len),
-        CLOSEST: float(score.ref_len),
-        SHORTEST: float(sum(min(len(r) for r in refs) for refs in references)),
-    }
+    shortest = sum(min(len(r) for r in refs) for refs in references)
+    sums = (*score.counts, *score.totals, score.sys_len, score.ref_len, shortest)
+    return {name: float(value) for name, value in zip(names, sums, strict=True)}
 
 
 def bleu_scores(counts: Mapping[str, float]) -> dict[str, float]:
@@ -64,14 +61,11 @@ def speaker_scores(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def _score(counts: Mapping[str, float], order: int, reference: str) -> float:
-    score = BLEU.compute_bleu(
-        correct=[int(counts[f"correct-{n}"]) for n in range(1, order + 1)],
-        total=[int(counts[f"total-{n}"]) for n in range(1, order + 1)],
-        sys_len=int(counts[WRITTEN]),
-        ref_len=int(counts[reference]),
-        max_ngram_order=order,
+    correct, total = (
+        [int(counts[f"{kind}-{n}"]) for n in ORDERS[:order]] for kind in ("correct", "total")
     )
-    return float(score.score)
+    lengths = int(counts[WRITTEN]), int(counts[reference])
+    return float(BLEU.compute_bleu(correct, total, *lengths, max_ngram_order=order).score)
 
 
 def _line(tokens: Sequence[str]) -> str:

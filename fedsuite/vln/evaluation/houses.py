@@ -1,20 +1,28 @@
-"""How a house scores an agent: greedy walks on all its validation instructions, means per split."""
+"""How a house scores an agent: greedy walks on all its validation instructions, means per split.
 
-from collections.abc import Sequence
+Walks may be left for the R2R leaderboard (Anderson et al. 2018), a JSON list with one entry per instruction:
+{"instr_id": "<path_id>_<k>", "trajectory": [[viewpoint id, heading, elevation], ...]}; k counts the instructions of a path
+from 0, angles are the camera's in radians.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedsuite.files import write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, join_houses
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
 from fedsuite.vln.environment import World
 from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
-from fedsuite.vln.evaluation.submission import Pose, write_submission
 from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.training.learner import walk_all
+
+Pose = tuple[str, float, float]  # viewpoint id, heading (rad), elevation (rad)
 
 
 def score_houses(
@@ -25,18 +33,14 @@ def score_houses(
     config: FedVLNConfig,
     write: bool,
 ) -> tuple[int, dict[str, Any]]:
-    """Number of instructions and metrics `<split>.<metric>`; with `write` the walks are left in `folder` for submission.
-
-    world: of all `houses` together.
-    """
+    """Number of instructions, and metrics `<split>.<metric>`; write: leave submissions in `folder`. world: of all houses."""
     metrics: dict[str, Any] = {}
     total = 0
     for split in VALIDATION:
         scores = []
-        for house in houses:
+        for house in (h for h in houses if h.samples.get(split)):
             own = world if len(houses) == 1 else join_houses([house], world.device)
             scores.append(_score(agent, house, own, folder if write else None, split, config))
-        scores = [s for s in scores if s]
         if scores:
             joined = {k: np.concatenate([s[k] for s in scores]) for k in scores[0]}
             metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
@@ -48,10 +52,8 @@ def score_houses(
 def _score(
     agent: Agent, house: House, world: World, folder: Path | None, split: str, config: FedVLNConfig
 ) -> dict[str, np.ndarray]:
-    """Metrics of one house's samples [B] each; {} if it has none."""
-    samples = house.samples.get(split, ())
-    if not samples:
-        return {}
+    """Metrics of one house's samples [B] each."""
+    samples = house.samples[split]
     visited, views = walk_all(agent, world, samples, config)
     if folder is not None:
         ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
@@ -69,3 +71,10 @@ def _poses(viewpoint_ids: Sequence[str], views: Sequence[int]) -> list[Pose]:
         (v, (look % HEADINGS) * VIEW_STEP_RAD, (look // HEADINGS - 1) * VIEW_STEP_RAD)
         for v, look in zip(viewpoint_ids, views, strict=True)
     ]
+
+
+def write_submission(path: Path, walks: Mapping[str, Sequence[Pose]]) -> None:
+    """instr_id -> walk from the start, in one go: an interrupted write leaves an earlier file untouched."""
+    rows = [{"instr_id": name, "trajectory": poses} for name, poses in walks.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(rows).encode())

@@ -148,11 +148,10 @@ def _coverage(
 def published_trajectory(viewpoints: Sequence[int], views: Sequence[int]) -> list[int]:
     """The walk with the repeats that EnvDrop's and FedVLN's R2R code records.
 
-    viewpoints[i] is where the agent is after i moves and views[i] (0..35) where it looks then:
-    views[0] is the initial view, views[i] the view in which it saw viewpoints[i] from
-    viewpoints[i-1] (a move keeps the camera's direction). Before move i the old viewpoint is
-    recorded again for each tilt by 30 degrees and each turn by 30 degrees to the right (the agent
-    never turns left: up to 11 of them), then the new viewpoint once. Stopping records nothing.
+    viewpoints[i] is where the agent is after i moves and views[i] (0..35) where it looks then: views[0] is the initial
+    view, views[i] the view in which it saw viewpoints[i] from viewpoints[i-1] (a move keeps the camera's direction).
+    Before move i the old viewpoint is recorded again for each tilt by 30 degrees and each turn by 30 degrees to the right
+    (the agent never turns left: up to 11 of them), then the new viewpoint once. Stopping records nothing.
 
     ne, sr, osr, spl, tl and cls do not change; ndtw and sdtw as published are of these walks, and
     lower than those of the walk itself.

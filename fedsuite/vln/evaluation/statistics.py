@@ -26,6 +26,8 @@ BLOCK = 1000  # trigrams
 _ORDER = 3
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
 _VERBS = read_table(__file__, "verbs.json")
+VERB_OF = {form: verb for verb, forms in _VERBS["forms"].items() for form in forms}
+"""Form -> the verb that it is counted as."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +88,3 @@ def verb_frequencies(texts: Iterable[str]) -> dict[str, float]:
             if token in VERB_OF and before not in _VERBS["determiners"]:
                 uses[VERB_OF[token]] += 1
     return {v: n / count for v, n in sorted(uses.items(), key=lambda pair: (-pair[1], pair[0]))}
-
-
-def _regular(verb: str) -> list[str]:
-    """-s, -ing and -ed of a regular verb."""
-    stem = verb.removesuffix("e") if verb.endswith("e") else verb
-    stem += verb[-1] if verb in _VERBS["doubling"] else ""
-    third = "es" if verb.endswith(("s", "sh", "ch", "x")) else "s"
-    return [f"{verb}{third}", f"{stem}ing", f"{stem}ed"]
-
-
-def _forms() -> dict[str, str]:
-    forms = {form: verb for verb in _VERBS["regular"] for form in (verb, *_regular(verb))}
-    forms |= {form: verb for verb, own in _VERBS["irregular"].items() for form in (verb, *own)}
-    return {form: verb for form, verb in forms.items() if form not in _VERBS["no_verbs"]}
-
-
-VERB_OF = _forms()
-"""Form -> the verb that it is counted as."""

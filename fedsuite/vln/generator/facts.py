@@ -1,10 +1,10 @@
-"""What can truly be said about a route through a generated house, as a list of facts in walking
-order.
+"""What can truly be said about a route through a generated house, as facts in walking order; see `routes.Fact`.
 
-See `routes.Fact` for the fields. Angles in degrees, right positive; distances in metres.
+Angles in degrees, right positive; distances in metres.
 """
 
 import math
+from itertools import groupby
 
 import numpy as np
 
@@ -57,17 +57,8 @@ def _turn_facts(route: Route) -> list[Fact]:
                 degrees, last = both, i + 1
         if abs(degrees) >= TURN_DEG and not rise[i]:
             way = "right" if degrees > 0 else "left"
-            facts.append(
-                Fact(
-                    "turn",
-                    float(i),
-                    way,
-                    degrees,
-                    float(last),
-                    _thing_near(route, i),
-                    _hall_end(route, i),
-                )
-            )
+            thing, room = _thing_near(route, i), _hall_end(route, i)
+            facts.append(Fact("turn", float(i), way, degrees, float(last), thing, room))
         i = last + 1
     return facts
 
@@ -105,10 +96,8 @@ def _visit_facts(route: Route) -> list[Fact]:
     house, facts = route.house, []
     for k, visit in enumerate(route.visits):
         tag = house.rooms[visit.room].tag
-        if k:
-            before = route.visits[k - 1]
-            if visit.door >= 0 and house.doors[visit.door].kind != "opening":
-                facts.append(_cross(route, before, visit))
+        if k and visit.door >= 0 and house.doors[visit.door].kind != "opening":
+            facts.append(_cross(route, route.visits[k - 1], visit))
         walked = float(np.linalg.norm(route.point_at(visit.leave) - route.point_at(visit.enter)))
         if tag == "hall" and walked > 2.8:
             facts.append(Fact("along", visit.enter + 1e-3, last=visit.leave, room=visit.room))
@@ -127,34 +116,23 @@ def _cross(route: Route, before: Visit, visit: Visit) -> Fact:
         walked = abs(along[1] if door.vertical else along[0])
         if number and walked > 1.5:
             room = house.rooms[visit.room].rect
-            middle = np.array([(room[0] + room[2]) / 2, (room[1] + room[3]) / 2])
-            ahead = np.array([0.0, along[1]]) if door.vertical else np.array([along[0], 0.0])
-            away = middle - np.array([door.x, door.y])
-            side = away * (np.array([1.0, 0.0]) if door.vertical else np.array([0.0, 1.0]))
-            way, ordinal = _side(ahead, side), number
+            away = ((room[0] + room[2]) / 2 - door.x, (room[1] + room[3]) / 2 - door.y)
+            cross = -along[1] * away[0] if door.vertical else along[0] * away[1]
+            way, ordinal = "left" if cross > 0 else "right", number
     return Fact(
         "cross", visit.enter, way, last=visit.enter, room=visit.room, source=before.room, door=visit.door,
         ordinal=ordinal,
     )  # fmt: skip
 
 
-def _side(ahead: np.ndarray, offset: np.ndarray) -> str:
-    """Whether an offset is to the left or right of a direction."""
-    return "left" if ahead[0] * offset[1] - ahead[1] * offset[0] > 0 else "right"
-
-
 def _stair_facts(route: Route) -> list[Fact]:
     """Runs of steps that rise or fall."""
-    facts: list[Fact] = []
-    rise = _on_stairs(route)
-    e = 0
-    while e < len(rise):
-        end = e
-        while end < len(rise) and rise[end] * rise[e] > 0:
-            end += 1
-        if end > e:
-            facts.append(Fact("stairs", float(e), "up" if rise[e] > 0 else "down", last=float(end)))
-        e = max(end, e + 1)
+    facts, e = [], 0
+    for sign, steps in groupby(np.sign(_on_stairs(route)).tolist()):
+        end = e + len(list(steps))
+        if sign:
+            facts.append(Fact("stairs", float(e), "up" if sign > 0 else "down", last=float(end)))
+        e = end
     return facts
 
 

@@ -1,7 +1,6 @@
 """Furniture, fixtures and decoration of generated houses.
 
-Objects keep clear of doors, of each other and of the ways between panoramas, so that whatever is
-walked past can be walked past. Every house has its own taste in colours.
+Objects keep clear of doors, of each other and of the ways between panoramas. Every house has its own taste in colours.
 """
 
 from collections.abc import Sequence
@@ -21,9 +20,7 @@ _FOOTPRINT = {"wall": 0.4, "middle": 0.3}
 
 @dataclass(frozen=True)
 class Thing:
-    """An object; kind, colour, material are indices into the catalogue (-1 = none); x, y, z [m] of
-    its centre.
-    """
+    """An object; kind, colour, material are indices into the catalogue (-1 = none); x, y, z [m] of its centre."""
 
     kind: int
     colour: int
@@ -43,22 +40,11 @@ class Thing:
 
 @dataclass(frozen=True)
 class Taste:
-    """What the owner likes: weights of colours and of materials, and how much of everything there
-    is.
-    """
+    """What the owner likes: weights of colours and of materials, and how much of everything there is."""
 
     colour: np.ndarray
     material: np.ndarray
     abundance: float
-
-
-def draw_taste(rng: np.random.Generator) -> Taste:
-    """The taste of one house."""
-    return Taste(
-        rng.gamma(1.5, 1.0, len(COLOURS)) + 0.15,
-        rng.gamma(1.5, 1.0, len(MATERIALS)) + 0.15,
-        float(rng.uniform(0.8, 1.15)),
-    )
 
 
 def furnish(
@@ -69,22 +55,21 @@ def furnish(
     ways: Sequence[np.ndarray],
 ) -> list[Thing]:
     """All objects. xy [P, 2] panoramas; ways: per floor, the edges as segments [S, 4]."""
-    taste = draw_taste(rng)
+    colour, material = (rng.gamma(1.5, 1.0, len(c)) + 0.15 for c in (COLOURS, MATERIALS))
+    taste = Taste(colour, material, float(rng.uniform(0.8, 1.15)))
     things: list[Thing] = []
     for number, room in enumerate(rooms):
         keep_off = [(d.x, d.y, d.width / 2 + 0.25) for d in doors if number in d.rooms]
         for name, probability, most in ROOMS[room.kind].furniture:
             for k in range(most):
                 if rng.random() < min(1.0, probability * taste.abundance) * (0.65 if k else 1.0):
-                    kind = KIND_INDEX[name]
-                    spot = _find_spot(rng, KINDS[kind], room, keep_off, xy, ways[room.floor])
+                    about = KINDS[KIND_INDEX[name]]
+                    spot = _find_spot(rng, about, room, keep_off, xy, ways[room.floor])
                     if spot is not None:
-                        things.append(_thing(rng, taste, kind, (*spot, number), room.floor))
-                        if KINDS[kind].place in _FOOTPRINT:
-                            keep_off.append(
-                                (*spot, KINDS[kind].size_m * _FOOTPRINT[KINDS[kind].place])
-                            )
-                        elif KINDS[kind].place == "hung":
+                        things.append(_thing(rng, taste, name, (*spot, number), room.floor))
+                        if about.place in _FOOTPRINT:
+                            keep_off.append((*spot, about.size_m * _FOOTPRINT[about.place]))
+                        elif about.place == "hung":
                             keep_off.append((*spot, 0.25))
     return things + _fixtures(rng, taste, rooms, doors)
 
@@ -92,11 +77,12 @@ def furnish(
 def _thing(
     rng: np.random.Generator,
     taste: Taste,
-    kind: int,
+    name: str,
     at: tuple[float, float, int],
     floor: int,
     door: int = -1,
 ) -> Thing:
+    kind = KIND_INDEX[name]
     about = KINDS[kind]
     colour = _pick(rng, COLOURS, about.colours, taste.colour)
     material = _pick(rng, MATERIALS, about.materials, taste.material)
@@ -135,7 +121,7 @@ def _find_spot(
         for x, y, other in keep_off:
             clear &= np.hypot(spots[:, 0] - x, spots[:, 1] - y) > other + radius
     free = np.flatnonzero(clear)
-    return None if len(free) == 0 else (float(spots[free[0], 0]), float(spots[free[0], 1]))
+    return tuple(spots[free[0]].tolist()) if len(free) else None
 
 
 def _spots(rng: np.random.Generator, about: ObjectKind, room: Room) -> np.ndarray:
@@ -150,16 +136,14 @@ def _spots(rng: np.random.Generator, about: ObjectKind, room: Room) -> np.ndarra
 
 
 def _along_walls(rng: np.random.Generator, room: Room, half: float, depth: float) -> np.ndarray:
-    x0, y0, x1, y1 = room.rect
     side, share = rng.integers(4, size=_TRIES), rng.random(_TRIES)
-    hx, hy = min(half, (x1 - x0) / 2), min(half, (y1 - y0) / 2)
-    x = np.where(
-        side == 0, x0 + depth, np.where(side == 1, x1 - depth, x0 + hx + share * (x1 - x0 - 2 * hx))
-    )
-    y = np.where(
-        side == 2, y0 + depth, np.where(side == 3, y1 - depth, y0 + hy + share * (y1 - y0 - 2 * hy))
-    )
-    return np.stack([x, y], 1)
+    spots = []
+    for axis, low, high in ((0, *room.rect[::2]), (1, *room.rect[1::2])):
+        margin = min(half, (high - low) / 2)
+        along = low + margin + share * (high - low - 2 * margin)
+        sides = [side == 2 * axis, side == 2 * axis + 1]
+        spots.append(np.select(sides, [low + depth, high - depth], along))
+    return np.stack(spots, 1)
 
 
 def _fixtures(
@@ -170,15 +154,14 @@ def _fixtures(
     for number, door in enumerate(doors):
         if door.kind != "opening":
             at = (door.x, door.y, door.rooms[0])
-            things.append(_thing(rng, taste, KIND_INDEX[door.kind], at, door.floor, number))
+            things.append(_thing(rng, taste, door.kind, at, door.floor, number))
     for number, room in enumerate(rooms):
         if room.tag in ("hall", "stairs", "patio") or room.kind in ("closet", "pantry"):
             continue
-        outside = [
-            s for s in _along_walls(rng, room, 0.7, 0.0).tolist() if _is_outside(s, room, rooms)
-        ]
+        spots = _along_walls(rng, room, 0.7, 0.0).tolist()
+        outside = [s for s in spots if _is_outside(s, room, rooms)]
         for x, y in outside[: int(rng.integers(0, 3))]:
-            things.append(_thing(rng, taste, KIND_INDEX["window"], (x, y, number), room.floor))
+            things.append(_thing(rng, taste, "window", (x, y, number), room.floor))
     return things
 
 

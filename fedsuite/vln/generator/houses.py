@@ -1,13 +1,11 @@
 """Whole generated houses in the formats of Room-to-Room: a data set that needs no download.
 
-`write_houses` writes connectivity files, annotations and view features of any number of houses.
-House k depends on (seed, k) alone: more houses leave the earlier ones, and their order as clients,
-as they were. Every eighth training house is hardly annotated, as a few are in R2R (Anderson et al.
-2018). Results on these houses say nothing about real ones.
+House k depends on (seed, k) alone: more houses leave the earlier ones, and their order as clients, as they were. Every
+eighth training house is hardly annotated, as a few are in R2R (Anderson et al. 2018). Results on these houses say nothing
+about real ones.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +27,9 @@ SPLITS = ("train", "val_seen", "val_unseen")
 
 @dataclass(frozen=True)
 class HouseSettings:
-    """paths_per_house (train) and unseen_paths (val_unseen) are typical numbers; houses differ by
-    about 20 %.
+    """paths_per_house (train) and unseen_paths (val_unseen) are typical numbers; houses differ by about 20 %.
 
-    style_strength scales how much each house looks its own way, view_noise the noise of every
-    single view.
+    style_strength scales how much each house looks its own way, view_noise the noise of every single view.
     """
 
     seed: int = 0
@@ -95,11 +91,8 @@ def annotate_house(settings: HouseSettings, number: int, house: House) -> list[A
     if number >= UNSEEN_FIRST:
         counts = {"val_unseen": max(1, round(settings.unseen_paths * spread))}
     elif number % SMALL_EVERY == SMALL_AT:
-        few = int(rng.integers(4, 11))
-        counts = {
-            "train": min(few, settings.paths_per_house),
-            "val_seen": min(2, settings.val_seen_paths),
-        }
+        train = min(int(rng.integers(4, 11)), settings.paths_per_house)
+        counts = {"train": train, "val_seen": min(2, settings.val_seen_paths)}
     else:
         train = max(1, round(settings.paths_per_house * spread))
         counts = {"train": train, "val_seen": settings.val_seen_paths}
@@ -132,23 +125,25 @@ def connectivity_json(house: House) -> str:
 
 
 def write_houses(settings: HouseSettings, folder: Path, progress: Progress = silent) -> None:
-    """Write all houses under `folder` (connectivity/, annotations/, views/).
-
-    scans.txt is written last, so that a folder with it is complete.
-    """
+    """Write all houses to connectivity/, annotations/ and views/ in `folder`, scans.txt last: with it all is complete."""
     for name in ("connectivity", "annotations", "views"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     listed: dict[str, list[tuple[float, dict[str, object]]]] = {split: [] for split in SPLITS}
     scans = []
     for position, number in enumerate(house_numbers(settings)):
         house = draw_house(settings.seed, number)
-        (folder / "connectivity" / f"{house.scan}_connectivity.json").write_text(
-            connectivity_json(house)
-        )
-        np.save(folder / "views" / f"{house.scan}.npy", _views(settings, number, house))
-        annotated = annotate_house(settings, number, house)
-        for split, key, path in _dealt(settings, number, position, annotated):
-            listed[split].append((key, path.entry()))
+        file = folder / "connectivity" / f"{house.scan}_connectivity.json"
+        file.write_text(connectivity_json(house))
+        rng = rng_for(settings.seed, "generated-house-views", 0, number)
+        looks = settings.feature_size, settings.style_strength, settings.view_noise
+        np.save(folder / "views" / f"{house.scan}.npy", house_views(house, rng, *looks))
+        # Houses are mixed, but first appear in the order of their numbers.
+        rng = rng_for(settings.seed, "generated-house-order", 0, number)
+        met: set[str] = set()
+        for path in annotate_house(settings, number, house):
+            key = float(rng.random())
+            listed[path.split].append((key if path.split in met else position - 1e6, path.entry()))
+            met.add(path.split)
         scans.append(house.scan)
         progress("generated houses", position + 1, settings.num_seen + settings.num_unseen)
     for split, entries in listed.items():
@@ -156,24 +151,3 @@ def write_houses(settings: HouseSettings, folder: Path, progress: Progress = sil
         text = json.dumps([e for _, e in entries], indent=1)
         (folder / "annotations" / f"R2R_{split}.json").write_text(text + "\n")
     (folder / "connectivity" / "scans.txt").write_text("\n".join(scans) + "\n")
-
-
-def _views(settings: HouseSettings, number: int, house: House) -> np.ndarray:
-    rng = rng_for(settings.seed, "generated-house-views", 0, number)
-    return house_views(
-        house, rng, settings.feature_size, settings.style_strength, settings.view_noise
-    )
-
-
-def _dealt(
-    settings: HouseSettings, number: int, position: int, annotated: list[AnnotatedPath]
-) -> Iterator[tuple[str, float, AnnotatedPath]]:
-    """(split, place in the file's order, path): houses are mixed, but first appear in the order of
-    their numbers.
-    """
-    rng = rng_for(settings.seed, "generated-house-order", 0, number)
-    met: set[str] = set()
-    for path in annotated:
-        key = float(rng.random())
-        yield path.split, key if path.split in met else position - 1e6, path
-        met.add(path.split)

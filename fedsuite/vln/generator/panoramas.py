@@ -1,9 +1,8 @@
 """Where the panoramas of a generated house stand, and between which one can walk.
 
-Panoramas stand on stairs (bottom, landing, top), in doorways, along corridors and in rooms.
-Candidate edges have a clear line of sight and 1-5 m; of these a greedy spanner keeps those that
-shorten the way between their ends, which leaves a mean degree of about 4 as in the R2R connectivity
-files (Anderson et al. 2018).
+Panoramas stand on stairs (bottom, landing, top), in doorways, along corridors and in rooms. Candidate edges have a clear
+line of sight and 1-5 m; of these a greedy spanner keeps those that shorten the way between their ends, which leaves a
+mean degree of about 4 as in the R2R connectivity files (Anderson et al. 2018).
 """
 
 from collections.abc import Sequence
@@ -26,9 +25,7 @@ _INSIDE_M = 0.25
 
 @dataclass
 class Places:
-    """Panoramas so far: x, y, z [m] of the floor below the camera, floor, room, doorway (-1 =
-    none), stairs code.
-    """
+    """Panoramas so far: x, y, z [m] of the floor below the camera, floor, room, doorway (-1 = none), stairs code."""
 
     xy: list[tuple[float, float]] = field(default_factory=list)
     z: list[float] = field(default_factory=list)
@@ -40,9 +37,7 @@ class Places:
     def nearest_m(self, xy: tuple[float, float], floor: int) -> float:
         """Distance to the nearest panorama of the floor."""
         same = [p for p, f in zip(self.xy, self.floor, strict=True) if f == floor]
-        if not same:
-            return np.inf
-        return float(np.hypot(*(np.array(same) - xy).T).min())
+        return float(np.hypot(*(np.array(same).reshape(-1, 2) - xy).T).min(initial=np.inf))
 
     def add(self, xy: tuple[float, float], room: int, floor: int, **extra: float) -> None:
         """One more."""
@@ -91,7 +86,7 @@ def _add_doorway(places: Places, rooms: Sequence[Room], door: Door, number: int)
     inside = door.rooms[1] if rooms[door.rooms[0]].tag == "hall" else door.rooms[0]
     x0, y0, x1, y1 = rooms[inside].rect
     middle = (x0 + x1) / 2 if door.vertical else (y0 + y1) / 2
-    step = _INSIDE_M if middle > (door.x if door.vertical else door.y) else -_INSIDE_M
+    step = _INSIDE_M if middle > door.line else -_INSIDE_M
     xy = (door.x + step, door.y) if door.vertical else (door.x, door.y + step)
     if places.nearest_m(xy, door.floor) < MIN_EDGE_M + 0.02:
         return False
@@ -108,8 +103,8 @@ def _along_hall(
     low, high = (x0, x1) if along_x else (y0, y1)
     centre = (y0 + y1) / 2 if along_x else (x0 + x1) / 2
     own = [d for d in doors if number in d.rooms and d.vertical != along_x]
-    spots = [d.x if along_x else d.y for d in own]
-    spots = [float(np.clip(s, low + 0.5, high - 0.5)) for s in rng.permutation(spots)]
+    middles = rng.permutation([d.middle for d in own])
+    spots = [float(np.clip(s, low + 0.5, high - 0.5)) for s in middles]
     spots += np.linspace(low + 0.8, high - 0.8, max(2, round((high - low) / 1.2))).tolist()
     taken: list[float] = []
     for spot in spots:
@@ -158,14 +153,8 @@ def walkable(
         others = np.ones(len(xy), bool)
         others[[landing - 1, landing + 1]] = False
         edge[landing, others] = edge[others, landing] = False
-    on_stairs = stairs != NO_STAIRS
-    both = (
-        on_stairs[:, None]
-        & on_stairs[None]
-        & (stairs != LANDING)[:, None]
-        & (stairs != LANDING)[None]
-    )
-    return visible, edge & ~both
+    at_ends = (stairs != NO_STAIRS) & (stairs != LANDING)
+    return visible, edge & ~(at_ends[:, None] & at_ends)
 
 
 def add_missing_doorways(
@@ -175,20 +164,14 @@ def add_missing_doorways(
     part = connected_components(edge, directed=False)[1]
     added = False
     for number, door in enumerate(doors):
-        sides = [
-            {part[i] for i, r in enumerate(places.room[: len(part)]) if r == side}
-            for side in door.rooms
-        ]
-        apart = len(sides[0] | sides[1]) > 1
-        if apart and number not in places.door and door.kind != "opening":
+        parts = {part[i] for i, r in enumerate(places.room[: len(part)]) if r in door.rooms}
+        if len(parts) > 1 and number not in places.door and door.kind != "opening":
             added |= _add_doorway(places, rooms, door, number)
     return added
 
 
 def spanner(position: np.ndarray, candidate: np.ndarray, detour: float = DETOUR) -> np.ndarray:
-    """Edges [P, P] bool: shortest candidates first, kept unless a way at most `detour` times as
-    long is there.
-    """
+    """Edges [P, P] bool: shortest candidates first, kept unless a way at most `detour` times as long is there."""
     length = np.linalg.norm(position[:, None] - position[None], axis=-1)
     source, target = np.nonzero(np.triu(candidate))
     order = np.argsort(length[source, target], kind="stable")

@@ -25,11 +25,9 @@ MISSPELT: Mapping[str, str] = _TABLE["misspelt"]
 
 @dataclass(frozen=True)
 class Annotator:
-    """Habits. Probabilities: detail (of saying a turn or door), colour, side, typo; landmarks:
-    objects per path.
+    """Habits. Probabilities: detail (of saying a turn or door), colour, side, typo; landmarks: objects per path.
 
-    words seeds the person's usual verb and noun; glue: sentences, commas or then; case: normal,
-    lower or upper.
+    words seeds the person's usual verb and noun; glue: sentences, commas or then; case: normal, lower or upper.
     """
 
     detail: float

@@ -1,8 +1,7 @@
 """One generated house: rooms, doors, walls, panoramas, navigation graph, objects and who sees what.
 
-A house depends on (seed, house) alone. A drawn plan that is too small, too large or not connected
-is drawn again from the same stream. P panoramas, O objects; metres, z up; heading 0 = +y,
-clockwise.
+A house depends on (seed, house) alone. A drawn plan that is too small, too large or not connected is drawn again from the
+same stream. P panoramas, O objects; metres, z up; heading 0 = +y, clockwise.
 """
 
 import string
@@ -47,9 +46,9 @@ _LETTERS = string.ascii_letters + string.digits
 
 @dataclass(frozen=True)
 class House:
-    """A house. position_m [P, 3]; height_m, yaw_rad [P]; room, floor, door (doorway or -1), stairs
-    code [P] int64; included [P]; edge (among included), unobstructed, visible [P, P] bool; walls:
-    [S, 4] per floor; sees [P, O] bool: the object is in line of sight and at most SIGHT_M away.
+    """A house. position_m [P, 3]; height_m, yaw_rad [P]; room, floor, door (doorway or -1), stairs code [P] int64;
+    included [P]; edge (among included), unobstructed, visible [P, P] bool; walls: [S, 4] per floor; sees [P, O] bool:
+    the object is in line of sight and at most SIGHT_M away.
     """
 
     scan: str
@@ -119,9 +118,7 @@ def _attempt(rng: np.random.Generator, scan: str) -> House | None:
 
 
 def _building(rng: np.random.Generator) -> tuple[list[Room], list[Door], list[tuple[float, float]]]:
-    """Rooms and doors of all floors, and the stairs from above (empty without stairs), in a random
-    orientation.
-    """
+    """Rooms and doors of all floors, and the stairs from above (empty without stairs), in a random orientation."""
     orientation = int(rng.integers(8))
     shape = None if rng.random() < 0.2 else draw_shape(rng)
     rooms: list[Room] = []
@@ -156,9 +153,7 @@ def _stair_doors(shape: Shape, floor: int, first: int, orientation: int) -> list
 
 
 def _stairs(rooms: Sequence[Room], flight: Sequence[tuple[float, float]]) -> list[Thing]:
-    """The stairs as objects: one at the bottom (they go up) and one at the top (they go down) of
-    every flight.
-    """
+    """The stairs as objects: one at the bottom (they go up) and one at the top (they go down) of every flight."""
     wells = [i for i, r in enumerate(rooms) if r.tag == "stairs"]
     things = []
     for lower, upper in pairwise(wells):

@@ -1,9 +1,8 @@
 """Floor plans of generated houses: rectangles around corridors.
 
-A house is a corridor with a band of rooms on both sides, perhaps a large room across either end,
-perhaps a wing with its own corridor at a right angle, on one to three floors that share corridor
-and stairwell; small houses have no corridor and are cut from one rectangle. All in metres;
-rectangles are (x0, y0, x1, y1). `turned` brings a plan into one of eight orientations.
+A house is a corridor with a band of rooms on both sides, perhaps a large room across either end and a wing with its own
+corridor, on one to three floors that share corridor and stairwell; small houses have no corridor and are cut from one
+rectangle. All in metres; rectangles are (x0, y0, x1, y1).
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,7 @@ FLOOR_HEIGHT_M = 2.9
 
 @dataclass(frozen=True)
 class Cell:
-    """A rectangle before it has a kind; tag: hall, stairs, slot, annex (reached through another
-    room), patio.
-    """
+    """A rectangle before it has a kind; tag: hall, stairs, slot, annex (reached through another room), patio."""
 
     rect: Rect
     tag: str
@@ -26,9 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the floors of a house share. Depths, widths in metres; stairs: "", "turn" (with a
-    landing) or "straight".
-    """
+    """What the floors of a house share. Depths, widths in metres; stairs: "", "turn" (with a landing) or "straight"."""
 
     floors: int
     width: float
@@ -129,13 +124,11 @@ def _band(rng: np.random.Generator, rect: Rect, hall_below: bool) -> list[Cell]:
             cells += _suite(rng, (low, y0, high, y1))
         elif high - low < 3.5 and depth > 4.2 and rng.random() < 0.35:
             cut = float(rng.uniform(0.45, 0.6) * depth)
-            near, far = (
-                ((y0, y0 + cut), (y0 + cut, y1)) if hall_below else ((y1 - cut, y1), (y0, y1 - cut))
-            )
-            cells += [
-                Cell((low, near[0], high, near[1]), "slot"),
-                Cell((low, far[0], high, far[1]), "annex"),
-            ]
+            at = y0 + cut if hall_below else y1 - cut
+            parts = Cell((low, y0, high, at), "slot"), Cell((low, at, high, y1), "annex")
+            if not hall_below:
+                parts = Cell(parts[1].rect, "slot"), Cell(parts[0].rect, "annex")
+            cells += parts
         else:
             cells.append(Cell((low, y0, high, y1), "slot"))
     return cells
@@ -149,11 +142,8 @@ def _suite(rng: np.random.Generator, rect: Rect) -> list[Cell]:
         main, low, high = (x0, y0, x1 - strip, y1), x1 - strip, x1
     else:
         main, low, high = (x0 + strip, y0, x1, y1), x0, x0 + strip
-    return [
-        Cell(main, "slot"),
-        Cell((low, y0, high, cut), "annex"),
-        Cell((low, cut, high, y1), "annex"),
-    ]
+    annexes = (low, y0, high, cut), (low, cut, high, y1)
+    return [Cell(main, "slot"), *(Cell(annex, "annex") for annex in annexes)]
 
 
 def _wing(rng: np.random.Generator, shape: Shape) -> list[Cell]:
@@ -210,9 +200,7 @@ def wall_length_m(a: Rect, b: Rect) -> float:
 
 
 def turned(rect: Rect, orientation: int) -> Rect:
-    """The rectangle in one of eight orientations: bit 0 mirrors x, bit 1 mirrors y, bit 2 swaps the
-    axes.
-    """
+    """The rectangle in one of eight orientations: bit 0 mirrors x, bit 1 mirrors y, bit 2 swaps the axes."""
     (xa, ya), (xb, yb) = turned_point(rect[:2], orientation), turned_point(rect[2:], orientation)
     return (min(xa, xb), min(ya, yb), max(xa, xb), max(ya, yb))
 

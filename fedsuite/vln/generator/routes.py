@@ -1,12 +1,10 @@
 """Routes of generated houses: which paths are annotated, and what can truly be said about one.
 
-Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018).
-A Fact is one thing that is true of a route: a turn, a door walked through, stairs, an object
-passed, where the goal is. Instructions are made of facts only, and keep them, so that they can be
-checked against the geometry.
+Paths are metric shortest paths of 4-7 panoramas and at least 5 m, as in R2R (Anderson et al. 2018). Instructions are
+made of facts only, and keep them, so that they can be checked against the geometry.
 
-Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles
-in degrees, right positive.
+Positions along a route are counted in nodes: 2.4 is 40 % of the way from path[2] to path[3]. Angles in degrees, right
+positive.
 """
 
 import math
@@ -18,6 +16,7 @@ import numpy as np
 from fedsuite.vln.generator.plan import House
 from fedsuite.vln.generator.walls import Door, Room
 
+Span = tuple[int, float, float, float]  # room, from, to, metres
 MIN_NODES, MAX_NODES, MIN_LENGTH_M = 4, 7, 5.0
 _NODE_WEIGHT = {4: 0.2, 5: 1.0, 6: 1.0, 7: 1.1}
 _STEP_M = 0.1
@@ -26,9 +25,7 @@ _DIP_M = 0.9
 
 @dataclass(frozen=True)
 class Visit:
-    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it
-    (-1 = none).
-    """
+    """A stay in a room between positions `enter` and `leave` of the route; door: entered through it (-1 = none)."""
 
     room: int
     enter: float
@@ -38,12 +35,11 @@ class Visit:
 
 @dataclass(frozen=True)
 class Fact:
-    """kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...; at: position along
-    the route.
+    """One thing that is true of a route. kind: start, turn, cross, along, pass, toward, facing, stairs, stop-...
 
-    way: left, right, straight, around, up, down, ahead, reach (ahead, and the step ends there);
-    degrees: the angle behind it; last: position where it ends; thing, room, source (room left),
-    door: indices into the house or -1; ordinal: which door on that side, 0 = not counted.
+    at: position along the route; way: left, right, straight, around, up, down, ahead, reach (ahead, and the step ends
+    there); degrees: the angle behind it; last: position where it ends; thing, room, source (room left), door: indices
+    into the house or -1; ordinal: which door on that side, 0 = not counted.
     """
 
     kind: str
@@ -86,18 +82,11 @@ class Route:
     @cached_property
     def visits(self) -> tuple[Visit, ...]:
         """Rooms in the order they are walked through."""
-        spans: list[list[float]] = []  # room, enter, leave, metres
-        for e in range(len(self.path) - 1):
-            for room, start, end, length in self._rooms_along(e):
-                if spans and spans[-1][0] == room:
-                    spans[-1][2], spans[-1][3] = end, spans[-1][3] + length
-                else:
-                    spans.append([room, start, end, length])
-        spans = _without_dips(spans)
+        pieces = [piece for e in range(len(self.path) - 1) for piece in self._rooms_along(e)]
         visits: list[Visit] = []
-        for k, (number, enter, leave, _) in enumerate(spans):
-            door = -1 if k == 0 else self._door_between(visits[-1].room, int(number), enter)
-            visits.append(Visit(int(number), enter, leave, door))
+        for room, enter, leave, _ in _without_dips(_joined(pieces)):
+            door = self._door_between(visits[-1].room, room, enter) if visits else -1
+            visits.append(Visit(room, enter, leave, door))
         return tuple(visits)
 
     def visit_at(self, at: float) -> Visit:
@@ -109,8 +98,8 @@ class Route:
         e = min(int(at), len(self.path) - 2)
         return self.points[e] + (at - e) * (self.points[e + 1] - self.points[e])
 
-    def _rooms_along(self, e: int) -> list[tuple[int, float, float, float]]:
-        """(room, start, end, metres) of short pieces of step e."""
+    def _rooms_along(self, e: int) -> list[Span]:
+        """Short pieces of step e."""
         house, a, b = self.house, self.path[e], self.path[e + 1]
         length = float(np.linalg.norm(self.points[e + 1] - self.points[e]))
         if abs(self.points[e + 1, 2] - self.points[e, 2]) > 0.5:
@@ -130,16 +119,10 @@ class Route:
         ]
 
     def _door_between(self, a: int, b: int, at: float) -> int:
-        """The door nearest to where the route goes from room a to room b, -1 if there is none
-        (stairs).
-        """
+        """The door nearest to where the route goes from room a to room b, -1 if there is none (stairs)."""
         x, y, _ = self.point_at(at)
-        found = [
-            (math.hypot(d.x - x, d.y - y), i)
-            for i, d in enumerate(self.house.doors)
-            if {a, b} == set(d.rooms)
-        ]
-        return min(found)[1] if found else -1
+        between = [(d, i) for i, d in enumerate(self.house.doors) if {a, b} == set(d.rooms)]
+        return min(((math.hypot(d.x - x, d.y - y), i) for d, i in between), default=(0, -1))[1]
 
 
 def wrapped_degrees(angle_rad: np.ndarray) -> np.ndarray:
@@ -147,24 +130,29 @@ def wrapped_degrees(angle_rad: np.ndarray) -> np.ndarray:
     return np.rad2deg((np.asarray(angle_rad) + np.pi) % (2 * np.pi) - np.pi)
 
 
-def _without_dips(spans: list[list[float]]) -> list[list[float]]:
-    """Leave out short steps into a doorway and back, and a metre-long brush with a corner."""
-    kept: list[list[float]] = []
-    for k, span in enumerate(spans):
-        inner = 0 < k < len(spans) - 1
-        if inner and span[3] < _DIP_M and kept and kept[-1][0] == spans[k + 1][0]:
-            continue
-        if kept and kept[-1][0] == span[0]:
-            kept[-1][2], kept[-1][3] = span[2], kept[-1][3] + span[3]
+def _joined(spans: list[Span]) -> list[Span]:
+    """Spans in one room that follow each other as one."""
+    kept: list[Span] = []
+    for room, start, end, length in spans:
+        if kept and kept[-1][0] == room:
+            kept[-1] = (room, kept[-1][1], end, kept[-1][3] + length)
         else:
-            kept.append(list(span))
+            kept.append((room, start, end, length))
     return kept
 
 
+def _without_dips(spans: list[Span]) -> list[Span]:
+    """Leave out short steps into a doorway and back, and a metre-long brush with a corner."""
+    kept: list[Span] = []
+    for k, span in enumerate(spans):
+        inner = 0 < k < len(spans) - 1
+        if not (inner and span[3] < _DIP_M and kept[-1][0] == spans[k + 1][0]):
+            kept.append(span)
+    return _joined(kept)
+
+
 def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
-    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes
-    [M].
-    """
+    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes [M]."""
     lengths, before = house.shortest
     total = len(lengths)
     start = np.repeat(np.arange(total)[:, None], total, 1)
@@ -189,9 +177,7 @@ def shortest_path_nodes(house: House, start: int, goal: int) -> tuple[int, ...]:
 
 
 def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
-    """Up to `count` different paths: few starts with several continuations each, goals all over the
-    house.
-    """
+    """Up to `count` different paths: few starts with several continuations each, goals all over the house."""
     pairs, nodes = path_pairs(house)
     if len(pairs) == 0:
         return []
@@ -229,14 +215,14 @@ def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
     here = [
         d for d in house.doors
         if hall.room in d.rooms and d.kind != "opening" and d.vertical == door.vertical
-        and abs((d.x - door.x) if door.vertical else (d.y - door.y)) < 0.01
+        and abs(d.line - door.line) < 0.01
     ]  # fmt: skip
     along_y = room.rect[3] - room.rect[1] > room.rect[2] - room.rect[0]
     if along_y != door.vertical:
         return 0  # a door at the end of the corridor
     origin = start[1] if door.vertical else start[0]
-    offsets = [(d.y if door.vertical else d.x) - origin for d in here]
-    mine = (door.y if door.vertical else door.x) - origin
+    offsets = [d.middle - origin for d in here]
+    mine = door.middle - origin
     if abs(mine) < 0.5:
         return 0
     return sum(1 for o in offsets if o * mine > 0 and 0.3 < abs(o) <= abs(mine) + 1e-6)

@@ -1,14 +1,12 @@
-"""View features of generated houses: what a small image network might say about 36 views of each
-panorama.
+"""View features of generated houses: what a small image network might say about 36 views of each panorama.
 
-A view is a sum of fixed vectors (one per kind of object, colour, material and kind of room, equal
-in all houses), weighted by how large and how central a thing is: x = sum_o w_o (e_kind + e_colour +
-e_material) + sum_r u_r e_room. Each house then distorts its features in its own way, x' = (x + x A)
-* light + b + noise, with A, b drawn once per house: the look of a house. An agent can learn the
-first part anywhere and the second only at home.
+A view is a sum of fixed vectors (one per kind of object, colour, material and kind of room, equal in all houses), weighted
+by how large and how central a thing is: x = sum_o w_o (e_kind + e_colour + e_material) + sum_r u_r e_room. Each house then
+distorts its features in its own way, x' = (x + x A) * light + b + noise, with A, b drawn once per house: the look of a
+house. An agent can learn the first part anywhere and the second only at home.
 
-P panoramas, O objects, F feature width. View v: heading 30 deg * (v % 12) (0 = +y, clockwise),
-elevation 30 deg * (v // 12 - 1).
+P panoramas, O objects, F feature width. View v: heading 30 deg * (v % 12) (0 = +y, clockwise), elevation
+30 deg * (v // 12 - 1).
 """
 
 from collections.abc import Mapping
@@ -31,9 +29,7 @@ _VIEW_ELEVATION = np.deg2rad(30.0) * np.array([-1.0, 0.0, 1.0])
 
 @lru_cache(maxsize=4)
 def meaning_vectors(width: int) -> Mapping[str, np.ndarray]:
-    """Fixed unit vectors [n, F] of kinds, colours, materials, rooms and stairs (up, down); nearly
-    orthogonal.
-    """
+    """Fixed unit vectors [n, F] of kinds, colours, materials, rooms and stairs (up, down); nearly orthogonal."""
     sizes = {
         "kind": len(KINDS), "colour": len(COLOURS), "material": len(MATERIALS), "room": len(ROOM_KINDS), "stairs": 2,
     }  # fmt: skip
@@ -54,9 +50,7 @@ def meaning_vectors(width: int) -> Mapping[str, np.ndarray]:
 def house_views(
     house: House, rng: np.random.Generator, width: int, style: float = 1.0, noise: float = 0.3
 ) -> np.ndarray:
-    """Features [P, 36, F] float32, zero for excluded panoramas. style scales the house's own look
-    (0 = none).
-    """
+    """Features [P, 36, F] float32, zero for excluded panoramas. style scales the house's own look (0 = none)."""
     features = _plain_views(house, meaning_vectors(width))
     panoramas = len(features)
     mix = rng.standard_normal((width, width)) / np.sqrt(width)
@@ -64,9 +58,8 @@ def house_views(
     tint = rng.standard_normal(width) / np.sqrt(width)
     light = np.exp(0.15 * rng.standard_normal(panoramas))[:, None, None]
     shade = rng.standard_normal(panoramas)[:, None, None] * tint
-    features = (features + 0.4 * style * (features @ mix)) * light + style * (
-        0.5 * offset + 0.2 * shade
-    )
+    look = style * (0.5 * offset + 0.2 * shade)
+    features = (features + 0.4 * style * (features @ mix)) * light + look
     features += noise * rng.standard_normal(features.shape) / np.sqrt(width)
     features[~house.included] = 0.0
     return (features * np.sqrt(width)).astype(np.float32)
@@ -74,8 +67,7 @@ def house_views(
 
 def _plain_views(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     """The part that is the same in every house [P, 36, F] float64."""
-    weight = object_weights(house)
-    views = weight @ _thing_vectors(house, vectors)
+    views = object_weights(house) @ _thing_vectors(house, vectors)
     rooms = room_weights(house) @ vectors["room"]
     level = np.array([0.5, 1.0, 0.5])[None, :, None, None]
     return views + _ROOM_WEIGHT * (rooms[:, None] * level).reshape(len(views), NUM_VIEWS, -1)
@@ -96,18 +88,15 @@ def _thing_vectors(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def object_weights(house: House) -> np.ndarray:
-    """How much of a view an object takes [P, 36, O]: in sight, near, large, and in the middle of
-    the view.
-    """
+    """How much of a view an object takes [P, 36, O]: in sight, near, large, and in the middle of the view."""
     gap = house.thing_position_m[None] - house.position_m[:, None]
     flat = np.maximum(np.hypot(gap[..., 0], gap[..., 1]), 0.3)
     size = np.array([t.about.size_m for t in house.things])
     heading = np.pi / 2 - np.arctan2(gap[..., 1], gap[..., 0])
     elevation = np.clip(np.arctan2(gap[..., 2], flat), -np.pi / 4, np.pi / 4)
     across = heading[:, None] - _VIEW_HEADING[None, :, None]
-    across = (
-        np.abs((across + np.pi) % (2 * np.pi) - np.pi) - 0.5 * np.arctan2(size, 2 * flat)[:, None]
-    )
+    half_width = 0.5 * np.arctan2(size, 2 * flat)[:, None]
+    across = np.abs((across + np.pi) % (2 * np.pi) - np.pi) - half_width
     central = np.clip(1 - np.maximum(across, 0) / np.deg2rad(45), 0, 1)
     upright = np.abs(elevation[:, None] - _VIEW_ELEVATION[None, :, None])
     upright = np.clip(1.15 - upright / np.deg2rad(60), 0, 1)
@@ -117,9 +106,7 @@ def object_weights(house: House) -> np.ndarray:
 
 
 def room_weights(house: House) -> np.ndarray:
-    """Share of each kind of room in the 12 headings [P, 12, rooms]: what rays meet, nearer counts
-    more.
-    """
+    """Share of each kind of room in the 12 headings [P, 12, rooms]: what rays meet, nearer counts more."""
     shares = np.zeros((len(house.position_m), _RAYS, len(ROOM_KINDS)))
     angle = 2 * np.pi * np.arange(_RAYS) / _RAYS
     direction = np.stack([np.sin(angle), np.cos(angle)], 1)
@@ -132,13 +119,7 @@ def room_weights(house: House) -> np.ndarray:
         weight = (depth < reach[..., None]) * np.exp(-depth / 4)
         for number, room in enumerate(house.rooms):
             if room.floor == floor:
-                x0, y0, x1, y1 = room.rect
-                inside = (
-                    (point[..., 0] > x0)
-                    & (point[..., 0] < x1)
-                    & (point[..., 1] > y0)
-                    & (point[..., 1] < y1)
-                )
+                inside = ((point > room.rect[:2]) & (point < room.rect[2:])).all(-1)
                 own = np.where(house.room[here] == number, _OWN_ROOM, 1.0)[:, None]
                 shares[here, :, ROOM_KINDS.index(room.kind)] += own * (inside * weight).sum(-1)
     kernel = np.abs(_VIEW_HEADING[:, None] - angle[None])

@@ -1,10 +1,10 @@
 """Doors and walls of generated houses, and what one can see past them.
 
-Walls are axis-aligned segments (x0, y0, x1, y1) in metres, one array [S, 4] per floor, with the
-doorways left out.
+Walls are axis-aligned segments (x0, y0, x1, y1) in metres, one array [S, 4] per floor, with the doorways left out.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from fedsuite.vln.generator.rooms import Rect, shared_wall
 
 DOOR_M = 0.95
 MIN_WALL_M = 1.35
-Segment = tuple[float, float, float, float]
+Span = tuple[float, float]  # from, to
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Door:
-    """An opening between two rooms; kind: door, glass doors, archway, opening (nothing that people
-    would name).
-    """
+    """An opening between two rooms; kind: door, glass doors, archway, opening (nothing that people would name)."""
 
     rooms: tuple[int, int]
     floor: int
@@ -43,16 +41,14 @@ class Door:
     kind: str
 
     @property
-    def segment(self) -> Segment:
-        """The opening as a segment."""
-        half = self.width / 2
-        if self.vertical:
-            return (self.x, self.y - half, self.x, self.y + half)
-        return (self.x - half, self.y, self.x + half, self.y)
+    def line(self) -> float:
+        """Where its wall stands."""
+        return self.x if self.vertical else self.y
 
-    def other(self, room: int) -> int:
-        """The room on the other side."""
-        return self.rooms[1] if room == self.rooms[0] else self.rooms[0]
+    @property
+    def middle(self) -> float:
+        """Its place along the wall."""
+        return self.y if self.vertical else self.x
 
 
 def make_doors(
@@ -62,9 +58,7 @@ def make_doors(
     parent: dict[int, int],
     given: list[Door],
 ) -> list[Door]:
-    """Doors of one floor (`ids` are its rooms): `given` ones (stairs), the usual ones, and what
-    keeps it connected.
-    """
+    """Doors of one floor (`ids` are its rooms): `given` ones (stairs), the usual ones, and what keeps it connected."""
     groups = DisjointSet(range(len(rooms)))  # which rooms are connected so far
     for door in given:
         groups.merge(*door.rooms)
@@ -113,8 +107,7 @@ def _chance(rooms: list[Room], parent: dict[int, int], i: int, j: int) -> float:
 
 def _door(rng: np.random.Generator, rooms: list[Room], i: int, j: int) -> Door:
     wall = shared_wall(rooms[i].rect, rooms[j].rect)
-    if wall is None:
-        raise ValueError(f"rooms {i} and {j} have no wall in common")
+    assert wall is not None
     vertical, line, low, high = wall
     tags, kinds = {rooms[i].tag, rooms[j].tag}, {rooms[i].kind, rooms[j].kind}
     kind, width = "door", DOOR_M
@@ -125,18 +118,16 @@ def _door(rng: np.random.Generator, rooms: list[Room], i: int, j: int) -> Door:
     elif kinds <= {*SOCIAL, "hallway", "library", "game room"} and rng.random() < 0.7:
         kind, width = "archway", min(float(rng.uniform(1.2, 2.2)), high - low - 0.3)
     margin = width / 2 + 0.05 + 0.1 * (kind != "opening")
-    middle = (
-        float(rng.uniform(low + margin, high - margin))
-        if high - low > 2 * margin
-        else (low + high) / 2
-    )
+    middle = (low + high) / 2
+    if high - low > 2 * margin:
+        middle = float(rng.uniform(low + margin, high - margin))
     x, y = (line, middle) if vertical else (middle, line)
     return Door((i, j), rooms[i].floor, x, y, vertical, width, kind)
 
 
 def make_walls(rooms: list[Room], doors: list[Door], floor: int) -> np.ndarray:
     """Wall segments [S, 4] of one floor."""
-    lines: dict[tuple[bool, float], list[tuple[float, float]]] = defaultdict(list)
+    lines: dict[tuple[bool, float], list[Span]] = defaultdict(list)
     for room in rooms:
         if room.floor == floor:
             x0, y0, x1, y1 = room.rect
@@ -144,22 +135,18 @@ def make_walls(rooms: list[Room], doors: list[Door], floor: int) -> np.ndarray:
                 lines[True, round(x, 4)].append((y0, y1))
             for y in (y0, y1):
                 lines[False, round(y, 4)].append((x0, x1))
-    walls: list[Segment] = []
+    walls: list[tuple[float, float, float, float]] = []
     for (vertical, line), spans in lines.items():
-        holes = sorted(
-            (d.segment[1], d.segment[3]) if vertical else (d.segment[0], d.segment[2])
-            for d in doors
-            if d.floor == floor
-            and d.vertical == vertical
-            and abs((d.x if vertical else d.y) - line) < 1e-3
-        )
+        beside = [d for d in doors if d.floor == floor and d.vertical == vertical]
+        own = [d for d in beside if abs(d.line - line) < 1e-3]
+        holes = sorted((d.middle - d.width / 2, d.middle + d.width / 2) for d in own)
         for low, high in _without(_merged(spans), holes):
             walls.append((line, low, line, high) if vertical else (low, line, high, line))
     return np.array(walls).reshape(-1, 4)
 
 
-def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    merged: list[tuple[float, float]] = []
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
     for low, high in sorted(spans):
         if merged and low <= merged[-1][1] + 1e-6:
             merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
@@ -168,9 +155,7 @@ def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return merged
 
 
-def _without(
-    spans: list[tuple[float, float]], holes: list[tuple[float, float]]
-) -> list[tuple[float, float]]:
+def _without(spans: list[Span], holes: list[Span]) -> list[Span]:
     left = []
     for start, end in spans:
         at = start
@@ -182,40 +167,37 @@ def _without(
     return [(low, high) for low, high in left if high - low > 1e-6]
 
 
+def _lines(walls: np.ndarray) -> Iterator[tuple[int, int, float, float, float]]:
+    """Of every wall the axis across it, the axis along it, its place on the first and its span on the second."""
+    for line, along in ((0, 1), (1, 0)):
+        for wall in walls[np.isclose(walls[:, line], walls[:, line + 2])]:
+            yield line, along, wall[line], wall[along], wall[along + 2]
+
+
 def in_sight(source: np.ndarray, target: np.ndarray, walls: np.ndarray) -> np.ndarray:
     """No wall between: source [N, 2], target [M, 2] -> [N, M] bool."""
     clear = np.ones((len(source), len(target)), bool)
-    for line, along in ((0, 1), (1, 0)):
-        upright = walls[np.isclose(walls[:, line], walls[:, line + 2])]
+    for line, along, x, low, high in _lines(walls):
         a, b = source[:, None, line], target[None, :, line]
         c, d = source[:, None, along], target[None, :, along]
-        for x, low, high in zip(
-            upright[:, line], upright[:, along], upright[:, along + 2], strict=True
-        ):
-            crosses = (a - x) * (b - x) < 0
-            with np.errstate(divide="ignore", invalid="ignore"):
-                where = c + (x - a) / (b - a) * (d - c)
-            clear &= ~(crosses & (where > low - 1e-9) & (where < high + 1e-9))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            where = c + (x - a) / (b - a) * (d - c)
+        crosses = (a - x) * (b - x) < 0
+        clear &= ~(crosses & (where > low - 1e-9) & (where < high + 1e-9))
     return clear
 
 
 def ray_lengths(
     source: np.ndarray, direction: np.ndarray, walls: np.ndarray, most: float
 ) -> np.ndarray:
-    """Distance to the first wall [N, R] from source [N, 2] along unit vectors direction [R, 2], at
-    most `most`.
-    """
+    """Distance to the first wall [N, R] from source [N, 2] along unit vectors direction [R, 2], at most `most`."""
     reach = np.full((len(source), len(direction)), most)
-    for line, along in ((0, 1), (1, 0)):
-        upright = walls[np.isclose(walls[:, line], walls[:, line + 2])]
-        for x, low, high in zip(
-            upright[:, line], upright[:, along], upright[:, along + 2], strict=True
-        ):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                t = (x - source[:, None, line]) / direction[None, :, line]
-                where = source[:, None, along] + t * direction[None, :, along]
-                hit = (t > 1e-6) & (where >= low) & (where <= high)
-            reach = np.where(hit, np.minimum(reach, t), reach)
+    for line, along, x, low, high in _lines(walls):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (x - source[:, None, line]) / direction[None, :, line]
+            where = source[:, None, along] + t * direction[None, :, along]
+            hit = (t > 1e-6) & (where >= low) & (where <= high)
+        reach = np.where(hit, np.minimum(reach, t), reach)
     return reach
 
 

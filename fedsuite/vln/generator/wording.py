@@ -64,9 +64,9 @@ class Speaker:
         thing = self._thing(fact.thing)
         if fact.kind == "pass":
             side = fact.way and self.rng.random() < self.person.side
-            return self._say("pass", thing=thing) + (
-                f" on {self._the()} {fact.way}" if side else ""
-            )
+            out = self._say("pass", thing=thing)
+            whose = "the" if not side or self.rng.random() >= 0.5 else "your"
+            return f"{out} on {whose} {fact.way}" if side else out
         if fact.way == "reach":
             return self._say("toward", "reach", thing=thing)
         return self._say(fact.kind, thing=thing)
@@ -145,9 +145,6 @@ class Speaker:
         if self.rng.random() < 2 * _RARE:
             text += " " + self._drawn(WORDS["adverb"])
         return text
-
-    def _the(self) -> str:
-        return "your" if self.rng.random() < 0.5 else "the"
 
     def _name(self, names: Sequence[str], rare: Sequence[str], usual: float = 0.7) -> str:
         if rare and self.rng.random() < _RARE:

@@ -1,22 +1,18 @@
 """Matterport3D Simulator without rendering: a drop-in for the Python module `MatterSim` (batch).
 
-Source: Matterport3D Simulator (Anderson et al. 2018). Same methods, states, order of navigable
-locations, errors and random starts.
+Source: Matterport3D Simulator (Anderson et al. 2018). Same methods, states, order of navigable locations, errors and
+random starts.
 
-Observation: `getState()` -> list of B live SimState: where the camera is, its direction, where it
-can go.
-Action: `makeAction([index], [heading], [elevation])`: go to navigableLocations[index] (0 = stay),
-then turn and tilt by the given angles (rad); a discretised camera makes one step of 30 degrees for
-any non-zero angle. No reward, goal, end or collision.
+Observation: `getState()` -> list of B live SimState: where the camera is, its direction, where it can go.
+Action: `makeAction([index], [heading], [elevation])`: go to navigableLocations[index] (0 = stay), then turn and tilt by
+the given angles (rad); a discretised camera makes one step of 30 degrees for any non-zero angle. No reward, goal, end or
+collision.
 
 Differences from the original:
-1. No images: initialize() refuses rendering, `rgb` and `depth` are zero arrays, the image filter
-   `cbf` is absent.
+1. No images: initialize() refuses rendering, `rgb` and `depth` are zero arrays, the image filter `cbf` is absent.
 2. A call that raises changes nothing, where the original leaves part of the batch moved.
-3. Unreadable house files raise InputError when the house is visited, where the original aborts
-   the process at the first episode.
-4. Relative headings are correctly rounded; the original's come from its C library and may differ
-   by 2.4e-7 rad.
+3. Unreadable house files raise InputError when the house is visited, where the original aborts at the first episode.
+4. Relative headings are correctly rounded; the original's come from its C library and may differ by 2.4e-7 rad.
 """
 
 import functools
@@ -43,18 +39,12 @@ __all__ = ["SimState", "Simulator", "ViewPoint", "make_simulator", "process_nav_
 
 @functools.cache
 def process_nav_graphs() -> NavGraphs:
-    """The graphs that all simulators of this process share.
-
-    `process_nav_graphs.cache_clear()` forgets them: simulators then read their folder again.
-    """
+    """The graphs that all simulators of this process share, until `process_nav_graphs.cache_clear()`."""
     return NavGraphs()
 
 
 class Simulator(Settings):
-    """B environments in any houses.
-
-    graphs: private graphs and generator of random starts, instead of those of the process.
-    """
+    """B environments in any houses. graphs: private graphs and random starts, instead of those of the process."""
 
     def __init__(self, graphs: NavGraphs | None = None, /) -> None:
         super().__init__()
@@ -100,14 +90,8 @@ class Simulator(Settings):
         graphs.open(self._folder, self._seed)
         return graphs
 
-    def _start(
-        self,
-        houses: list[House],
-        places: list[Place],
-        headings: list[float],
-        elevations: list[float],
-    ) -> None:
-        starts = zip(self._states, houses, places, headings, elevations, strict=False)
+    def _start(self, houses: list[House], places: list[Place], *directions: list[float]) -> None:
+        starts = zip(self._states, houses, places, *directions, strict=False)
         for state, house, place, heading_rad, elevation_rad in starts:
             state._start(house, place)
             state._look(*self._view_from(house, place.ix, heading_rad, elevation_rad))
@@ -117,9 +101,7 @@ class Simulator(Settings):
         return self._states.copy()
 
     def makeAction(self, index: Any, heading: Any, elevation: Any, /) -> None:
-        """Move environment e to navigableLocations[index[e]], then turn by heading[e] and tilt by
-        elevation[e] (rad).
-        """
+        """Move environment e to navigableLocations[index[e]], then turn by heading[e] and tilt by elevation[e] (rad)."""
         chosen = arguments.indices("makeAction", index)
         turns = arguments.reals("makeAction", heading)
         tilts = arguments.reals("makeAction", elevation)
@@ -138,8 +120,8 @@ class Simulator(Settings):
 
     def _turn(self, state: SimState, turn_rad: float, tilt_rad: float) -> None:
         if self._discretized:
-            turn_rad = _sign(turn_rad) * HEADING_STEP_RAD
-            tilt_rad = _sign(tilt_rad) * ELEVATION_STEP_RAD
+            turn_rad = ((turn_rad > 0) - (turn_rad < 0)) * HEADING_STEP_RAD
+            tilt_rad = ((tilt_rad > 0) - (tilt_rad < 0)) * ELEVATION_STEP_RAD
         heading_rad, elevation_rad = state._heading_rad + turn_rad, state._elevation_rad + tilt_rad
         house, location = state._house, state._location
         if house is not None and location is not None:
@@ -164,11 +146,6 @@ class Simulator(Settings):
 
     def __reduce_ex__(self, _protocol: Any) -> Any:
         raise TypeError("cannot pickle 'MatterSim.Simulator' object")
-
-
-def _sign(value: float) -> int:
-    """-1, 0 or 1; 0 for what is not a number."""
-    return (value > 0) - (value < 0)
 
 
 def make_simulator(kind: str) -> Simulator:

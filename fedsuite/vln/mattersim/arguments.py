@@ -1,8 +1,7 @@
-"""Argument checks of the Matterport3D Simulator's Python binding: what it takes, and the TypeErrors
-for all else.
+"""Argument checks of the Matterport3D Simulator's Python binding: what it takes, and the TypeErrors for all else.
 
-Lists may be any sequence but text; indices any non-negative integer (bool and NumPy integers too,
-floats not); angles any real number (text not); names text.
+Lists may be any sequence but text; indices any non-negative integer (bool and NumPy integers too, floats not); angles any
+real number (text not); names text.
 """
 
 import operator
@@ -14,26 +13,14 @@ T = TypeVar("T")
 _LARGEST_INDEX = 2**32 - 1
 
 
-def _refused(method: str, expected: str, got: Any) -> TypeError:
-    return TypeError(
-        f"{method}(): incompatible function arguments, expected {expected}, got {got!r}"
-    )
-
-
-def _integer(value: Any) -> int:
-    return value if type(value) is int else operator.index(value)
-
-
 def _count(value: Any) -> int:
-    number = _integer(value)
+    number = operator.index(value)
     if not 0 <= number <= _LARGEST_INDEX:
         raise TypeError("out of range")
     return number
 
 
 def _real(value: Any) -> float:
-    if type(value) is float:
-        return value
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError("text")
     return float(value)
@@ -43,6 +30,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not text")
     return str(value)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str) or not hasattr(value, "__bool__"):
+        raise TypeError("not a truth value")
+    return bool(value)
 
 
 def _list(value: Any, convert: Callable[[Any], T]) -> list[T]:
@@ -59,25 +52,21 @@ def _checked(expected: str, convert: Callable[[Any], T]) -> Callable[[str, Any],
         try:
             return convert(value)
         except (TypeError, ValueError, OverflowError):
-            raise _refused(method, expected, value) from None
+            raise TypeError(
+                f"{method}(): incompatible function arguments, expected {expected}, got {value!r}"
+            ) from None
 
     return check
 
 
-integer = _checked("int", _integer)
+integer = _checked("int", operator.index)
 count = _checked("int >= 0", _count)
 real = _checked("float", _real)
 text = _checked("str", _text)
+flag = _checked("bool", _flag)
 indices = _checked("list[int >= 0]", lambda value: _list(value, _count))
 reals = _checked("list[float]", lambda value: _list(value, _real))
 texts = _checked("list[str]", lambda value: _list(value, _text))
-
-
-def flag(method: str, value: Any) -> bool:
-    """True or False, or a number that stands for it."""
-    if isinstance(value, str) or not hasattr(value, "__bool__"):
-        raise _refused(method, "bool", value)
-    return bool(value)
 
 
 def cover_batch(size: int, **lists: list[Any]) -> None:

@@ -1,14 +1,12 @@
 """What is seen from where: the geometry of the Matterport3D Simulator without its renderer.
 
-Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The world is right-handed with z
-up, in metres. Heading 0 = +y, clockwise positive; elevation 0 = horizon, up positive; radians. A
-discretised camera has V = 36 views: view = column + 12 * row, column k looks at heading 30 deg *
-k, row 0 / 1 / 2 looks 30 deg down / level / up.
+Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The world is right-handed with z up, in metres. Heading
+0 = +y, clockwise positive; elevation 0 = horizon, up positive; radians. A discretised camera has V = 36 views: view =
+column + 12 * row, column k looks at heading 30 deg * k, row 0 / 1 / 2 looks 30 deg down / level / up.
 
-The original computes in single precision: positions, displacements, lengths, unit vectors and the
-camera direction are rounded to float32, angles of elevation are float64. The same roundings are
-made here, in the same order: a few panoramas are millimetres apart, where float64 positions would
-move a relative heading by up to 7e-4 rad.
+The original computes in single precision: positions, displacements, lengths, unit vectors and the camera direction are
+rounded to float32, angles of elevation are float64. The same roundings are made here, in the same order: a few panoramas
+are millimetres apart, where float64 positions would move a relative heading by up to 7e-4 rad.
 """
 
 import math
@@ -95,8 +93,10 @@ def seen(
         return [()] * (len(headings_rad) * len(elevation_rad))
     camera = np.array([_direction(h) for h in headings_rad], np.float32)[:, :, None]  # [H, 2, 1]
     along, across = around.unit * camera, around.delta_m[::-1] * camera
-    ahead = (around.delta_m * camera).sum(1, dtype=np.float32)
-    heading = _angle(across[:, 1] - across[:, 0], ahead).tolist()
+    ahead = (around.delta_m * camera).sum(1, dtype=np.float32).astype(np.float64)
+    right = (across[:, 1] - across[:, 0]).astype(np.float64)
+    # Correctly rounded float32 arc tangent: equal on all machines, unlike the C library's.
+    heading = np.arctan2(right, ahead).astype(np.float32).tolist()
     if cos_half_fov is None:
         kept = [list(range(len(around.places)))] * len(heading)
     else:
@@ -114,11 +114,6 @@ def _direction(heading_rad: float) -> tuple[float, float]:
     if not math.isfinite(heading_rad):
         return math.nan, math.nan
     return math.cos(math.pi / 2 - heading_rad), math.sin(math.pi / 2 - heading_rad)
-
-
-def _angle(right: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Correctly rounded float32 arc tangent: equal on all machines, unlike the C library's."""
-    return np.arctan2(right.astype(np.float64), ahead.astype(np.float64)).astype(np.float32)
 
 
 def _ordered(
@@ -145,10 +140,7 @@ def wrapped(heading_rad: float) -> float:
 
 
 def snapped(heading_rad: float, elevation_rad: float) -> tuple[float, float, int]:
-    """Heading, elevation and view index of the discretised camera.
-
-    Halfway between two headings is the greater one; halfway between two elevations is level.
-    """
+    """Heading, elevation, view of the discretised camera; halfway between headings is the greater, of elevations level."""
     steps = wrapped(heading_rad) / HEADING_STEP_RAD
     column = 0 if math.isnan(steps) else int(steps)
     column = (column + (steps - column >= 0.5)) % HEADINGS

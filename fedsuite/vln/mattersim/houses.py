@@ -1,10 +1,9 @@
 """Navigation graphs as the Matterport3D Simulator reads and shares them.
 
-Source: Matterport3D Simulator (Anderson et al. 2018), batch API. `<folder>/scans.txt` names the
-houses; each has a file `<scan>_connectivity.json`, a list with one entry per panorama: image_id,
-pose (16 numbers, row by row; elements 3, 7, 11 are x, y, z in metres), included, unobstructed
-(one flag per panorama: row = from, column = to). A house's file is read when the house is first
-visited; the original reads all of them at the first episode.
+Source: Matterport3D Simulator (Anderson et al. 2018), batch API. `<folder>/scans.txt` names the houses; each has a file
+`<scan>_connectivity.json`, a list with one entry per panorama: image_id, pose (16 numbers, row by row; elements 3, 7, 11
+are x, y, z in metres), included, unobstructed (one flag per panorama: row = from, column = to). A house's file is read
+when the house is first visited; the original reads all of them at the first episode.
 """
 
 import json
@@ -74,10 +73,7 @@ class House:
         return self.places[ix]
 
     def random_place(self, generator: MinimalStandard) -> Place:
-        """Any panorama, then forward to the first included one.
-
-        So those that come after excluded ones are more likely, as in the original.
-        """
+        """Any panorama, then on to the first included one: those after excluded ones are likelier, as in the original."""
         if not any(self.included):
             raise RuntimeError(f"MatterSim: ScanId: {self.scan} has no included viewpoints!")
         ix = generator.below(len(self.places))
@@ -94,17 +90,15 @@ class House:
     def view_candidates(self, ix: int, view: int, cos_half_fov: float | None) -> Candidates:
         """What a discretised camera sees from panorama ix: a look-up after the first visit."""
         tables = self._views.setdefault(cos_half_fov, {})
-        views = tables.get(ix)
-        if views is None:
+        if ix not in tables:
             by_heading = seen(self._surroundings(ix), _HEADINGS_RAD, _ELEVATIONS_RAD, cos_half_fov)
-            views = tables[ix] = [c for row in range(3) for c in by_heading[row::3]]
-        return views[view]
+            tables[ix] = [c for row in range(3) for c in by_heading[row::3]]
+        return tables[ix][view]
 
     def _surroundings(self, ix: int) -> Surroundings:
-        around = self._around.get(ix)
-        if around is None:
-            around = self._around[ix] = surroundings(self.places[ix], self._neighbours[ix])
-        return around
+        if ix not in self._around:
+            self._around[ix] = surroundings(self.places[ix], self._neighbours[ix])
+        return self._around[ix]
 
 
 def _place(row: dict[str, Any], ix: int) -> Place:

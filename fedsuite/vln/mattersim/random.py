@@ -1,8 +1,7 @@
 """The pseudo-random numbers of the Matterport3D Simulator, so that equal seeds give equal episodes.
 
-Source: the C++ standard library that the simulator is built with (libstdc++): `minstd_rand0`, x
-<- 16807 x mod (2^31 - 1), with its `uniform_int_distribution` and `uniform_real_distribution`.
-Draws of the engine lie in 1 .. 2^31 - 2.
+Source: the C++ standard library that the simulator is built with (libstdc++): `minstd_rand0`, x <- 16807 x mod (2^31 -
+1), with its `uniform_int_distribution` and `uniform_real_distribution`. Draws of the engine lie in 1 .. 2^31 - 2.
 """
 
 import math

@@ -1,15 +1,30 @@
 """Settings of the Matterport3D Simulator: the part of its interface that comes before initialize().
 
-Source: Matterport3D Simulator (Anderson et al. 2018), batch API. As there, settings are silently
-ignored once initialised, except resolution, field of view and elevation limits, which act from
-the next episode or action. Those that concern images are checked and have no effect.
+Source: Matterport3D Simulator (Anderson et al. 2018), batch API. As there, settings are silently ignored once
+initialised, except resolution, field of view and elevation limits, which act from the next episode or action. Those that
+concern images are checked and have no effect.
 """
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 from fedsuite.vln.mattersim import arguments
+from fedsuite.vln.mattersim.arguments import flag
 from fedsuite.vln.mattersim.geometry import cos_half_field_of_view
+
+
+def _setter(method: str, check: Callable[[str, Any], Any], kept_as: str = "") -> Any:
+    """A method of one argument, which is checked and kept, the latter until the simulator is initialised."""
+
+    def set_value(self: "Settings", value: Any, /) -> None:
+        checked = check(method, value)
+        if kept_as and not self._initialized:
+            setattr(self, kept_as, checked)
+            self._update_field_of_view()
+
+    return set_value
 
 
 class Settings:
@@ -25,19 +40,21 @@ class Settings:
         self._update_field_of_view()
         self.resetTimers()
 
-    def setDatasetPath(self, path: str, /) -> None:
-        """Where the images are: of no consequence without rendering."""
-        arguments.text("setDatasetPath", path)
-
-    def setNavGraphPath(self, path: str, /) -> None:
-        """Folder of the connectivity files."""
-        folder = arguments.text("setNavGraphPath", path)
-        self._folder = self._folder if self._initialized else folder
-
-    def setRenderingEnabled(self, value: bool, /) -> None:
-        """Must be set to False before initialize()."""
-        enabled = arguments.flag("setRenderingEnabled", value)
-        self._rendering = self._rendering if self._initialized else enabled
+    setNavGraphPath = _setter("setNavGraphPath", arguments.text, "_folder")  # of connectivity files
+    setRenderingEnabled = _setter("setRenderingEnabled", flag, "_rendering")  # to be False
+    setBatchSize = _setter("setBatchSize", arguments.count, "_batch_size")  # number of environments
+    setSeed = _setter(
+        "setSeed", arguments.integer, "_seed"
+    )  # the process's first simulator decides
+    # Whether the camera has 36 views instead of any direction, and whether only neighbours inside the horizontal field of
+    # view are navigable.
+    setDiscretizedViewingAngles = _setter("setDiscretizedViewingAngles", flag, "_discretized")
+    setRestrictedNavigation = _setter("setRestrictedNavigation", flag, "_restricted")
+    # Of no consequence without rendering.
+    setDatasetPath = _setter("setDatasetPath", arguments.text)
+    setPreloadingEnabled = _setter("setPreloadingEnabled", flag)
+    setDepthEnabled = _setter("setDepthEnabled", flag)
+    setCacheSize = _setter("setCacheSize", arguments.count)
 
     def setCameraResolution(self, width: int, height: int, /) -> None:
         """Image size in pixels; its aspect ratio sets the horizontal field of view."""
@@ -52,49 +69,13 @@ class Settings:
         self._update_field_of_view()
 
     def setElevationLimits(self, minimum: float, maximum: float, /) -> bool:
-        """Limits of the continuous camera, rad.
-
-        False, and no change, unless -pi/2 < minimum < 0 < maximum < pi/2.
-        """
+        """Limits of the continuous camera, rad; False, and no change, unless -pi/2 < minimum < 0 < maximum < pi/2."""
         low = arguments.real("setElevationLimits", minimum)
         high = arguments.real("setElevationLimits", maximum)
         valid = -math.pi / 2 < low < 0 < high < math.pi / 2
         if valid:
             self._lowest_rad, self._highest_rad = low, high
         return valid
-
-    def setDiscretizedViewingAngles(self, value: bool, /) -> None:
-        """Whether the camera has 36 views instead of any direction."""
-        enabled = arguments.flag("setDiscretizedViewingAngles", value)
-        self._discretized = self._discretized if self._initialized else enabled
-
-    def setRestrictedNavigation(self, value: bool, /) -> None:
-        """Whether only neighbours inside the horizontal field of view are navigable."""
-        enabled = arguments.flag("setRestrictedNavigation", value)
-        self._restricted = self._restricted if self._initialized else enabled
-        self._update_field_of_view()
-
-    def setPreloadingEnabled(self, value: bool, /) -> None:
-        """Of no consequence without rendering."""
-        arguments.flag("setPreloadingEnabled", value)
-
-    def setDepthEnabled(self, value: bool, /) -> None:
-        """Of no consequence without rendering."""
-        arguments.flag("setDepthEnabled", value)
-
-    def setBatchSize(self, size: int, /) -> None:
-        """Number of environments B."""
-        batch_size = arguments.count("setBatchSize", size)
-        self._batch_size = self._batch_size if self._initialized else batch_size
-
-    def setCacheSize(self, size: int, /) -> None:
-        """Of no consequence without rendering."""
-        arguments.count("setCacheSize", size)
-
-    def setSeed(self, seed: int, /) -> None:
-        """Seed of the random starts; the process's first simulator decides."""
-        number = arguments.integer("setSeed", seed)
-        self._seed = self._seed if self._initialized else number
 
     def _update_field_of_view(self) -> None:
         cosine = cos_half_field_of_view(self._vertical_fov_rad, self._width, self._height)

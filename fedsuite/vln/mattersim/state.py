@@ -1,12 +1,12 @@
 """What the Matterport3D Simulator hands out: live SimState and ViewPoint objects.
 
-Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The objects belong to the
-simulator: they are read-only, cannot be made, copied or pickled by the user, and show the present
-also to those who kept them. A state is the same object for the simulator's whole life; the
-ViewPoint one moves to becomes `location` and has its relative heading, elevation and distance
-zeroed.
+Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The objects belong to the simulator: they are read-only,
+cannot be made, copied or pickled by the user, and show the present also to those who kept them. A state is the same
+object for the simulator's whole life; the ViewPoint one moves to becomes `location` and has its relative heading,
+elevation and distance zeroed.
 """
 
+import functools
 from typing import Any, NoReturn
 
 import numpy as np
@@ -58,26 +58,31 @@ def _viewpoint(place: Place, relative: Relative) -> ViewPoint:
     return viewpoint
 
 
+@functools.cache
+def _black(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    pixels = np.zeros(shape, dtype)
+    pixels.flags.writeable = False
+    return pixels
+
+
 class SimState(_Live):
     """One environment.
 
-    step: number of actions since the start of the episode; location: where the camera is, None
-    before the first episode; heading: rad in [0, 2 pi]; elevation: rad; viewIndex: view 0..35 of the
-    discretised camera, else 0.
+    scanId: name of the house, "" before the first episode; step: number of actions since the start of the episode;
+    location: where the camera is, None before the first episode; heading: rad in [0, 2 pi]; elevation: rad; viewIndex:
+    view 0..35 of the discretised camera, else 0. Unrendered: rgb, zeros [height, width, 3] uint8; depth, zeros
+    [height, width, 1] uint16.
     """
 
     __slots__ = (
-        "_candidates", "_depth", "_elevation_rad", "_heading_rad", "_house", "_location",
-        "_navigable", "_rgb", "_size", "_step", "_view",
+        "_candidates", "_elevation_rad", "_heading_rad", "_house", "_location", "_navigable", "_size", "_step", "_view",
     )  # fmt: skip
     _candidates: Candidates
-    _depth: np.ndarray | None
     _elevation_rad: float
     _heading_rad: float
     _house: House | None
     _location: ViewPoint | None
     _navigable: list[ViewPoint] | None  # made when first asked for
-    _rgb: np.ndarray | None
     _size: tuple[int, int]  # height, width in pixels
     _step: int
     _view: int
@@ -88,24 +93,9 @@ class SimState(_Live):
     elevation = property(lambda self: self._elevation_rad)
     viewIndex = property(lambda self: self._view)
 
-    @property
-    def scanId(self) -> str:
-        """Name of the house, "" before the first episode."""
-        return self._house.scan if self._house else ""
-
-    @property
-    def rgb(self) -> np.ndarray:
-        """The unrendered image: zeros [height, width, 3] uint8."""
-        if self._rgb is None:
-            self._rgb = _black((*self._size, 3), np.uint8)
-        return self._rgb
-
-    @property
-    def depth(self) -> np.ndarray:
-        """The unrendered depth: zeros [height, width, 1] uint16."""
-        if self._depth is None:
-            self._depth = _black((*self._size, 1), np.uint16)
-        return self._depth
+    scanId = property(lambda self: self._house.scan if self._house else "")
+    rgb = property(lambda self: _black((*self._size, 3), np.uint8))
+    depth = property(lambda self: _black((*self._size, 1), np.uint16))
 
     @property
     def navigableLocations(self) -> list[ViewPoint]:
@@ -147,14 +137,8 @@ class SimState(_Live):
 def new_state(height: int, width: int) -> SimState:
     """The state of an environment before its first episode."""
     state = SimState.__new__(SimState)
-    state._house = state._location = state._navigable = state._rgb = state._depth = None
+    state._house = state._location = state._navigable = None
     state._candidates, state._size = (), (height, width)
     state._step = state._view = 0
     state._heading_rad = state._elevation_rad = 0.0
     return state
-
-
-def _black(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
-    pixels = np.zeros(shape, dtype)
-    pixels.flags.writeable = False
-    return pixels

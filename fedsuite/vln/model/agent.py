@@ -15,7 +15,7 @@ from torch.nn.functional import relu
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from fedsuite.vln.data.instructions import PAD
-from fedsuite.vln.model.attention import SharedContext, SoftDotAttention
+from fedsuite.vln.model.attention import SharedContext, SoftDotAttention, dot_scores
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.lstm import bilstm, cell_update
@@ -26,10 +26,7 @@ MODULES = ("encoder", "decoder", "critic")  # of an agent
 
 @dataclass(frozen=True)
 class Sizes:
-    """V_words vocabulary, F visual, A angle, H hidden (even), word embedding widths.
-
-    dead_layers: with the layers that the official code creates and never trains.
-    """
+    """Vocabulary, F, A, H (even), word embedding; dead_layers: with those that the official code never trains."""
 
     vocabulary: int
     feature: int
@@ -111,7 +108,7 @@ class ActionDecoder(nn.Module):
 
     def __init__(self, sizes: AgentSizes) -> None:
         super().__init__()
-        self.feature, self.repeats = sizes.feature, sizes.angle // 4
+        self.repeats = sizes.angle // 4
         width, hidden = sizes.feature + sizes.angle, sizes.hidden
         self.action = nn.Linear(sizes.angle, sizes.action)
         self.cell = nn.LSTMCell(sizes.action + width, hidden)
@@ -136,38 +133,23 @@ class ActionDecoder(nn.Module):
 
         The recurrent state is h~, not h. The stop action is a zero feature scored without bias: its logit is 0.
         """
-        pose = dropout(torch.tanh(self.action(self._repeat(see.pose_angle))))
+        pose = dropout(torch.tanh(self.action(see.pose_angle.repeat(1, self.repeats))))
         query = gathered.times(dropout(attended_state), self.view_attention.query.weight)
-        weight = torch.softmax(self._scores(query, see.views, see.view_angle), 1).unsqueeze(1)
+        scores = dot_scores(query, see.views, see.view_angle).squeeze(2)
+        weight = torch.softmax(scores, 1).unsqueeze(1)
         visual = torch.bmm(weight, see.views).squeeze(1)
         angle = torch.bmm(weight, see.view_angle).squeeze(1)
-        inputs = torch.cat([pose, visual, self._repeat(angle)], 1)
+        inputs = torch.cat([pose, visual, angle.repeat(1, self.repeats)], 1)
         gates = gathered.times(inputs, self.cell.weight_ih) + self.cell.bias_ih
         gates = gates + gathered.times(attended_state, self.cell.weight_hh) + self.cell.bias_hh
         hidden, cell = cell_update(gates, cell)
-        attended = self._read(dropout(hidden), language, gathered)
+        dropped, words = dropout(hidden), self.language_attention
+        both = [language.read(gathered.times(dropped, words.query.weight)), dropped]
+        attended = torch.tanh(gathered.times(torch.cat(both, 1), words.output.weight))
         query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
-        scores = self._scores(query, see.candidate, see.candidate_angle)
+        scores = dot_scores(query, see.candidate, see.candidate_angle).squeeze(2)
         scores = scores.masked_fill(see.padding, NEGATIVE)
         return torch.cat([scores.new_zeros(len(scores), 1), scores], 1), hidden, cell, attended
-
-    def _repeat(self, angle: Tensor) -> Tensor:
-        """[B, 4] -> [B, A]."""
-        return angle.repeat(1, self.repeats)
-
-    def _scores(self, query: Tensor, visual: Tensor, angle: Tensor) -> Tensor:
-        """query [B, F'] against N rows of [visual ; repeated angle] -> [B, N]."""
-        on_angle = query[:, self.feature :].unflatten(1, (self.repeats, 4)).sum(1)
-        return torch.bmm(visual, query[:, : self.feature].unsqueeze(2)).squeeze(2) + torch.bmm(
-            angle, on_angle.unsqueeze(2)
-        ).squeeze(2)
-
-    def _read(self, hidden: Tensor, language: SharedContext, gathered: Gathered) -> Tensor:
-        """Attention over the words; h~ = tanh(W_out [context ; h])."""
-        attention = self.language_attention
-        mixed = language.read(gathered.times(hidden, attention.query.weight))
-        both = torch.cat([mixed, hidden], 1)
-        return torch.tanh(gathered.times(both, attention.output.weight))
 
 
 class Critic(nn.Module):

@@ -75,6 +75,14 @@ class SoftDotAttention(nn.Module):
             self.output = nn.Linear(context + query, query, bias=False)
 
 
+def dot_scores(query: Tensor, visual: Tensor, angle: Tensor) -> Tensor:
+    """query [B, F'] against rows of visual [B, N, F] and, repeated up to width A, angle [B, N, 4] -> [B, N, 1]."""
+    width = visual.shape[2]
+    on_angle = query[:, width:].unflatten(1, (-1, 4)).sum(1)
+    scores = torch.bmm(visual, query[:, :width].unsqueeze(2))
+    return scores + torch.bmm(angle, on_angle.unsqueeze(2))
+
+
 class _Gate(torch.autograd.Function):
     """The context as readers ask for it: its backward, run after all of theirs, turns their notes into the gradient."""
 

@@ -30,10 +30,7 @@ def describe(
     max_words: int,
     factor: Tensor | None = None,
 ) -> list[np.ndarray]:
-    """One description per sample, without dropout: BOS, words, EOS as int64 [<= 1 + max_words].
-
-    factor [B, F], if given, multiplies the visual features that the speaker sees.
-    """
+    """BOS, words, EOS as int64 [<= 1 + max_words] for every sample, without dropout. factor [B, F]: of visual features."""
     path = speaker.encoder(path_views(world, samples, factor), NO_DROPOUT)
     written = _write(speaker.decoder, path, max_words).cpu().numpy()
     bos = speaker.sizes.vocabulary - 1
@@ -42,10 +39,7 @@ def describe(
 
 
 def _write(decoder: WordDecoder, path: PathContext, max_words: int) -> Tensor:
-    """Tokens after BOS [B, max_words]: an EOS in every row; what follows it means nothing.
-
-    Rows that have ended leave the batch as soon as a quarter of it is done.
-    """
+    """Tokens after BOS [B, max_words]: an EOS in every row; what follows it means nothing."""
     blocked, p = _blocked(decoder), dict(decoder.lstm.named_parameters())
     # The input product of every word, cut once: descriptions use each word many times.
     inputs = linear(decoder.embedding.weight, p["weight_ih_l0"], p["bias_ih_l0"] + p["bias_hh_l0"])

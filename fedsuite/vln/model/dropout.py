@@ -33,10 +33,7 @@ def keep_mask(shape: torch.Size, p: float, generator: torch.Generator) -> Tensor
 
 @dataclass
 class Dropout:
-    """Dropout of states (`dropout(x)`) and of visual features (`dropout.features(x)`), or none in evaluation.
-
-    generator: the stream; it lives on the same device as the data. None = evaluation, nothing is dropped.
-    """
+    """Of states, `dropout(x)`, and of visual features; generator: the stream, on the data's device, None in evaluation."""
 
     p: float = 0.0
     feature_p: float = 0.0

@@ -22,10 +22,7 @@ def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bilstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs [N, 2H] of the N packed words, and the last cells [2, B, H] in the order of the batch.
-
-    mirror [N]: position of the word that stands as far from its sentence's end as this one from its start.
-    """
+    """Outputs [N, 2H] of packed words, last cells [2, B, H] by batch row; mirror [N]: the word as far from its end."""
     if packed.data.is_cuda:  # cuDNN has no such flaw
         outputs, (_, cell) = lstm(packed)
         return outputs.data, cell

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fedsuite.vln.data.instructions import PAD
 from fedsuite.vln.model.agent import Sizes
-from fedsuite.vln.model.attention import SoftDotAttention
+from fedsuite.vln.model.attention import SoftDotAttention, dot_scores
 from fedsuite.vln.model.dropout import Dropout
 
 BASELINE_WIDTH = 128
@@ -63,7 +63,7 @@ class PathEncoder(nn.Module):
 
     def __init__(self, sizes: SpeakerSizes) -> None:
         super().__init__()
-        self.feature, self.repeats = sizes.feature, sizes.angle // 4
+        self.repeats = sizes.angle // 4
         width, hidden = sizes.feature + sizes.angle, sizes.hidden
         self.lstm = nn.LSTM(width, hidden // 2, batch_first=True, bidirectional=True)
         self.attention = SoftDotAttention(hidden, width, output=True)
@@ -82,10 +82,7 @@ class PathEncoder(nn.Module):
         """Attention of each move [B, T, H] over the 36 views of its place -> [B, T, H]."""
         query = self.attention.query(moves).flatten(0, 1)
         views, angles = path.views.flatten(0, 1), path.view_angle.flatten(0, 1)
-        on_angle = query[:, self.feature :].unflatten(1, (self.repeats, 4)).sum(1)
-        scores = torch.bmm(views, query[:, : self.feature].unsqueeze(2))
-        scores = scores + torch.bmm(angles, on_angle.unsqueeze(2))
-        weight = torch.softmax(scores, 1).mT
+        weight = torch.softmax(dot_scores(query, views, angles), 1).mT
         visual = torch.bmm(weight, views).squeeze(1)
         angle = torch.bmm(weight, angles).squeeze(1).repeat(1, self.repeats)
         both = torch.cat([visual, angle, moves.flatten(0, 1)], 1)
@@ -139,10 +136,7 @@ class Speaker(nn.Module):
         return self.forced(self.encoder(path, dropout), tokens, dropout)
 
     def forced(self, path: PathContext, tokens: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
-        """Logits [M, V] and targets [M] of the M tokens after BOS that are not padding, row by row.
-
-        tokens [B, L] int64, BOS first, padded with PAD.
-        """
+        """Logits [M, V], targets [M] of all tokens after BOS but PAD, row by row; tokens [B, L] int64 with BOS."""
         read = self.decoder(tokens[:, :-1], path, dropout)
         target = tokens[:, 1:]
         index = (target != PAD).flatten().nonzero().squeeze(1)

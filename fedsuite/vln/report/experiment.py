@@ -63,16 +63,14 @@ def write_comparison(folder: Path, runs: Mapping[str, FedVLNConfig]) -> None:
     """`runs`: <variant>, <variant>/seed-<s> or seed-<s> -> settings of a completed run at <folder>/<name>."""
     groups = grouped(_outcome(folder, label, config) for label, config in runs.items())
     write_csv(folder / "results.csv", groups)
-    by_stage = {
-        stage: {name: own for name, own in groups.items() if own[0].config.stage == stage}
-        for stage in STAGES
-    }
-    by_stage = {stage: own for stage, own in by_stage.items() if own}
+    present = {own[0].config.stage for own in groups.values()}
     texts = []
-    for stage, own in by_stage.items():
-        heading = f"## {STAGES[stage]}\n\n" if len(by_stage) > 1 else ""
+    for stage in (s for s in STAGES if s in present):
+        own = {name: group for name, group in groups.items() if group[0].config.stage == stage}
+        heading, suffix = (
+            ("", "") if len(present) == 1 else (f"## {STAGES[stage]}\n\n", f"-{stage}")
+        )
         texts.append(heading + stage_text(stage, own))
-        suffix = f"-{stage}" if len(by_stage) > 1 else ""
         draw_curves(own, folder / f"learning{suffix}.png")
     (folder / "results.md").write_text("\n".join(texts), encoding="utf-8")
 
@@ -84,14 +82,14 @@ def _outcome(folder: Path, label: str, config: FedVLNConfig) -> FedVLNOutcome:
 
 def stage_text(stage: str, groups: Groups) -> str:
     """Tables and notes of one stage."""
-    if stage == SPEAKER_STAGE:
-        parts = [*_score_tables(groups, SPEAKER_TABLE), BLEU_NOTE, _selections(groups)]
-        statistics = [rows for split in VALIDATION if (rows := _statistics_rows(groups, split))]
-        parts += map(markdown_table, statistics)
-        return "\n".join([*parts, STATISTICS_NOTE if statistics else NOTHING_SPOKEN])
     if stage == PRE_EXPLORE:
-        return "\n".join([_pre_exploration_text(groups), _selections(groups)])
-    return "\n".join([*_score_tables(groups, AGENT_TABLE), _selections(groups)])
+        return f"{_pre_exploration_text(groups)}\n{_selections(groups)}"
+    if stage != SPEAKER_STAGE:
+        return "\n".join([*_score_tables(groups, AGENT_TABLE), _selections(groups)])
+    parts = [*_score_tables(groups, SPEAKER_TABLE), BLEU_NOTE, _selections(groups)]
+    statistics = [rows for split in VALIDATION if (rows := _statistics_rows(groups, split))]
+    note = STATISTICS_NOTE if statistics else NOTHING_SPOKEN
+    return "\n".join([*parts, *map(markdown_table, statistics), note])
 
 
 def _score_tables(groups: Groups, names: Sequence[str]) -> list[str]:
@@ -120,17 +118,12 @@ def _pre_exploration_text(groups: Groups) -> str:
     starts = _distinct_starts(groups)
     lines = {**({"before": starts} if starts else {}), **groups}
     columns = (SEEDS, *score_columns(UNSEEN, AGENT_TABLE), UPLOAD, PRIVACY, STEPS)
-    notes = (
-        f"{privacy_text()} Upload: of agents, per client and round; pooled data are not in it.\n"
-    )
-    return f"val-unseen:\n\n{markdown_table(table(lines, columns))}\n{notes}"
+    upload = "Upload: of agents, per client and round; pooled data are not in it."
+    return f"val-unseen:\n\n{markdown_table(table(lines, columns))}\n{privacy_text()} {upload}\n"
 
 
 def _distinct_starts(groups: Groups) -> list[FedVLNOutcome]:
-    """Scores before round 1, once per seed: variants of one seed mostly start from the same agents.
-
-    Sums over one client or over several differ in the last digits.
-    """
+    """Scores before round 1, once per seed; sums over one client or over several differ in the last digits."""
     starts = {
         (o.config.seed, *sorted((k, round(v, 9)) for k, v in o.before.items())): o
         for own in groups.values()

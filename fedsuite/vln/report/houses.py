@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +13,6 @@ from matplotlib.collections import LineCollection
 from fedsuite.report.plots import COLOURS, blank_figure, save_figure
 
 _REFERENCE_COLOUR = "#000000"
-_PREDICTED_COLOURS = tuple(c for c in COLOURS if c != _REFERENCE_COLOUR)
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,9 @@ def plot_paths(
     _check(positions_m, edges, paths)
     figure, axes = blank_figure(7.0, 6.0)
     _draw_graph(axes, positions_m, edges)
-    references = sorted(
-        paths, key=lambda p: p.is_reference
-    )  # on top: dashes let others show through
-    walks = 0
-    for path in references:
-        colour = _REFERENCE_COLOUR
-        if not path.is_reference:
-            colour = _PREDICTED_COLOURS[walks % len(_PREDICTED_COLOURS)]
-            walks += 1
+    colours = cycle(c for c in COLOURS if c != _REFERENCE_COLOUR)
+    for path in sorted(paths, key=lambda p: p.is_reference):  # on top: dashes let others show
+        colour = _REFERENCE_COLOUR if path.is_reference else next(colours)
         _draw_path(axes, positions_m, path, colour)
     axes.set_aspect("equal", adjustable="box")
     axes.set(xlabel="x (m)", ylabel="y (m)", title=title)
@@ -86,7 +81,6 @@ def _draw_path(axes: Axes, positions_m: np.ndarray, path: DrawnPath, colour: str
     x, y = positions_m[list(path.viewpoints), :2].T
     style, width, order = ("--", 1.6, 5) if path.is_reference else ("-", 2.6, 4)
     axes.plot(x, y, style, color=colour, linewidth=width, label=path.label, zorder=order)
-    axes.plot(
-        x[:1], y[:1], "o", color=colour, markersize=8, markerfacecolor="white", zorder=order + 2
-    )
-    axes.plot(x[-1:], y[-1:], "*", color=colour, markersize=13, zorder=order + 2)
+    ends: dict[str, Any] = {"color": colour, "zorder": order + 2}
+    axes.plot(x[:1], y[:1], "o", markersize=8, markerfacecolor="white", **ends)
+    axes.plot(x[-1:], y[-1:], "*", markersize=13, **ends)

@@ -106,11 +106,9 @@ def scores_text(
 
 def pre_exploration_text(outcome: FedVLNOutcome) -> str:
     """Mean scores of the houses' own agents, what left the houses for them, and success by house."""
-    config, columns = outcome.config, score_columns(UNSEEN, AGENT_COLUMNS)
-    shared = (
-        f", {config.federation.share} shared" if config.federation.method == "federated" else ""
-    )
-    rows = [{"agent": f"{config.federation.method}{shared}"} | cells([outcome], columns)]
+    own, columns = outcome.config.federation, score_columns(UNSEEN, AGENT_COLUMNS)
+    shared = f", {own.share} shared" if own.method == "federated" else ""
+    rows = [{"agent": f"{own.method}{shared}"} | cells([outcome], columns)]
     if outcome.before and outcome.selected:
         before = replace(outcome, metrics=outcome.before)
         rows.insert(0, {"agent": "before"} | cells([before], columns))
@@ -201,13 +199,8 @@ def _draw_walks(config: FedVLNConfig, sources: Sources, model: Path, run_dir: Pa
     visited, _ = walk_all(agent, join_houses([house]), chosen, config)
     paths = [DrawnPath(f"agent, {s.instr_id}", w) for s, w in zip(chosen, visited, strict=True)]
     paths += [DrawnPath(f"reference, {s.instr_id}", s.path, is_reference=True) for s in chosen]
-    plot_paths(
-        house.graph.position_m,
-        house.graph.edge,
-        paths,
-        run_dir / "walks.png",
-        title=f"unseen house {house.graph.scan}",
-    )
+    graph, title = house.graph, f"unseen house {house.graph.scan}"
+    plot_paths(graph.position_m, graph.edge, paths, run_dir / "walks.png", title=title)
 
 
 def _join_submissions(run_dir: Path) -> None:

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedsuite.errors import InputError
 from fedsuite.report.outcomes import Column, cells
+from fedsuite.report.plots import COLOURS, blank_figure, save_figure
 from fedsuite.report.tables import markdown_table
 from fedsuite.vln.evaluation.statistics import (
     InstructionStatistics,
@@ -25,10 +27,12 @@ from fedsuite.vln.evaluation.statistics import (
     verb_frequencies,
 )
 from fedsuite.vln.message_keys import VALIDATION
-from fedsuite.vln.report.instructions import verbs_plot
 from fedsuite.vln.report.outcome import SPLIT_NAMES, FedVLNOutcome
 
 EXAMPLES = 3
+MOST_VERBS = 15
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "++")
+_GROUP_WIDTH = 0.8
 STATISTICS_NOTE = (
     "Length in tokens with punctuation; variances are population variances; trigram variety: share of distinct "
     "trigrams among 1,000 consecutive ones.\n"
@@ -106,12 +110,9 @@ def statistics_rows(
     """One row per name, source of the texts (human or generated) and outcomes; none where nothing is kept."""
     rows = []
     for name, source, outcomes in lines:
-        start = f"{split}.{source}."
-        own = [o for o in outcomes if f"{start}count" in o.metrics]
-        columns = [
-            Column(t, start + k, 0 if k in _WHOLE else 2) for k, t in STATISTIC_TITLES.items()
-        ]
-        if own:
+        start, titles = f"{split}.{source}.", STATISTIC_TITLES.items()
+        columns = [Column(t, start + k, 0 if k in _WHOLE else 2) for k, t in titles]
+        if own := [o for o in outcomes if f"{start}count" in o.metrics]:
             rows.append({"instructions": f"{SPLIT_NAMES[split]}, {name}"} | cells(own, columns))
     return rows
 
@@ -144,6 +145,46 @@ def _draw_verbs(spoken: Mapping[str, Sequence[Spoken]], path: Path) -> str:
     return ""
 
 
+def verbs_plot(
+    frequencies: Mapping[str, Mapping[str, float]], path: Path, *, most: int = MOST_VERBS
+) -> None:
+    """Bars side by side. frequencies: label -> verb -> uses per instruction; the `most` with the largest sums are drawn."""
+    verbs = common_verbs(frequencies, most)
+    if not verbs:
+        raise InputError("no verbs to draw; give instructions that use some of the known ones")
+    if len(frequencies) > len(COLOURS):
+        raise InputError(
+            f"{len(frequencies)} sets of instructions to draw, at most {len(COLOURS)} can be told apart; draw fewer"
+        )
+    figure, axes = blank_figure(9.0, 3.6)
+    places, width = np.arange(len(verbs)), _GROUP_WIDTH / len(frequencies)
+    for number, (label, uses) in enumerate(frequencies.items()):
+        axes.bar(
+            places + (number - (len(frequencies) - 1) / 2) * width,
+            [uses.get(v, 0.0) for v in verbs],
+            width,
+            color=COLOURS[number],
+            hatch=_HATCHES[number],
+            edgecolor="white",
+            label=label,
+        )
+    axes.set_xticks(places, verbs, rotation=40, ha="right")
+    axes.grid(visible=False, axis="x")
+    axes.set_axisbelow(True)
+    axes.set_ylabel("uses per instruction")
+    axes.legend(frameon=False)
+    save_figure(figure, path)
+
+
+def common_verbs(frequencies: Mapping[str, Mapping[str, float]], most: int) -> list[str]:
+    """The verbs with the largest sums over all sets, largest first."""
+    sums: dict[str, float] = {}
+    for uses in frequencies.values():
+        for verb, value in uses.items():
+            sums[verb] = sums.get(verb, 0.0) + value
+    return sorted(sums, key=lambda verb: (-sums[verb], verb))[:most]
+
+
 def _examples_text(spoken: Mapping[str, Sequence[Spoken]]) -> str:
     """Some paths at even distances, of unseen houses if there are any."""
     split = max(spoken, key=VALIDATION.index)
@@ -151,12 +192,7 @@ def _examples_text(spoken: Mapping[str, Sequence[Spoken]]) -> str:
     chosen = [own[i * len(own) // EXAMPLES] for i in range(min(EXAMPLES, len(own)))]
     lines = [f"Examples ({SPLIT_NAMES[split]}):\n"]
     for s in chosen:
-        human = _one_line(s.references[0]) if s.references else "-"
-        lines.append(
-            f"- path {s.path_id}\n  - human: {human}\n  - generated: {_one_line(s.instruction) or '-'}"
-        )
+        human = " ".join(s.references[0].split()) if s.references else "-"
+        generated = " ".join(s.instruction.split()) or "-"
+        lines.append(f"- path {s.path_id}\n  - human: {human}\n  - generated: {generated}")
     return "\n".join(lines) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.config import ObjectiveSettings
 from fedsuite.vln.data.dataset import Sample, make_episodes
 from fedsuite.vln.environment import Episodes, World
 from fedsuite.vln.model.describing import describe
@@ -24,13 +24,13 @@ def back_translate(
     speaker: Speaker,
     world: World,
     samples: Sequence[Sample],
-    config: FedVLNConfig,
+    settings: ObjectiveSettings,
     generator: torch.Generator,
 ) -> Episodes:
     """Episodes of the samples' paths with generated instructions; one mask from `generator`, on the World's device."""
-    drop = Dropout(feature_p=config.objective.environment_dropout, generator=generator)
+    drop = Dropout(feature_p=settings.environment_dropout, generator=generator)
     mask = drop.features(torch.ones(world.feature_size, device=world.device))
     factor = mask.expand(len(samples), -1)
-    spoken = describe(speaker, world, samples, config.objective.max_generated_length, factor)
+    spoken = describe(speaker, world, samples, settings.max_generated_length, factor)
     told = [replace(s, tokens=tokens) for s, tokens in zip(samples, spoken, strict=True)]
     return replace(make_episodes(told, world), feature_factor=factor)

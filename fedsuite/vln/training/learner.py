@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from fedsuite.penalties import Penalty, chosen_penalty
+from fedsuite.penalties import chosen_penalty
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches
@@ -28,10 +28,7 @@ from fedsuite.vln.training.rollout import trajectories
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A source of mini-batches: samples, the weight of imitation on them, and who makes up their instructions.
-
-    With a speaker, instructions are generated at every visit under environment dropout; without, they are the samples'.
-    """
+    """Samples, the weight of imitation on them, and the speaker, if any, that makes up instructions at every visit."""
 
     samples: Sequence[Sample]
     teacher_weight: float
@@ -47,24 +44,20 @@ class _Source:
         number: int,
         world: World,
         config: FedVLNConfig,
-        round: int,
-        partition: int,
+        visit: tuple[int, int],
     ) -> None:
+        """visit: round and partition."""
         # The first data's streams bear the plain names: further data change nothing of its draws.
         suffix = f" {number}" if number > 1 else ""
 
         def stream(purpose: str) -> torch.Generator:
-            name, device = purpose + suffix, str(world.device)
-            return torch_generator_for(config.seed, name, round, partition, device)
+            return torch_generator_for(config.seed, purpose + suffix, *visit, device)
 
-        self.data, self.world, self.config = data, world, config
-        rng = rng_for(config.seed, "mini-batches" + suffix, round, partition)
-        self.batches = Batches(
-            data.samples, config.objective.batch_size, config.objective.fill_batches, rng
-        )
-        self.dropout = Dropout(
-            config.agent.dropout, config.agent.feature_dropout, stream("dropout")
-        )
+        self.data, self.world, self.config, device = data, world, config, str(world.device)
+        own, rates = config.objective, (config.agent.dropout, config.agent.feature_dropout)
+        rng = rng_for(config.seed, "mini-batches" + suffix, *visit)
+        self.batches = Batches(data.samples, own.batch_size, own.fill_batches, rng)
+        self.dropout = Dropout(*rates, stream("dropout"))
         self.actions = stream("sampled actions")
         self.masks = stream("environment dropout")
 
@@ -73,16 +66,16 @@ class _Source:
         samples = self.batches.next()
         if self.data.speaker is None:
             return make_episodes(samples, self.world)
-        return back_translate(self.data.speaker, self.world, samples, self.config, self.masks)
+        own = self.config.objective
+        return back_translate(self.data.speaker, self.world, samples, own, self.masks)
 
     def losses(self, agent: Agent) -> Losses:
         """Both parts of the objective on new mini-batches."""
         weight = self.data.teacher_weight
         forced = self.next() if weight > 0 else None
         sampled = self.next() if self.config.objective.kind != "none" else None
-        return compute_losses(
-            agent, self.world, forced, sampled, weight, self.config, self.dropout, self.actions
-        )
+        batches, streams = (forced, sampled), (self.dropout, self.actions)
+        return compute_losses(agent, self.world, *batches, weight, self.config, *streams)
 
 
 @dataclass(frozen=True)
@@ -105,18 +98,14 @@ def train_locally(
     steps: int,
     round: int,
     partition: int,
-    penalty: Penalty | None = None,
 ) -> TrainingReport:
-    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness comes from (seed, round, partition).
-
-    penalty: is added to the loss, with the agent's parameters at the start of the visit.
-    """
+    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness comes from (seed, round, partition)."""
     if not parts:
         raise ValueError("expected data to learn from, got none")
-    sources = [
-        _Source(part, number, world, config, round, partition)
-        for number, part in enumerate(parts, 1)
-    ]
+    numbered, visit = enumerate(parts, 1), (round, partition)
+    sources = [_Source(part, number, world, config, visit) for number, part in numbered]
+    own = config.federation
+    penalty = chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
     sums = np.zeros(4)
     parameters = dict(agent.named_parameters())
     start = {k: p.detach().clone() for k, p in parameters.items()} if penalty else {}
@@ -139,10 +128,7 @@ def train_locally(
 def walk_all(
     agent: Agent, world: World, samples: Sequence[Sample], config: FedVLNConfig
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Greedy trajectories of all samples of one house: rows of the house, and views, per sample in order.
-
-    Samples are walked in order of instruction length, so that batches waste little padding.
-    """
+    """Greedy walks: rows of the house, and views, per sample; walked by length of instruction, to waste little padding."""
     first = dict(zip(world.scans, world.first_row, strict=False))
     by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].tokens), i))
     visited: list[list[int]] = [[] for _ in samples]
@@ -155,9 +141,3 @@ def walk_all(
             offset = first[samples[i].scan]
             visited[i], views[i] = [p - offset for p in place], look
     return visited, views
-
-
-def penalty_of(config: FedVLNConfig) -> Penalty | None:
-    """The local penalty of a run."""
-    own = config.federation
-    return chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)

@@ -8,13 +8,13 @@ Source: EnvDrop (Tan et al. 2019) as trained in FedVLN (Zhou & Wang 2022):
   L    = teacher_weight L_IL + sampled_weight L_RL
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.environment import STOP, Episodes, World
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.dropout import Dropout
@@ -63,7 +63,7 @@ def compute_losses(
     by_sampling = torch.zeros((), device=world.device)
     if sampled is not None:
         if a2c:
-            by_sampling = _a2c(agent, world, out, episodes, num_forced, config, dropout)
+            by_sampling = _a2c(agent, world, out, episodes, num_forced, config.objective, dropout)
         else:
             by_sampling = _imitation(out, num_forced, len(episodes))
         total = total + config.objective.sampled_weight * by_sampling
@@ -81,18 +81,14 @@ def _join(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, 
     if len(parts) == 1:
         return parts[0], len(parts[0]) if forced is not None else 0
     longest = max(p.tokens.shape[1] for p in parts)
-    tokens = torch.cat(
-        [torch.nn.functional.pad(p.tokens, (0, longest - p.tokens.shape[1])) for p in parts]
-    )
-    rest = [
-        torch.cat([getattr(p, name) for p in parts])
-        for name in ("length", "start", "start_view", "goal")
-    ]
+    tokens = torch.cat([pad(p.tokens, (0, longest - p.tokens.shape[1])) for p in parts])
+    places = [(p.length, p.start, p.start_view, p.goal) for p in parts]
     factors = [p.feature_factor for p in parts if p.feature_factor is not None]
     if len(factors) == 1:
         raise ValueError("both mini-batches of a step need environment dropout, or neither")
     factor = torch.cat(factors) if factors else None
-    return replace(Episodes(tokens, *rest), feature_factor=factor), len(parts[0])
+    length, start, view, goal = map(torch.cat, zip(*places, strict=True))
+    return Episodes(tokens, length, start, view, goal, factor), len(parts[0])
 
 
 def _imitation(out: Walk, first: int, last: int) -> Tensor:
@@ -102,9 +98,7 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
         return total
     for step in out.steps:
         wanted = step.active & (step.row >= first) & (step.row < last)
-        wanted &= (
-            step.teacher >= STOP
-        )  # behind a one-way edge there may be no path back to the goal
+        wanted &= step.teacher >= STOP  # behind a one-way edge the goal may be out of reach
         label = torch.where(wanted, step.teacher, -100)
         total = total + cross_entropy(step.logits, label, reduction="sum", ignore_index=-100)
     return total / (last - first)
@@ -112,10 +106,7 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
 
 def rewards(world: World, step: Step, goal: Tensor) -> Tensor:
     """Reward of each row of a step [b]; goal [b]."""
-    before, after = (
-        world.goal_distance_m(step.before, goal),
-        world.goal_distance_m(step.after, goal),
-    )
+    before, after = (world.goal_distance_m(v, goal) for v in (step.before, step.after))
     stopped = torch.where(before < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
     return torch.where(step.action == STOP, stopped, torch.sign(before - after))
 
@@ -126,7 +117,7 @@ def _a2c(
     out: Walk,
     episodes: Episodes,
     num_forced: int,
-    config: FedVLNConfig,
+    settings: ObjectiveSettings,
     dropout: Dropout,
 ) -> Tensor:
     returns = torch.zeros(len(episodes), device=world.device)
@@ -140,7 +131,7 @@ def _a2c(
             continue
         row = step.row[keep]
         reward = rewards(world, step, episodes.goal[step.row])[keep]
-        returns[row] = reward + config.objective.discount * returns[row]
+        returns[row] = reward + settings.discount * returns[row]
         log_prob = torch.log_softmax(step.logits[keep], 1)
         log_probs.append(log_prob.gather(1, step.action[keep].unsqueeze(1)).squeeze(1))
         entropies.append(-(log_prob.exp() * log_prob.clamp(min=-1e9)).sum(1))
@@ -151,4 +142,4 @@ def _a2c(
     policy_loss = -(torch.cat(log_probs) * advantage.detach()).sum()
     value_loss = VALUE_WEIGHT * advantage.square().sum()
     entropy = torch.cat(entropies).sum()
-    return (policy_loss + value_loss - config.objective.entropy_weight * entropy) / len(target)
+    return (policy_loss + value_loss - settings.entropy_weight * entropy) / len(target)

@@ -6,7 +6,7 @@ the batch as soon as a quarter of it is done; results are the same, only less is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -52,10 +52,7 @@ class Walk:
 def observe(
     world: World, viewpoint: Tensor, view: Tensor, dropout: Dropout, factor: Tensor | None = None
 ) -> Panorama:
-    """Gather what B agents see. Candidate features are those of the view that looks at the candidate.
-
-    factor [B, F] multiplies the features, where there is one, instead of feature dropout.
-    """
+    """What B agents see; candidates by the view that looks at them. factor [B, F]: in place of feature dropout."""
     near = world.observe(viewpoint, view)
     views = world.views.index_select(0, viewpoint)
     row = torch.arange(len(views), device=views.device).mul_(views.shape[1]).unsqueeze(1)
@@ -76,6 +73,32 @@ def observe(
     )
 
 
+@dataclass(frozen=True)
+class _Walkers:
+    """The b episodes still in the batch: place in it, where they are, look and go [b]; h~, c [b, H]; instructions."""
+
+    row: Tensor
+    viewpoint: Tensor
+    view: Tensor
+    goal: Tensor
+    state: Tensor
+    cell: Tensor
+    language: SharedContext
+    factor: Tensor | None  # [b, F]
+
+    def rows(self, index: Tensor) -> "_Walkers":
+        """Some of them."""
+        tensors = {k: v[index] for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, language=self.language.rows(index), **tensors)
+
+    def decide(
+        self, agent: Agent, world: World, dropout: Dropout, gathered: Gathered
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """logits [b, 1+K], h_t, c_t, h~_t [b, H]."""
+        see = observe(world, self.viewpoint, self.view, dropout, self.factor)
+        return agent.decoder(see, self.state, self.cell, self.language, dropout, gathered)
+
+
 def walk(
     agent: Agent,
     world: World,
@@ -89,64 +112,32 @@ def walk(
     language, state, cell = agent.encoder(episodes.tokens, episodes.length, dropout)
     row = torch.arange(len(episodes), device=world.device)
     active = torch.ones_like(row, dtype=torch.bool)
-    viewpoint, view, goal = episodes.start, episodes.start_view, episodes.goal
-    factor = episodes.feature_factor
+    places = episodes.start, episodes.start_view, episodes.goal
+    at = _Walkers(row, *places, state, cell, language, episodes.feature_factor)
     out, ends, gathered = Walk(), [], Gathered()
     for time in range(int(limit.max())):
-        see = observe(world, viewpoint, view, dropout, factor)
-        logits, hidden, cell, state = agent.decoder(see, state, cell, language, dropout, gathered)
-        teacher = world.teacher_action(viewpoint, goal)
-        action = torch.where(active, policy(logits.detach(), teacher, row), STOP)
-        after, new_view = world.step(viewpoint, view, action)
-        out.steps.append(Step(row, active, logits, teacher, action, hidden, viewpoint, after, view))
-        viewpoint, view = after, new_view
+        logits, hidden, cell, state = at.decide(agent, world, dropout, gathered)
+        teacher = world.teacher_action(at.viewpoint, at.goal)
+        action = torch.where(active, policy(logits.detach(), teacher, at.row), STOP)
+        after, view = world.step(at.viewpoint, at.view, action)
+        decision = (at.row, active, logits, teacher, action, hidden, at.viewpoint, after, at.view)
+        out.steps.append(Step(*decision))
+        at = replace(at, viewpoint=after, view=view, state=state, cell=cell)
         active = active & (action != STOP)
-        cut = active & (limit.index_select(0, row) <= time + 1)
+        cut = active & (limit.index_select(0, at.row) <= time + 1)
         if bootstrap and bool(cut.any()):
-            ends.append(
-                _look_once_more(
-                    agent, world, cut, row, viewpoint, view, factor, state, cell, language, dropout
-                )
-            )
+            with torch.no_grad():
+                end = at.rows(cut.nonzero().squeeze(1))
+                ends.append((end.row, end.decide(agent, world, dropout, Gathered())[1]))
         active = active & ~cut
         left = active.nonzero().squeeze(1)
         if len(left) == 0:
             break
-        if 4 * len(left) <= 3 * len(row):
-            row, viewpoint, view, goal = (
-                x.index_select(0, left) for x in (row, viewpoint, view, goal)
-            )
-            state, cell, active = state[left], cell[left], active[left]
-            language = language.rows(left)
-            factor = None if factor is None else factor.index_select(0, left)
+        if 4 * len(left) <= 3 * len(at.row):
+            at, active = at.rows(left), active[left]
     if ends:
-        out.unfinished = torch.cat([e[0] for e in ends])
-        out.last_hidden = torch.cat([e[1] for e in ends])
+        out.unfinished, out.last_hidden = map(torch.cat, zip(*ends, strict=True))
     return out
-
-
-@torch.no_grad()
-def _look_once_more(
-    agent: Agent,
-    world: World,
-    cut: Tensor,
-    row: Tensor,
-    viewpoint: Tensor,
-    view: Tensor,
-    factor: Tensor | None,
-    state: Tensor,
-    cell: Tensor,
-    language: SharedContext,
-    dropout: Dropout,
-) -> tuple[Tensor, Tensor]:
-    """Hidden state after one more look, for the value of episodes that were cut off: rows [m], hidden [m, H]."""
-    index = cut.nonzero().squeeze(1)
-    dim = None if factor is None else factor[index]
-    see = observe(world, viewpoint[index], view[index], dropout, dim)
-    _, hidden, _, _ = agent.decoder(
-        see, state[index], cell[index], language.rows(index), dropout, Gathered()
-    )
-    return row[index], hidden
 
 
 def greedy(logits: Tensor, teacher: Tensor, row: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ def train_speaker(
     partition: int,
 ) -> SpeakerReport:
     """`steps` optimizer steps; all randomness comes from (seed, round, partition)."""
-    rng = rng_for(config.seed, "mini-batches", round, partition)
-    batches = Batches(samples, config.objective.batch_size, config.objective.fill_batches, rng)
+    own, rng = config.objective, rng_for(config.seed, "mini-batches", round, partition)
+    batches = Batches(samples, own.batch_size, own.fill_batches, rng)
     stream = torch_generator_for(config.seed, "dropout", round, partition, str(world.device))
     dropout = Dropout(config.agent.dropout, config.agent.feature_dropout, stream)
     sums = np.zeros(2)
@@ -60,15 +60,12 @@ def train_speaker(
         logits, target = speaker(path, make_episodes(batch, world).tokens, dropout)
         loss = cross_entropy(logits, target)
         loss.backward()
-        norms = [
-            float(clip_grad_norm_(module.parameters(), config.objective.gradient_clip))
-            for module in (speaker.encoder, speaker.decoder)
-        ]
+        modules = (speaker.encoder, speaker.decoder)
+        norms = [float(clip_grad_norm_(m.parameters(), own.gradient_clip)) for m in modules]
         optimizer.step()
         optimizer.zero_grad()
         sums += (loss.item(), math.hypot(*norms))
-    mean = sums / max(steps, 1)
-    return SpeakerReport(steps, float(mean[0]), float(mean[1]))
+    return SpeakerReport(steps, *(sums / max(steps, 1)).tolist())
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,9 @@ def speak_all(
 ) -> list[Spoken]:
     """One description per path, in order of first appearance."""
     out = []
-    for part in _in_parts(_by_path(samples), config.evaluation.batch_size):
-        tokens = describe(
-            speaker, world, [own[0] for own in part], config.objective.max_generated_length
-        )
+    most = config.objective.max_generated_length
+    for part in _in_parts(samples, config.evaluation.batch_size):
+        tokens = describe(speaker, world, [own[0] for own in part], most)
         for own, ids in zip(part, tokens, strict=True):
             written = tuple(vocabulary.words[i] for i in ids[1:-1])
             references = tuple(tuple(tokenize(s.text)) for s in own)
@@ -109,10 +105,7 @@ def score_speaker(
     config: FedVLNConfig,
     spoken: Sequence[Spoken] | None = None,
 ) -> dict[str, float]:
-    """Sums: those of `bleu_counts`, cross-entropy, right-words, target-words, count (paths).
-
-    spoken: what `speak_all` gave for these samples, if it is at hand already.
-    """
+    """Sums: of `bleu_counts`, cross-entropy, right-words, target-words, paths (count). spoken: by `speak_all`, if known."""
     if spoken is None:
         spoken = speak_all(speaker, world, samples, vocabulary, config)
     counts = bleu_counts([s.written for s in spoken], [s.references for s in spoken])
@@ -126,7 +119,7 @@ def _teacher_forced(
 ) -> dict[str, float]:
     """Sums over all tokens after BOS of all samples, without dropout; `size` paths at once, each read once."""
     loss, right, words = 0.0, 0, 0
-    for part in _in_parts(_by_path(samples), size):
+    for part in _in_parts(samples, size):
         paths = speaker.encoder(path_views(world, [own[0] for own in part]), NO_DROPOUT)
         row = torch.tensor([i for i, own in enumerate(part) for _ in own], device=world.device)
         tokens = make_episodes([s for own in part for s in own], world).tokens
@@ -137,15 +130,10 @@ def _teacher_forced(
     return {"cross-entropy": loss, "right-words": float(right), "target-words": float(words)}
 
 
-def _by_path(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The samples of each annotated path together."""
+def _in_parts(samples: Sequence[Sample], size: int) -> Iterator[list[list[Sample]]]:
+    """The samples of each annotated path together, at most `size` paths at once."""
     own: dict[tuple[str, int], list[Sample]] = {}
     for sample in samples:
         own.setdefault((sample.scan, sample.path_id), []).append(sample)
-    return list(own.values())
-
-
-def _in_parts(paths: Sequence[list[Sample]], size: int) -> Iterator[Sequence[list[Sample]]]:
-    """Consecutive parts of at most `size`."""
-    for begin in range(0, len(paths), size):
-        yield paths[begin : begin + size]
+    paths = list(own.values())
+    yield from (paths[begin : begin + size] for begin in range(0, len(paths), size))

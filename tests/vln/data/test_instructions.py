@@ -16,6 +16,7 @@ from fedsuite.vln.data.instructions import (
     build_vocabulary,
     tokenize,
 )
+from tests.harness import decoded
 
 VOCABULARY = Vocabulary((*BASE_WORDS, "go", "left", ".", "<BOS>"))
 
@@ -79,8 +80,8 @@ def test_empty_sentences_are_refused(empty):
 @given(st.lists(st.sampled_from(["go", "left"]), min_size=1, max_size=10))
 def test_decoding_undoes_encoding(words):
     ids = VOCABULARY.encode(" ".join(words), 80)
-    assert VOCABULARY.decode(ids) == " ".join(words)
-    assert VOCABULARY.decode([*ids[:-1], PAD, 3]) == " ".join(words)
+    assert decoded(VOCABULARY.words, ids) == " ".join(words)
+    assert decoded(VOCABULARY.words, [*ids[:-1], PAD, 3]) == " ".join(words)
 
 
 @pytest.mark.parametrize(
@@ -126,5 +127,5 @@ def test_other_scripts_never_follow_the_indic_rule(sentence):
 
 def test_an_indic_vocabulary_encodes_what_it_was_built_from():
     v = build_vocabulary(["कमरे में।", "go in.", "कमरे से"], min_count=1)
-    assert v.words[3] == "कमरे" and v.decode(v.encode("कमरे में।", 160)) == "कमरे में ।"
+    assert v.words[3] == "कमरे" and decoded(v.words, v.encode("कमरे में।", 160)) == "कमरे में ।"
     assert UNK not in v.encode("go in.", 160)

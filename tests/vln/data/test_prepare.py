@@ -10,6 +10,7 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.vln.data.dataset import load_house, load_vocabulary
 from fedsuite.vln.data.prepare import digest_of, prepare_houses, prepare_views, read_annotations
+from tests.harness import decoded
 
 SCANS = ("oak", "elm", "ash")
 
@@ -221,7 +222,7 @@ def test_samples_of_a_house(prepared, oak):
     for s, (item, k) in zip(samples, [(i, k) for i in items for k in range(3)], strict=True):
         assert s.text == item["instructions"][k]
         assert [oak.graph.viewpoint_ids[p] for p in s.path] == item["path"]
-        assert load_vocabulary(prepared.houses_dir).decode(s.tokens).split()[-1] == "."
+        assert decoded(load_vocabulary(prepared.houses_dir).words, s.tokens).split()[-1] == "."
     assert (
         oak.views.shape == (13, 36, 8) and not oak.views.flags.writeable
     ) or oak.views.base is not None

@@ -2,7 +2,7 @@
 
 import json
 
-from fedsuite.vln.evaluation.submission import write_submission
+from fedsuite.vln.evaluation.houses import write_submission
 
 WALKS = {
     "4332_0": [("a", 4.055, 0.0), ("b", 0.5, -0.5235987755982988)],

@@ -100,7 +100,8 @@ def test_room_shares_tell_the_own_room_and_what_is_behind_doors(plans: list[Hous
         assert (share[np.arange(len(own)), :, own] > 0).all()
         for p in np.flatnonzero(house.door >= 0):
             door = house.doors[house.door[p]]
-            beyond = ROOM_KINDS.index(house.rooms[door.other(int(house.room[p]))].kind)
+            (other,) = set(door.rooms) - {int(house.room[p])}
+            beyond = ROOM_KINDS.index(house.rooms[other].kind)
             if beyond != own[p]:
                 dx, dy = np.array([door.x, door.y]) - house.position_m[p, :2]
                 view = round(np.degrees(np.arctan2(dx, dy)) / 30) % 12

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from fedsuite.errors import InputError
 from fedsuite.report.plots import save_figure
-from fedsuite.vln.report import instructions
-from fedsuite.vln.report.instructions import common_verbs, verbs_plot
+from fedsuite.vln.report import speaker
+from fedsuite.vln.report.speaker import common_verbs, verbs_plot
 
 HUMAN = {"walk": 1.0, "turn": 0.8, "exit": 0.2}
 GENERATED = {"turn": 0.9, "walk": 0.5, "stop": 0.3}
@@ -22,7 +22,7 @@ def test_bars_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         made.append(figure)
         save_figure(figure, path)
 
-    monkeypatch.setattr(instructions, "save_figure", recording)
+    monkeypatch.setattr(speaker, "save_figure", recording)
     file = tmp_path / "plots" / "verbs.png"
     verbs_plot({"human": HUMAN, "generated": GENERATED}, file, most=3)
     assert file.read_bytes().startswith(b"\x89PNG")

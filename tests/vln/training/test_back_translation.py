@@ -63,7 +63,7 @@ def stream(seed=0):
 def test_a_batch_is_its_paths_with_the_speakers_words_and_mask(oak, elm, calls):
     world, samples = join_houses([elm, oak]), sampled_paths(oak, 0, 0)[:5]
     assert len(samples) == 5
-    got = back_translate("speaker", world, samples, CONFIG, stream())
+    got = back_translate("speaker", world, samples, CONFIG.objective, stream())
     told = [replace(s, tokens=np.array([BOS, *(3 + p for p in s.path), EOS])) for s in samples]
     want = make_episodes(told, world)
     for name in ("tokens", "length", "start", "start_view", "goal"):
@@ -80,7 +80,9 @@ def test_masks_keep_their_share_and_the_expectation(oak, calls):
     world, generator = join_houses([oak]), stream()
     masks = torch.stack(
         [
-            back_translate("", world, oak.samples["train"][:2], CONFIG, generator).feature_factor[0]
+            back_translate(
+                "", world, oak.samples["train"][:2], CONFIG.objective, generator
+            ).feature_factor[0]
             for _ in range(400)
         ]
     )
@@ -91,7 +93,9 @@ def test_masks_keep_their_share_and_the_expectation(oak, calls):
 
 def test_no_environment_dropout_changes_no_feature(oak, calls):
     config = changed(CONFIG, environment_dropout=0.0)
-    got = back_translate("", join_houses([oak]), oak.samples["train"][:3], config, stream())
+    got = back_translate(
+        "", join_houses([oak]), oak.samples["train"][:3], config.objective, stream()
+    )
     assert torch.equal(got.feature_factor, torch.ones(3, 8))
 
 
@@ -215,7 +219,7 @@ def test_a_real_speaker_stays_as_it_is(oak, speaker):
     world = join_houses([oak])
     texts = []
     for seed in range(6):
-        got = back_translate(speaker, world, paths[:5], CONFIG, stream(seed))
+        got = back_translate(speaker, world, paths[:5], CONFIG.objective, stream(seed))
         assert (got.tokens[:, 0] == BOS).all() and int(got.length.max()) <= 1 + 9
         last = got.tokens[torch.arange(5), got.length - 1]
         assert (last == EOS).all() and ((got.tokens == EOS).sum(1) == 1).all()
@@ -226,8 +230,8 @@ def test_a_real_speaker_stays_as_it_is(oak, speaker):
 def test_a_real_speaker_describes_the_masked_house(oak, speaker):
     """Its words under a mask are its words in a house that looks so."""
     world, paths = join_houses([oak]), sampled_paths(oak, 0, 0)[:6]
-    got = back_translate(speaker, world, paths, CONFIG, stream(1))
+    got = back_translate(speaker, world, paths, CONFIG.objective, stream(1))
     masked = replace(oak, views=np.array(oak.views) * got.feature_factor[0].numpy())
     plain = changed(CONFIG, environment_dropout=0.0)
-    want = back_translate(speaker, join_houses([masked]), paths, plain, stream(1))
+    want = back_translate(speaker, join_houses([masked]), paths, plain.objective, stream(1))
     assert torch.equal(got.tokens, want.tokens)

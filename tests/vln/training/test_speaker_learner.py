@@ -24,7 +24,7 @@ from fedsuite.vln.training.speaker_learner import (
     speak_all,
     train_speaker,
 )
-from tests.harness import changed
+from tests.harness import changed, decoded
 
 CONFIG = changed(
     FedVLNConfig(),
@@ -114,7 +114,7 @@ def test_every_path_is_described_once_with_all_its_instructions(oak, vocabulary)
         assert {s.instr_id.split("_")[0] for s in own} == {str(path.path_id)} and path.scan == "oak"
         assert path.references == tuple(tuple(tokenize(s.text)) for s in own)
         tokens = describe(speaker, world, own[:1], CONFIG.objective.max_generated_length)[0]
-        assert " ".join(path.written) == vocabulary.decode(tokens)
+        assert " ".join(path.written) == decoded(vocabulary.words, tokens)
     shuffled = [samples[i] for i in np.random.default_rng(0).permutation(len(samples))]
     again = speak_all(speaker, world, shuffled, vocabulary, CONFIG)
     assert {(p.path_id, p.written, frozenset(p.references)) for p in again} == {
@@ -213,7 +213,9 @@ def test_a_speaker_learns_the_words_and_the_paths_of_a_house(generated):
     house, vocabulary = generated
     world = join_houses([house])
     samples = [
-        replace(s, tokens=np.append(s.tokens[:9], EOS), text=vocabulary.decode(s.tokens[:9]))
+        replace(
+            s, tokens=np.append(s.tokens[:9], EOS), text=decoded(vocabulary.words, s.tokens[:9])
+        )
         for s in house.samples["train"][::3]
     ]
     config = changed(CONFIG, batch_size=32, dropout=0.0, feature_dropout=0.0)
