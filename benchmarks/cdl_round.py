@@ -146,7 +146,7 @@ class BareLoop:
 def interleaved(config: CDLConfig) -> tuple[list[float], list[float]]:
     """Seconds of a mixing step, round by round: of the app, of the bare loop."""
     plan = data_plan(config)
-    silos = open_silos(silos_folder(config, plan.num_data_silos), False)
+    silos = open_silos(silos_folder(config.data, plan.num_data_silos), False)
     bare = BareLoop(config, silos, plan.mixing.matrix(0))
     app_s: list[float] = []
     bare_s: list[float] = []
@@ -177,7 +177,8 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
     def seconds(stacked: str) -> Callable[[], float]:
         own = with_keys(config, {"training.stacked": stacked})
         frames = tuple(
-            s.train for s in open_silos(silos_folder(own, data_plan(own).num_data_silos), False)
+            s.train
+            for s in open_silos(silos_folder(own.data, data_plan(own).num_data_silos), False)
         )
         network = initial_network(own).to(device)
         names = names_of(network, own.network.batch_norm)
@@ -220,7 +221,7 @@ def main() -> None:
             config = settings(
                 Path(folder), silos, given.mixings, given.size, given.batch, given.loss
             )
-            prepare_sources(config, silos)
+            prepare_sources(config.data, silos)
             app, bare = interleaved(config)
             print(
                 f"N = {silos}: app {[round(s, 3) for s in app]} bare {[round(s, 3) for s in bare]}"

@@ -36,17 +36,6 @@ class SplitOptions:
     block_frames: int = 20
     gap_frames: int = 5
 
-    def __post_init__(self) -> None:
-        if not 0 < self.test_share < 1:
-            raise InputError(
-                f"test_share: expected a number between 0 and 1, got {self.test_share}"
-            )
-        if not (np.isfinite(self.dirichlet) and self.dirichlet >= 0):
-            raise InputError(f"dirichlet: expected 0 (off) or above, got {self.dirichlet}")
-        for key, least in (("num_silos", 0), ("seed", 0), ("block_frames", 1), ("gap_frames", 0)):
-            if getattr(self, key) < least:
-                raise InputError(f"{key}: expected at least {least}, got {getattr(self, key)}")
-
 
 @dataclass(frozen=True)
 class Block:

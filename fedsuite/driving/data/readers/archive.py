@@ -2,7 +2,7 @@
 
 Two kinds: `file_names` (paths relative to <root>, which is searched upwards from the archive) and `ground_truths` [n];
 or `imgs` [n, 1, 200, 200] float32, grey, already cropped, values 0..255, and `ground_truths` [n]. The release documents
-neither sign nor unit: ReadOptions.positive (default left) and ReadOptions.unit (default radians) say them.
+neither sign nor unit: ReadOptions.positive says the sign, the unit is taken for radians.
 
 `imgs` is read frame by frame (160 kB each): a whole archive may be larger than the memory.
 """
@@ -45,9 +45,9 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     sign = f"{options.positive} positive in the source"
     if names is None:
         _check_shape(file, shape, len(angles))
-        return Drive(file.stem, KIND, angles, options.unit, sign, archive=file)
+        return Drive(file.stem, KIND, angles, "radians", sign, archive=file)
     paths = _files(file, names, len(angles))
-    return Drive(file.stem, KIND, angles, options.unit, sign, paths)
+    return Drive(file.stem, KIND, angles, "radians", sign, paths)
 
 
 def stream_imgs(file: Path) -> Iterator[np.ndarray]:

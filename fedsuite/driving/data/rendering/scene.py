@@ -45,18 +45,8 @@ class Poses:
     values: np.ndarray
     look: np.ndarray
 
-    def __post_init__(self) -> None:
-        if self.values.ndim != 2 or self.values.shape[1] != NUM_POSE:
-            raise ValueError(f"values: expected [n, {NUM_POSE}], got {self.values.shape}")
-        if self.look.shape != (len(self.values),):
-            raise ValueError(f"look: expected [{len(self.values)}], got {self.look.shape}")
-
     def __len__(self) -> int:
         return len(self.values)
-
-    def part(self, start: int, stop: int) -> "Poses":
-        """Frames start to stop - 1."""
-        return Poses(self.values[start:stop], self.look[start:stop])
 
 
 def silo_scene(settings: RoadSettings, silo: int) -> Scene:
