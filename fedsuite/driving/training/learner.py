@@ -13,14 +13,12 @@ keeps a GPU busy. Both draw the same batches and chains; dropout masks differ be
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrast import contrastive_settings
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.message_keys import TERMS
@@ -29,10 +27,11 @@ from fedsuite.driving.model.networks import Output
 from fedsuite.driving.model.stateless import StatelessNetwork, dropout_seed
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.contrastive import (
+    REGRESSION_LOSSES,
+    chain_of,
     contrastive_terms,
     influence,
     noise_shape,
-    regression_loss,
     total_loss,
 )
 from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks, Tensors
@@ -77,8 +76,7 @@ class Learner:
         penalty: Penalty | None = None,
     ) -> None:
         self.config, self.network, self.networks, self.site = config, network, networks, site
-        self._choices: Any = config.objective
-        self.settings = contrastive_settings(config)
+        self.chain = chain_of(config.objective, config.data.angle_limit)
         self.penalty = penalty
         self.start: Tensors = {}
         stacked = config.training.stacked
@@ -127,18 +125,12 @@ class Learner:
             site.frames, site.silos, number, c.training.batch_size, c.seed, c.training.flip
         )
         device = self.networks.device
-        weight = 0.0
-        if contrasts:
-            weight = influence(
-                self._choices.influence, t, c.num_mixings, c.objective.influence_floor
-            )
+        chains = contrasts and c.objective.loss == "cd_k"
         return _Batch(
             torch.from_numpy(images).to(device).float(),
             torch.from_numpy(angles).to(device),
-            self._chain_noise(number).to(device)
-            if contrasts and c.objective.loss == "cd_k"
-            else None,
-            weight,
+            self._chain_noise(number).to(device) if chains else None,
+            influence(c.objective, t, c.num_mixings) if contrasts else 0.0,
             number,
         )
 
@@ -159,7 +151,8 @@ class Learner:
             self.network.eval()
             output: Output = self.network(frame)
             self.network.train()
-        return noise_shape(self.settings, c.training.batch_size, output.features.shape[1]) or ()
+        size, features = c.training.batch_size, output.features.shape[1]
+        return noise_shape(c.objective, self.chain, size, features)
 
     # --- gradients -------------------------------------------------------------------------------
 
@@ -169,15 +162,16 @@ class Learner:
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
         output = call(backbone, images)
-        regression = regression_loss(self._choices.regression, output.predictions, angles)
+        objective = self.config.objective
+        regression = REGRESSION_LOSSES[objective.regression](output.predictions, angles)
         plus = minus = torch.zeros_like(regression)
         loss = regression
         if sub:
             shared = {k: v for k, v in backbone.items() if k not in sub}
             other = call({**shared, **sub}, images)
-            terms = contrastive_terms(self.settings, output, other, noise)
+            terms = contrastive_terms(objective, self.chain, output, other, noise)
             plus, minus = terms.plus, terms.minus
-            loss = total_loss(self.settings, regression, terms, weight)
+            loss = total_loss(objective, regression, terms, weight)
         if start:
             assert self.penalty is not None
             loss = loss + self.penalty(backbone, start)
