@@ -13,14 +13,7 @@ one hidden layer of 400, no normalisation, He initialisation; 7,367,361 paramete
 from torch import Tensor, nn
 from torchvision.models import inception_v3, mobilenet_v2  # type: ignore[import-untyped]
 
-from fedsuite.driving.model.layers import (
-    Norm,
-    Output,
-    as_three_channels,
-    centred,
-    check_images,
-    replace_norms,
-)
+from fedsuite.driving.model.layers import Norm, Output, centred, check_images, replace_norms
 
 VGG_WIDTHS = ((32, 32), (64, 64), (128, 128, 128), (256, 256, 256), (256, 256, 256))
 VGG_HIDDEN = 400
@@ -43,7 +36,7 @@ class PooledNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         check_images(images, self.channels, self.image_size)
-        features = self.trunk(as_three_channels(centred(images)))
+        features = self.trunk(centred(images).expand(-1, 3, -1, -1))  # grey three times, no copy
         return Output(self.head(self.dropout(features)).squeeze(-1), features)
 
 

@@ -18,7 +18,6 @@ from fedsuite.driving.model.networks import (
     Output,
     build_network,
     count_parameters,
-    model_bits,
 )
 from fedsuite.driving.model.resnet8 import block_sizes
 from fedsuite.errors import InputError
@@ -46,9 +45,12 @@ def test_parameter_counts_at_200_pixels(kind: NetworkKind, channels: int, count:
 
 
 def test_bits_of_resnet8_count_statistics_and_counters() -> None:
-    assert model_bits(build_network("resnet8", 200, 1)) == 10_091_936
+    def bits(network):
+        return 8 * sum(t.numel() * t.element_size() for t in network.state_dict().values())
+
+    assert bits(build_network("resnet8", 200, 1)) == 10_091_936
     grouped = build_network("resnet8", 200, 1, norm="group")
-    assert model_bits(grouped) == 32 * 314_657
+    assert bits(grouped) == 32 * 314_657
     assert not list(grouped.buffers())
 
 
@@ -83,21 +85,8 @@ def test_inception_from_75_pixels() -> None:
     assert output.predictions.isfinite().all()
     with pytest.raises(InputError, match=r"image-size = 74: inception_v3 needs at least 75 pixels"):
         build_network("inception_v3", 74, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("resnet9", 64, 1), "network = 'resnet9': expected one of resnet8, fadnet"),
-        (("resnet8", 31, 1), "image-size = 31: resnet8 needs at least 32"),
-        (("resnet8", 64, 2), "channels = 2: expected 1"),
-        (("resnet8", 64, 1, "layer"), "norm = 'layer': expected one of batch, group"),
-        (("resnet8", 64, 1, "batch", 1.0), r"dropout = 1.0: expected a probability"),
-    ],
-)
-def test_bad_settings(arguments: tuple[object, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build_network(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"image-size = 31: resnet8 needs at least 32"):
+        build_network("resnet8", 31, 1)
 
 
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "mobilenet_v2"])
