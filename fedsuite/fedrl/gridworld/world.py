@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from fedsuite.errors import InputError
-from fedsuite.fedrl.checks import check_expert
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
 from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes, step_limit
@@ -27,7 +26,7 @@ from fedsuite.fedrl.gridworld.views import (
     WindowView,
 )
 from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make_ground
-from fedsuite.fedrl.learning.networks import position_network, window_network
+from fedsuite.fedrl.learning.networks import POSITION_HIDDEN, TwoLayers, WindowNetwork
 from fedsuite.fedrl.worlds import IDLE, Role, Split
 from fedsuite.progress import Progress, silent
 
@@ -94,10 +93,11 @@ class GridWorld:
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
         """The role's Q-network: convolutions over windows, or two full layers over positions."""
         if role == "gamma":
-            return position_network(2 * (2 * self.maps.size - 1), NUM_ACTIONS, generator)
+            inputs = 2 * (2 * self.maps.size - 1)
+            return TwoLayers(inputs, POSITION_HIDDEN, NUM_ACTIONS, generator)
         sides = self.rules.window_sides
         chosen = list(sides) if role == "full" else [sides[AGENTS[role]]]
-        return window_network(
+        return WindowNetwork(
             chosen,
             self.config.world.history,
             self.config.network.filters,
@@ -113,7 +113,6 @@ class GridWorld:
 
         Both agents walk the whole path; they meet in the middle of it, on the way.
         """
-        check_expert(self.config)
         played = self.episodes[split]
         length, first = played.path_len[episodes], played.first_cell[episodes]
         walking = tick < length - 1
@@ -170,8 +169,6 @@ def generated_file(config: FedRLConfig) -> Path:
 
 def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     """Generate maps if they are not there yet, and check all that a run reads."""
-    if config.federation.method == "oracle" or config.federation.method.startswith("fcn-"):
-        check_expert(config)
     if not config.data.dir and not generated_file(config).is_file():
         write_generated(
             generated_file(config),

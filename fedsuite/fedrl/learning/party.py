@@ -129,7 +129,7 @@ class Party:
             before, actions = self.memory.gather(row, "before", "actions")
             blocks = [c[u] for c in constants]
             blocks.insert(self.partition, self.q_values(self.network, before) + noise[u])
-            self.descend(self.mlp(blocks), actions, wanted[u])
+            self.descend(self.mlp(*blocks), actions, wanted[u])
         return module_arrays(self.mlp)
 
     def descend(

@@ -104,7 +104,7 @@ class RewardedParty(Party):
             )
             sent[u] = own.detach().cpu().numpy()
             constants = [block[u].to(self.device) for block in blocks]
-            outputs = own if self.mlp is None else self.mlp([own, *constants])
+            outputs = own if self.mlp is None else self.mlp(own, *constants)
             wanted = torch.from_numpy(targets[u]).to(self.device)
             loss = self.descend(outputs, actions[u], wanted)
             self.count(updates=1, loss=float(loss) / len(wanted))
@@ -129,7 +129,7 @@ class RewardedParty(Party):
             return q[0]
         with torch.no_grad():
             blocks = [torch.from_numpy(block).to(self.device) for block in q]
-            outputs: torch.Tensor = mlp(blocks)
+            outputs: torch.Tensor = mlp(*blocks)
         return outputs.cpu().numpy()
 
     def refresh_targets(self, exchange: int) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
@@ -62,7 +61,7 @@ class TextWorld:
 
     def view(self, role: Role, split: Split, envs: int) -> TextView:
         """What `role` sees of `envs` parallel samples."""
-        return TextView(self.table, self._known(role), self.splits[split], envs)
+        return TextView(self.table, role, self.splits[split], envs)
 
     def reward_function(self, split: Split, envs: int) -> TextReward:
         """The reward function of `envs` parallel samples."""
@@ -79,7 +78,7 @@ class TextWorld:
         """A Q-network for the inputs of `role`."""
         return TextCNN(
             self.table,
-            self._known(role),
+            role,
             filters=self._config.network.filters,
             tag_size=self._config.network.tag_size,
             generator=generator,
@@ -87,7 +86,6 @@ class TextWorld:
 
     def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
         """Records and actions of an expert that selects what the labels ask for; see `expert_selection`."""
-        self._known(role)
         records, actions = [], []
         for row in self.splits["train"]:
             selected = expert_selection(self.samples[row])
@@ -105,15 +103,6 @@ class TextWorld:
             selected = expert_selection(self.samples[row])
             decisions[k] = tick < len(selected) and selected[tick]
         return decisions
-
-    def _known(self, role: Role) -> Role:
-        """The role itself."""
-        if role not in ("alpha", "beta", "full"):
-            raise InputError(
-                f"federation.parties: {role!r} has no view of Text2Action, which has alpha and beta; "
-                "set federation.parties to 2"
-            )
-        return role
 
 
 def text_table(

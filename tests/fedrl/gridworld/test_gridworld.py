@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedsuite.errors import InputError
+from fedsuite.fedrl.checks import validate
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.maps import Episodes, MapSet
 from fedsuite.fedrl.gridworld.reward import MeetingReward
@@ -296,7 +297,7 @@ def test_demonstrations_are_those_of_the_stored_paths(cache: Path, role: Role) -
 def test_expert_needs_exact_starts(cache: Path, method: str) -> None:
     config = changed(FedRLConfig(), cache_dir=str(cache), maps=300, method=method, starts="shifted")
     with pytest.raises(InputError, match=r'set published\.starts = "exact"'):
-        prepare(config)
+        validate(config)
 
 
 # --- state, facts, misuse -----------------------------------------------------------------------------
