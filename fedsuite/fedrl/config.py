@@ -13,8 +13,6 @@ from fedsuite.config import RunSettings, section, setting
 METHODS = (
     "fedrl", "dqn-alpha", "dqn-beta", "dqn-full", "fcn-alpha", "fcn-full", "random", "oracle",
 )  # fmt: skip
-WORLDS = ("gridworld", "text2action")
-CORPORA = ("auto", "generated", "win2k", "cooking", "wikihow")
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,9 @@ class DataSettings:
     cache_dir: str = setting("data/cache", "folder of converted data", may_change=True, path=True)
     maps: int = setting(8000, "generated maps; 80 % train, 10 % validation, 10 % test", ge=20)
     corpus: str = setting(
-        "auto", "texts; auto = generated, or win2k where there is a data.dir", choices=CORPORA
-    )
+        "auto", "texts; auto = generated, or win2k where there is a data.dir",
+        choices=("auto", "generated", "win2k", "cooking", "wikihow"),
+    )  # fmt: skip
     fold: int = setting(0, "which of the five folds is held out", ge=0, le=4)
     word_vectors: str = setting(
         "", "word2vec or GloVe file; empty = trained on the texts", path=True
@@ -48,7 +47,7 @@ class DataSettings:
 class WorldSettings:
     """The world: Grid-World (first part) or Text2Action."""
 
-    kind: str = setting("gridworld", "the world", choices=WORLDS)
+    kind: str = setting("gridworld", "the world", choices=("gridworld", "text2action"))
     grid_size: int = setting(8, "N: cells a side, ring of obstacles included", ge=5, le=128)
     history: int = setting(
         2, "H: observations that an agent remembers, the present one included", ge=1, le=64

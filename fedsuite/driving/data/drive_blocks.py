@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy.ndimage import maximum_filter1d
 
 from fedsuite.driving.data.readers import Drive
 from fedsuite.errors import InputError
@@ -173,7 +174,5 @@ def _held_out(count: int, share: float) -> frozenset[int]:
 
 def _open_gaps(role: np.ndarray, gap_frames: int) -> None:
     """Drop training frames within `gap_frames` of a test frame; in place."""
-    near = np.zeros(len(role), bool)
-    for place in np.flatnonzero(role == TEST).tolist():
-        near[max(0, place - gap_frames) : place + gap_frames + 1] = True
+    near = maximum_filter1d(role == TEST, 2 * gap_frames + 1, mode="constant")
     role[near & (role == TRAIN)] = UNUSED

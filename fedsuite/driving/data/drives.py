@@ -29,7 +29,6 @@ from fedsuite.driving.data.readers import (
 )
 from fedsuite.driving.data.readers.drive import natural
 from fedsuite.errors import InputError
-from fedsuite.files import sync_folder
 from fedsuite.progress import Progress, silent
 
 ROLES = (TRAIN, TEST)
@@ -85,11 +84,7 @@ def prepare_drives(folder: Path, data: DataSettings, progress: Progress = silent
     shutil.rmtree(partial, ignore_errors=True)
     try:
         _write(partial, drives, plan, form, progress)
-        finish_silos(partial, list(plan.names), about)
-        if folder.is_dir():
-            folder.rmdir()
-        partial.rename(folder)
-        sync_folder(folder.parent)
+        finish_silos(partial, folder, plan.names, about)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -15,7 +15,8 @@ import numpy as np
 from fedsuite.driving.config import CDLConfig, DataSettings
 from fedsuite.driving.data.drives import find_drives, prepare_drives
 from fedsuite.driving.data.frames import Frames, Silo, is_finished, open_silo, silo_names
-from fedsuite.driving.data.roads import RoadSettings, generate_silos
+from fedsuite.driving.data.rendering.settings import RoadSettings
+from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import Plan, make_plan
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent

@@ -80,7 +80,6 @@ def check_images(images: Tensor, channels: int, size: int) -> None:
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Number of trained scalars."""
     return sum(p.numel() for p in module.parameters())
 
 

@@ -26,13 +26,21 @@ class PooledNetwork(nn.Module):
     """
 
     def __init__(
-        self, trunk: nn.Module, features: int, image_size: int, channels: int, dropout: float
+        self,
+        trunk: nn.Module,
+        features: int,
+        image_size: int,
+        channels: int,
+        norm: Norm,
+        dropout: float,
     ) -> None:
         super().__init__()
         self.image_size, self.channels = image_size, channels
         self.trunk = trunk
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(features, 1)
+        if norm == "group":
+            replace_norms(self)
 
     def forward(self, images: Tensor) -> Output:
         check_images(images, self.channels, self.image_size)
@@ -44,14 +52,14 @@ def inception(image_size: int, channels: int, norm: Norm, dropout: float) -> Poo
     """Inception-v3 without auxiliary head, D = 2,048; images of at least 75 pixels."""
     trunk = inception_v3(weights=None, aux_logits=False, init_weights=False)
     trunk.dropout, trunk.fc = nn.Identity(), nn.Identity()
-    return _with_norm(PooledNetwork(trunk, 2048, image_size, channels, dropout), norm)
+    return PooledNetwork(trunk, 2048, image_size, channels, norm, dropout)
 
 
 def mobilenet(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
     """MobileNet-V2, D = 1,280."""
     trunk = mobilenet_v2(weights=None)
     trunk.classifier = nn.Sequential()
-    return _with_norm(PooledNetwork(trunk, 1280, image_size, channels, dropout), norm)
+    return PooledNetwork(trunk, 1280, image_size, channels, norm, dropout)
 
 
 def vgg16_reduced(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
@@ -66,7 +74,7 @@ def vgg16_reduced(image_size: int, channels: int, norm: Norm, dropout: float) ->
         side //= 2
     layers += [nn.Flatten(), _he(nn.Linear(width_in * side**2, VGG_HIDDEN)), nn.ReLU()]
     trunk = nn.Sequential(*layers)
-    return _with_norm(PooledNetwork(trunk, VGG_HIDDEN, image_size, channels, dropout), norm)
+    return PooledNetwork(trunk, VGG_HIDDEN, image_size, channels, norm, dropout)
 
 
 def _he(layer: nn.Conv2d | nn.Linear) -> nn.Module:
@@ -74,9 +82,3 @@ def _he(layer: nn.Conv2d | nn.Linear) -> nn.Module:
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
     return layer
-
-
-def _with_norm(network: PooledNetwork, norm: Norm) -> PooledNetwork:
-    if norm == "group":
-        replace_norms(network)
-    return network

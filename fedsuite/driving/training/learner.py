@@ -94,11 +94,8 @@ class Learner:
         totals = {name: np.zeros(len(self.site.silos)) for name in TERMS}
         for t in range(first, first + count):
             if self.penalty is not None:
-                self.start = {
-                    k: v.detach().clone()
-                    for k, v in self.networks.backbone.items()
-                    if k in self.networks.names.parameters
-                }
+                backbone, names = self.networks.backbone, self.networks.names.parameters
+                self.start = {name: backbone[name].detach().clone() for name in names}
             for j in range(updates):
                 for name, values in self._update(t, t * updates + j).items():
                     totals[name] += values
@@ -143,10 +140,8 @@ class Learner:
     @cached_property
     def _noise_shape(self) -> tuple[int, ...]:
         """Of one silo's chains; how many features there are only the network can tell."""
-        c = self.config
-        frame = torch.zeros(
-            2, c.data.channels, c.data.image_size, c.data.image_size, device=self.networks.device
-        )
+        c, side = self.config, self.config.data.image_size
+        frame = torch.zeros(2, c.data.channels, side, side, device=self.networks.device)
         with torch.no_grad():
             self.network.eval()
             output: Output = self.network(frame)
@@ -223,21 +218,16 @@ class Learner:
         """The same in one pass: a silo's loss depends on its own slice only, so the sum's gradient is all of theirs."""
         networks = self.networks
         sub = networks.sub if contrasts else {}
-        call = partial(torch.func.functional_call, self.network)
+        one = partial(self._loss, partial(torch.func.functional_call, self.network))
         for optimizer in networks.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
 
-        def one(
-            backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
-            noise: Tensor | None,
-        ) -> tuple[Tensor, Tensor]:  # fmt: skip
-            return self._loss(call, backbone, sub, start, images, angles, noise, batch.influence)
-
-        noise_axis = None if batch.noise is None else 0
-        over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
+        axes = (0, 0, 0, 0, 0, None if batch.noise is None else 0, None)
+        over_silos = torch.vmap(one, in_dims=axes, randomness="different")
         with dropout_seed(self.config.seed, batch.number, self.site.silos[0], networks.device):
             losses, terms = over_silos(
-                networks.backbone, sub, self.start, batch.images, batch.angles, batch.noise
-            )
+                networks.backbone, sub, self.start, batch.images, batch.angles, batch.noise,
+                batch.influence,
+            )  # fmt: skip
             losses.sum().backward()
         return terms.detach()

@@ -31,7 +31,6 @@ AGENTS = ("alpha", "beta")
 
 
 def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
-    """The space of one env's observation."""
     if role == "gamma":
         return spaces.Box(0.0, 1.0, (2 * (2 * world.maps.size - 1),), np.float32)
     windows: dict[str, spaces.Space[Any]] = {

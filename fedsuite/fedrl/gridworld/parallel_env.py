@@ -44,11 +44,9 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         self.render_mode = None
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """The agent's own windows."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Four moves."""
         return self.action_spaces[agent]
 
     def reset(
@@ -64,7 +62,6 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
     ) -> tuple[
         Observation, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
     ]:
-        """Both agents move."""
         if not self.agents:
             raise ValueError("the episode is over; call reset")
         joint = NUM_MOVES * int(actions["alpha"]) + int(actions["beta"])

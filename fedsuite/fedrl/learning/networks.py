@@ -1,4 +1,4 @@
-"""Q-networks of Grid-World, the shared MLP of a federation, and their optimiser (Zhuo et al. 2019; the published code).
+"""Q-networks of Grid-World and the shared MLP of a federation (Zhuo et al. 2019; the published code).
 
   Q(s) = W_o relu(W_h concat_i flatten(relu(conv_i(w_i))) + b_h) + b_o
   Q_f  = MLP(concat(Q_alpha, Q_beta, ...)), hidden layer twice as wide as there are actions (the paper's "32 x 4": 32)
@@ -130,8 +130,3 @@ def full_layer(num_inputs: int, num_outputs: int, generator: torch.Generator) ->
     nn.init.trunc_normal_(layer.weight, 0.0, 0.1, -0.2, 0.2, generator=generator)
     nn.init.constant_(layer.bias, 0.1)
     return layer
-
-
-def optimizer(parameters: Sequence[nn.Parameter], learning_rate: float) -> torch.optim.Adam:
-    """Adam with the customary constants, which are also TensorFlow's; all parameters in one pass."""
-    return torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)

@@ -30,11 +30,7 @@ def read_corpus(config: FedRLConfig) -> Corpus:
     name = config.data.text_source
     if name == "generated":
         return parse_corpus(generate_corpus(config.data.generated_seed), "generated corpus")
-    return read_file(Path(config.data.dir) / f"t2a_{name}.json.gz")
-
-
-def read_file(path: Path) -> Corpus:
-    """A corpus from a .json.gz file. Raises InputError."""
+    path = Path(config.data.dir) / f"t2a_{name}.json.gz"
     if not path.is_file():
         raise InputError(f"{path}: no such file; data.dir must be the folder that holds it")
     try:
@@ -95,11 +91,9 @@ class _Part:
         return self.entry(key, list).each()
 
     def each(self) -> "list[_Part]":
-        """The elements of a list."""
         return [_Part(v, self.source, f"{self.name}[{k}]") for k, v in enumerate(self.value)]
 
     def texts(self) -> tuple[str, ...]:
-        """A list of words or tags."""
         if not isinstance(self.value, list) or not all(isinstance(v, str) for v in self.value):
             raise self.wrong("expected a list of texts; convert it again")
         return tuple(self.value)
@@ -113,7 +107,6 @@ class _Part:
 
 
 def _text(text: _Part) -> Passage:
-    """A whole text."""
     words, tags = ([row.texts() for row in text.items(key)] for key in ("sents", "pos"))
     if [len(row) for row in words] != [len(row) for row in tags]:
         raise text.entry("pos", list).wrong("expected one tag for every word of sents")

@@ -97,7 +97,6 @@ class TextView(Remembering):
         self._records[envs, 0] = self._samples[episodes]
 
     def records(self) -> np.ndarray:
-        """What is observed now [E, R]."""
         return self._records.copy()
 
     def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,16 +11,16 @@ import pytest
 
 from fedsuite.driving.data.frames import open_silo, silo_names
 from fedsuite.driving.data.rendering.presets import Character
-from fedsuite.driving.data.roads import (
+from fedsuite.driving.data.rendering.scene import (
     Poses,
-    RoadSettings,
     Scene,
-    generate_silos,
     render,
     sample_poses,
     silo_scene,
     steering,
 )
+from fedsuite.driving.data.rendering.settings import RoadSettings
+from fedsuite.driving.data.roads import generate_silos
 from fedsuite.errors import InputError
 from fedsuite.progress import in_lines, silent
 from fedsuite.randomness import rng_for

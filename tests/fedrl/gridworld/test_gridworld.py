@@ -419,7 +419,7 @@ def test_windows_keep_to_their_map() -> None:
     cells = np.tile(np.array([14, 15], np.int32), 20)
     world = GridWorld(changed(FedRLConfig(), grid_size=6), MapSet(maps, length, cells, "hand-made"))
     for agent, side in enumerate(world.rules.window_sides):
-        view = world._window(agent, "train", 1)
+        view = world.view(("alpha", "beta")[agent], "train", 1)
         for m in range(20):
             padded = np.pad(maps[m], 3)
             for row in range(1, 5):

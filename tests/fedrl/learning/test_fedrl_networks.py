@@ -14,7 +14,6 @@ from fedsuite.fedrl.learning.networks import (
     TwoLayers,
     WindowNetwork,
     new_mlp,
-    optimizer,
 )
 from fedsuite.randomness import torch_generator_for
 from tests.harness import changed
@@ -198,7 +197,7 @@ def test_wrong_inputs_are_named() -> None:
 
 def test_adam_is_the_textbook_one() -> None:
     weight = nn.Parameter(torch.tensor([1.0, -2.0]))
-    adam = optimizer([weight], 0.1)
+    adam = torch.optim.Adam([weight], 0.1, fused=True)
     w, m, v = np.array([1.0, -2.0]), np.zeros(2), np.zeros(2)
     for k in range(1, 6):
         adam.zero_grad()

@@ -32,19 +32,22 @@ Header = tuple[tuple[int, ...], np.dtype[np.generic]]
 
 
 def matches(folder: Path) -> bool:
-    """Whether `folder` looks like this format."""
     return folder.suffix == ".npz" if folder.is_file() else any(folder.glob("*.npz"))
 
 
 def read(folder: Path, options: ReadOptions) -> Drive:
     """One archive: an .npz file, or a folder that holds exactly one."""
     file = folder if folder.is_file() else first_of(folder.glob("*.npz"), ".npz file", folder)
-    values, names, shape = _labels(file)
+    values, names, (size, dtype) = _labels(file)
     places = [f"ground_truths[{i}]" for i in range(len(values))]
     angles = checked_angles(file, values.tolist(), places, options.positive, options)
     sign = f"{options.positive} positive in the source"
     if names is None:
-        _check_shape(file, shape, len(angles))
+        if size != (len(angles), *FRAME) or (dtype.kind != "f" and dtype != np.uint8):
+            raise InputError(
+                f"{file}: imgs must be float32 ({len(angles)}, 1, 200, 200), one frame per ground_truths, "
+                f"got {dtype} {size}; save cropped grey frames, channel first"
+            )
         return Drive(file.stem, KIND, angles, "radians", sign, archive=file)
     paths = _files(file, names, len(angles))
     return Drive(file.stem, KIND, angles, "radians", sign, paths)
@@ -110,15 +113,6 @@ def _files(file: Path, names: list[str], count: int) -> tuple[Path, ...]:
         )
     places = [f"file_names[{i}]" for i in range(count)]
     return checked_images(file, [root / name for name in names], places)
-
-
-def _check_shape(file: Path, header: Header, count: int) -> None:
-    shape, dtype = header
-    if shape != (count, *FRAME) or (dtype.kind != "f" and dtype != np.uint8):
-        raise InputError(
-            f"{file}: imgs must be float32 ({count}, 1, 200, 200), one frame per ground_truths, got {dtype} {shape}; "
-            "save cropped grey frames, channel first"
-        )
 
 
 @contextmanager

@@ -49,7 +49,6 @@ class TextDrive:
     POSITIVE = LEFT
 
     def matches(self, folder: Path) -> bool:
-        """Whether `folder` looks like this format."""
         return (folder / self.LOG).is_file()
 
     def read(self, folder: Path, options: ReadOptions) -> Drive:
@@ -65,7 +64,6 @@ class TextDrive:
         return Drive(folder.resolve().name, self.KIND, angles, self.UNIT, sign, paths)
 
     def table(self, folder: Path) -> Path:
-        """The file with the labels."""
         return folder / self.LOG
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
@@ -75,7 +73,6 @@ class TextDrive:
     def images(
         self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
     ) -> tuple[Path, ...]:
-        """The images of the rows."""
         names = map(base_name, column(file, rows, image))
         return checked_images(file, [file.parent / self.FOLDER / name for name in names], places)
 
@@ -99,8 +96,6 @@ class UdacitySim(TextDrive):
 
 
 class UdacityReal(TextDrive):
-    """Udacity's road recordings."""
-
     KIND, LOG, FOLDER = "udacity_real", "interpolated.csv", "center"
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
@@ -115,8 +110,6 @@ class UdacityReal(TextDrive):
 
 
 class Dronet(TextDrive):
-    """DroNet's steering experiments."""
-
     KIND, LOG, FOLDER = "dronet", "sync_steering.txt", "images"
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:

@@ -38,6 +38,10 @@ class RoadSettings:
     label_noise: float = 0.01
     seed: int = 0
 
+    def shape_of(self, count: int) -> tuple[int, int, int, int]:
+        """Of `count` frames: [n, C, H, W]."""
+        return count, self.channels, self.size_px, self.size_px
+
     def train_sizes(self) -> list[int]:
         """Training frames of every silo, at least 1 each; their sum is num_silos * train_frames."""
         if self.sizes == "equal":
