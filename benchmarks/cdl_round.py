@@ -24,13 +24,17 @@ from benchmarks.report import finish, median
 from fedsuite.arrays import module_arrays
 from fedsuite.config import read_config, with_keys
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrast import contrastive_settings
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources, silos_folder
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
-from fedsuite.driving.training.contrastive import contrastive_terms, regression_loss, total_loss
+from fedsuite.driving.training.contrastive import (
+    REGRESSION_LOSSES,
+    chain_of,
+    contrastive_terms,
+    total_loss,
+)
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.machine import keep_freed_memory
@@ -83,7 +87,7 @@ class BareLoop:
     def __init__(self, config: CDLConfig, silos: tuple[Silo, ...], a: np.ndarray) -> None:
         self.config, self.a, self.frames = config, a, [s.train for s in silos]
         self.silos = [BareSilo(config) for _ in silos]
-        self.settings = contrastive_settings(config)
+        self.chain = chain_of(config.objective, config.data.angle_limit)
         self.steps = 0
 
     def mixing_step(self) -> None:
@@ -112,10 +116,11 @@ class BareLoop:
         for optimizer in optimizers:
             optimizer.zero_grad()
         output = silo.backbone(images)
-        loss = regression_loss(self.config.objective.regression, output.predictions, angles)
+        objective = self.config.objective
+        loss = REGRESSION_LOSSES[objective.regression](output.predictions, angles)
         if contrasts and silo.sub is not None:
-            terms = contrastive_terms(self.settings, output, silo.sub(images))
-            loss = total_loss(self.settings, loss, terms, 1.0)
+            terms = contrastive_terms(objective, self.chain, output, silo.sub(images))
+            loss = total_loss(objective, loss, terms, 1.0)
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -146,7 +151,7 @@ class BareLoop:
 def interleaved(config: CDLConfig) -> tuple[list[float], list[float]]:
     """Seconds of a mixing step, round by round: of the app, of the bare loop."""
     plan = data_plan(config)
-    silos = open_silos(silos_folder(config, plan.num_data_silos), False)
+    silos = open_silos(silos_folder(config.data, plan.num_data_silos), False)
     bare = BareLoop(config, silos, plan.mixing.matrix(0))
     app_s: list[float] = []
     bare_s: list[float] = []
@@ -177,7 +182,8 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
     def seconds(stacked: str) -> Callable[[], float]:
         own = with_keys(config, {"training.stacked": stacked})
         frames = tuple(
-            s.train for s in open_silos(silos_folder(own, data_plan(own).num_data_silos), False)
+            s.train
+            for s in open_silos(silos_folder(own.data, data_plan(own).num_data_silos), False)
         )
         network = initial_network(own).to(device)
         names = names_of(network, own.network.batch_norm)
@@ -220,7 +226,7 @@ def main() -> None:
             config = settings(
                 Path(folder), silos, given.mixings, given.size, given.batch, given.loss
             )
-            prepare_sources(config, silos)
+            prepare_sources(config.data, silos)
             app, bare = interleaved(config)
             print(
                 f"N = {silos}: app {[round(s, 3) for s in app]} bare {[round(s, 3) for s in bare]}"

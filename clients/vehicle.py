@@ -14,12 +14,12 @@ from flwr.client import NumPyClient
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import Arrays, non_finite, under_prefix
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrast import penalty_of
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.driving.evaluation.predict import predict
 from fedsuite.driving.message_keys import AVERAGE, OWN, silo_metric
 from fedsuite.driving.model.tensor_names import TensorNames
+from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Matrix, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.versions import Versions, checkpoint_rounds
@@ -69,7 +69,9 @@ class VehicleClient(NumPyClient):
         self.site.networks = None
         networks.load_backbone(named_arrays(parameters, config))
         site = Site(self.site.numbers, tuple(s.train for s in self.site.silos))
-        learner = Learner(self.config, self.site.network, networks, site, penalty_of(self.config))
+        learner = Learner(
+            self.config, self.site.network, networks, site, penalty_of(self.config.federation)
+        )
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
         arrays = networks.backbone_arrays()
         self._save(networks, arrays, number, checkpoint_rounds(config))

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fedsuite.driving.topology import Network, Overlay, both_ways, build_overlay
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, schedule_of
 from fedsuite.driving.topology.overlays import star_edges, tour_edges
@@ -21,3 +23,8 @@ def make_schedule(
         "local": (),
     }
     return schedule_of(Overlay(kind, network, edges[kind]), seed, mixing)
+
+
+def contraction(a: np.ndarray) -> float:
+    """Spectral norm of A - 1 1^T / N: the most by which a mixing step leaves silos apart (0 one average, 1 no mixing)."""
+    return float(np.linalg.norm(a - 1.0 / len(a), ord=2))

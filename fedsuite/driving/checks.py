@@ -3,8 +3,7 @@
 import torch
 
 from fedsuite.devices import check_device
-from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrast import contrastive_settings
+from fedsuite.driving.config import CDLConfig, ObjectiveSettings
 from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.errors import InputError
 
@@ -30,12 +29,23 @@ def validate(config: CDLConfig) -> None:
             "objective.influence-floor: an exponential schedule never gets to 0; set it above 0 or choose "
             "objective.influence=linear"
         )
-    contrastive_settings(config)
+    _check_loss(config.objective)
     _check_batch(config, initial_network(config))
     if (
         config.data.num_silos or not config.data.dir
     ):  # else the drives must be counted, where they are
         make_plan(config)
+
+
+def _check_loss(objective: ObjectiveSettings) -> None:
+    if objective.loss == "kl_release" and objective.loss_space != "prediction":
+        raise InputError(
+            f"space = {objective.loss_space!r}: kl_release compares predictions; set space = 'prediction'"
+        )
+    if objective.loss == "cd_k" and objective.loss_space == "gaussian":
+        raise InputError(
+            "space = 'gaussian': cd_k is Gaussian already; set space = 'prediction' or 'feature'"
+        )
 
 
 def _check_batch(config: CDLConfig, network: torch.nn.Module) -> None:

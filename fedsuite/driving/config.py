@@ -67,7 +67,9 @@ class DataSettings:
     concept_skew: float = setting(
         0.0, "differing cameras and steering ratios: one picture, several angles", ge=0, le=1
     )
-    label_noise: float = setting(0.01, "standard deviation of the label's noise, radians", ge=0)
+    label_noise: float = setting(
+        0.01, "standard deviation of the label's noise, radians", ge=0, le=1
+    )
 
 
 @dataclass(frozen=True)

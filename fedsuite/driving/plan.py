@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fedsuite.driving.config import CUSTOM, SERVER_SCENARIOS, CDLConfig
-from fedsuite.driving.model.networks import build_network
+from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.topology import (
     DelayModel,
@@ -128,7 +128,6 @@ def first_silos(network: Network, count: int) -> Network:
 
 
 def delay_of(config: CDLConfig) -> DelayModel:
-    """The delay model's constants."""
     access = 1e9 * config.wall_clock.access_capacity_gbit_s
     return DelayModel(
         latency_ms_per_km=config.wall_clock.latency_ms_per_km,
@@ -143,15 +142,9 @@ def delay_of(config: CDLConfig) -> DelayModel:
 def initial_network(config: CDLConfig) -> torch.nn.Module:
     """The network before training, the same for every silo and scenario with the same seed."""
     seed = int(rng_for(config.seed, "initial network").integers(2**31))
-    norm = "group" if config.network.batch_norm == "group" else "batch"
-    return build_network(
-        config.network.model,  # type: ignore[arg-type]
-        config.data.image_size,
-        config.data.channels,
-        norm=norm,  # type: ignore[arg-type]
-        dropout=config.network.dropout,
-        seed=seed,
-    )
+    data, own = config.data, config.network
+    norm: Norm = "group" if own.batch_norm == "group" else "batch"
+    return build_network(own.model, data.image_size, data.channels, norm, own.dropout, seed)
 
 
 @lru_cache(maxsize=32)
@@ -172,14 +165,8 @@ def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) 
     if network.num_silos == 1:
         return Overlay("local", 1, ())
     kind = "star" if scenario in SERVER_SCENARIOS else scenario
-    return build_overlay(
-        network,
-        kind,
-        bits,
-        config.wall_clock.computation_time_ms,
-        delay,
-        budget=config.federation.matcha_budget,
-    )
+    budget, update_ms = config.federation.matcha_budget, config.wall_clock.computation_time_ms
+    return build_overlay(network, kind, bits, update_ms, delay, budget=budget)
 
 
 def _check_silos_of(

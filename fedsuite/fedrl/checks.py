@@ -12,8 +12,12 @@ def validate(config: FedRLConfig) -> None:
     check_device(config.device)
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
-    if config.world.kind == "gridworld" and config.federation.method in ("oracle", *_IMITATING):
-        check_expert(config)
+    method, starts = config.federation.method, config.published.rules.starts
+    if config.world.kind == "gridworld" and method in ("oracle", *_IMITATING) and starts != "exact":
+        raise InputError(
+            f'published.starts: "{starts}", but method "{method}" '
+            'follows the stored paths, which join exact starts; set published.starts = "exact"'
+        )
     if config.world.kind == "text2action":
         if config.federation.parties > 2:
             raise InputError(
@@ -28,12 +32,9 @@ def validate(config: FedRLConfig) -> None:
                 f"data.dir: corpus {config.data.corpus} is read from t2a_{config.data.corpus}.json.gz; give its folder, "
                 "or set data.corpus=generated"
             )
-    if (
-        config.federation.method in ("random", "oracle", *_IMITATING)
-        and config.learning.round_unit == "episodes"
-    ):
+    if method in ("random", "oracle", *_IMITATING) and config.learning.round_unit == "episodes":
         raise InputError(
-            f"learning.round-unit: {config.federation.method} plays no episodes in training; set it to steps"
+            f"learning.round-unit: {method} plays no episodes in training; set it to steps"
         )
     if config.learning.batch_size + config.world.history >= config.learning.memory:
         raise InputError(
@@ -42,13 +43,4 @@ def validate(config: FedRLConfig) -> None:
     if config.federation.parallel_episodes > config.learning.memory:
         raise InputError(
             "federation.parallel-episodes: more parallel episodes than memory has records; lower it"
-        )
-
-
-def check_expert(config: FedRLConfig) -> None:
-    """InputError where stored paths do not join the start cells."""
-    if config.published.rules.starts != "exact":
-        raise InputError(
-            f'published.starts: "{config.published.rules.starts}", but method "{config.federation.method}" '
-            'follows the stored paths, which join exact starts; set published.starts = "exact"'
         )

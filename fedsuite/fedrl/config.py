@@ -5,16 +5,14 @@ exploration. The official code departs from the paper in ways that change result
 of its own whose value "auto" (-1 for numbers) follows `published.follow`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from fedsuite.config import RunSettings, section, setting
-from fedsuite.fedrl.rules import Rules
 
 METHODS = (
     "fedrl", "dqn-alpha", "dqn-beta", "dqn-full", "fcn-alpha", "fcn-full", "random", "oracle",
 )  # fmt: skip
-WORLDS = ("gridworld", "text2action")
-CORPORA = ("auto", "generated", "win2k", "cooking", "wikihow")
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,9 @@ class DataSettings:
     cache_dir: str = setting("data/cache", "folder of converted data", may_change=True, path=True)
     maps: int = setting(8000, "generated maps; 80 % train, 10 % validation, 10 % test", ge=20)
     corpus: str = setting(
-        "auto", "texts; auto = generated, or win2k where there is a data.dir", choices=CORPORA
-    )
+        "auto", "texts; auto = generated, or win2k where there is a data.dir",
+        choices=("auto", "generated", "win2k", "cooking", "wikihow"),
+    )  # fmt: skip
     fold: int = setting(0, "which of the five folds is held out", ge=0, le=4)
     word_vectors: str = setting(
         "", "word2vec or GloVe file; empty = trained on the texts", path=True
@@ -48,7 +47,7 @@ class DataSettings:
 class WorldSettings:
     """The world: Grid-World (first part) or Text2Action."""
 
-    kind: str = setting("gridworld", "the world", choices=WORLDS)
+    kind: str = setting("gridworld", "the world", choices=("gridworld", "text2action"))
     grid_size: int = setting(8, "N: cells a side, ring of obstacles included", ge=5, le=128)
     history: int = setting(
         2, "H: observations that an agent remembers, the present one included", ge=1, le=64
@@ -146,6 +145,11 @@ class PrivacySettings:
     delta: float = setting(1e-5, "delta of the privacy statement", gt=0, lt=1)
 
 
+def _switch(help: str, corrected: str, published: str) -> Any:
+    """A departure of the official code: "auto", or one of the two ways."""
+    return setting("auto", help, choices=("auto", corrected, published))
+
+
 @dataclass(frozen=True)
 class PublishedSettings:
     """Departures of the official code from the paper."""
@@ -155,42 +159,35 @@ class PublishedSettings:
         "what the switches left on auto follow",
         choices=("corrected", "published-code"),
     )
-    windows: str = setting(
-        "auto", "sides of alpha's and beta's windows: paper = 3 and 5, code = 5 and 3",
-        choices=("auto", "paper", "code"),
-    )  # fmt: skip
-    distance: str = setting(
-        "auto", "how far the agents are apart", choices=("auto", "manhattan", "anti-diagonal")
+    windows: str = _switch(
+        "sides of alpha's and beta's windows: paper = 3 and 5, code = 5 and 3", "paper", "code"
     )
-    starts: str = setting(
-        "auto", "start cells: as stored, or one down and right as in the code",
-        choices=("auto", "exact", "shifted"),
-    )  # fmt: skip
-    first_frame: str = setting(
-        "auto", "whether replay holds an episode's first observation",
-        choices=("auto", "stored", "missing"),
-    )  # fmt: skip
-    timeouts: str = setting(
-        "auto",
-        "target of a step that ran out of time",
-        choices=("auto", "bootstrapped", "terminal"),
+    distance: str = _switch("how far the agents are apart", "manhattan", "anti-diagonal")
+    starts: str = _switch(
+        "start cells: as stored, or one down and right as in the code", "exact", "shifted"
     )
-    selection: str = setting(
-        "auto", "test-fold: choose the round on the next fold, test on this one; validation: both on this one",
-        choices=("auto", "test-fold", "validation"),
-    )  # fmt: skip
-    exclusive_rewards: str = setting(
-        "auto", "arguments that exclude each other: neglecting one may be right, or never is (code)",
-        choices=("auto", "full", "selecting-only"),
-    )  # fmt: skip
-    target_refresh: str = setting(
-        "auto", "published: not FedRL's networks, not DQN-full's second convolution",
-        choices=("auto", "all", "published"),
-    )  # fmt: skip
-    mlp_updates: str = setting(
-        "auto", "alternating: every party updates the shared MLP in turn (paper); joint: once (code)",
-        choices=("auto", "alternating", "joint"),
-    )  # fmt: skip
+    first_frame: str = _switch(
+        "whether replay holds an episode's first observation", "stored", "missing"
+    )
+    timeouts: str = _switch("target of a step that ran out of time", "bootstrapped", "terminal")
+    selection: str = _switch(
+        "test-fold: choose the round on the next fold, test on this one; validation: both on this one",
+        "test-fold",
+        "validation",
+    )
+    exclusive_rewards: str = _switch(
+        "arguments that exclude each other: neglecting one may be right, or never is (code)",
+        "full",
+        "selecting-only",
+    )
+    target_refresh: str = _switch(
+        "published: not FedRL's networks, not DQN-full's second convolution", "all", "published"
+    )
+    mlp_updates: str = _switch(
+        "alternating: every party updates the shared MLP in turn (paper); joint: once (code)",
+        "alternating",
+        "joint",
+    )
     noise_probability: float = setting(
         -1.0,
         "share of minibatches with noise; -1 = auto (always; published-code half)",
@@ -199,27 +196,22 @@ class PublishedSettings:
     )
 
     @property
-    def rules(self) -> Rules:
-        """The switches with "auto" resolved."""
+    def rules(self) -> "PublishedSettings":
+        """The same with every "auto" resolved."""
         published = self.follow == "published-code"
+        own: dict[str, Any] = {
+            f.name: f.metadata["limits"].choices[1 + published]
+            for f in fields(self)
+            if getattr(self, f.name) == "auto"
+        }
+        if self.noise_probability < 0:
+            own["noise_probability"] = 0.5 if published else 1.0
+        return replace(self, **own)
 
-        def resolved(value: str, corrected: str, as_published: str) -> str:
-            return value if value != "auto" else as_published if published else corrected
-
-        return Rules(
-            windows=resolved(self.windows, "paper", "code"),
-            distance=resolved(self.distance, "manhattan", "anti-diagonal"),
-            starts=resolved(self.starts, "exact", "shifted"),
-            first_frame=resolved(self.first_frame, "stored", "missing"),
-            timeouts=resolved(self.timeouts, "bootstrapped", "terminal"),
-            selection=resolved(self.selection, "test-fold", "validation"),
-            exclusive_rewards=resolved(self.exclusive_rewards, "full", "selecting-only"),
-            target_refresh=resolved(self.target_refresh, "all", "published"),
-            mlp_updates=resolved(self.mlp_updates, "alternating", "joint"),
-            noise_probability=(
-                self.noise_probability if self.noise_probability >= 0 else 0.5 if published else 1.0
-            ),
-        )
+    @property
+    def window_sides(self) -> tuple[int, int]:
+        """Of `rules`: sides of alpha's and beta's windows, cells."""
+        return (3, 5) if self.windows == "paper" else (5, 3)
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,21 @@ class Remembering:
             setattr(self, f"_{name}", state[name].astype(own.dtype))
 
 
-class View(Protocol):
-    """One party's own side of E envs."""
+class Side(Protocol):
+    """One party's side of E envs."""
 
     def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
         """Start episodes [n] in envs [n]."""
+
+    def state(self) -> Arrays:
+        """All that `restore` needs to go on in the middle of episodes."""
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+
+
+class View(Side, Protocol):
+    """What a party sees."""
 
     def records(self) -> np.ndarray:
         """What is observed now in every env [E, R]; the dtype is the view's own."""
@@ -69,30 +79,15 @@ class View(Protocol):
     def inputs(self, records: np.ndarray) -> tuple[torch.Tensor, ...]:
         """The network's inputs of records [B, R]; first axis B. Touches no state."""
 
-    def state(self) -> Arrays:
-        """All that `restore` needs to go on in the middle of episodes."""
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
-
-
-class RewardFunction(Protocol):
-    """The rewarded party's side of E envs; keeps the tally of each env's episode."""
-
-    def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in envs [n]; their tally starts anew."""
+class RewardFunction(Side, Protocol):
+    """What the rewarded party knows; keeps the tally of each env's episode, which `begin` starts anew."""
 
     def step(self, actions: np.ndarray) -> Step:
         """Carry out joint actions [E] (IDLE: nothing happens in that env)."""
 
     def scores(self) -> dict[str, float]:
         """Metrics over the envs' latest episodes, all of which have ended."""
-
-    def state(self) -> Arrays:
-        """All that `restore` needs to go on in the middle of episodes."""
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
 
 
 class World(Protocol):

@@ -25,7 +25,7 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
 
 @lru_cache(maxsize=128)
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
-    folder = silos_folder(config, int(node.roster.facts["silos"]))
+    folder = silos_folder(config.data, int(node.roster.facts["silos"]))
     network = initial_network(config).to(device_of(config.device))
     return VehicleSite(
         partition=node.partition,

@@ -8,11 +8,11 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.message_keys import TERMS
-from fedsuite.driving.topology.mixing_matrix import MixingSchedule, contraction
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule
 from fedsuite.federation import Reply, RoundResult, ServerState, Task
 from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
 from tests.harness import changed
-from tests.schedules import make_schedule
+from tests.schedules import contraction, make_schedule
 
 INITIAL = {
     "w": np.zeros((3, 2), np.float32),

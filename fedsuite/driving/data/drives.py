@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, Plan, SplitOptions, plan_split
 from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
 from fedsuite.driving.data.readers import (
@@ -28,7 +29,6 @@ from fedsuite.driving.data.readers import (
 )
 from fedsuite.driving.data.readers.drive import natural
 from fedsuite.errors import InputError
-from fedsuite.files import sync_folder
 from fedsuite.progress import Progress, silent
 
 ROLES = (TRAIN, TEST)
@@ -57,32 +57,15 @@ def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
     return [path for folder in found for path in _expanded(folder, kind)]
 
 
-def prepare_drives(
-    folder: Path,
-    data_dir: Path,
-    kind: str = AUTO,
-    size_px: int = 200,
-    channels: int = 1,
-    num_silos: int = 0,
-    dirichlet: float = 0.0,
-    test_share: float = 0.2,
-    seed: int = 0,
-    progress: Progress = silent,
-    *,
-    block_frames: int = 20,
-    gap_frames: int = 5,
-    read: ReadOptions | None = None,
-) -> None:
-    """Write the silos of all drives under `data_dir` to `folder` (layout of frames.py); nothing to do if they are there.
+def prepare_drives(folder: Path, data: DataSettings, progress: Progress = silent) -> None:
+    """Write the silos of all drives under `data.dir` to `folder` (layout of frames.py); nothing to do if they are there.
 
-    num_silos: 0 = one silo per drive, else the drives in order are cut into that many silos of equal length.
-    dirichlet: 0 = off, else the label skew of drive_blocks.py. test_share: of every silo's blocks of `block_frames`.
-    Images are frames uint8 [n, channels, size_px, size_px]; angles float32 [n], left positive. Raises InputError.
+    With num_silos the drives in order are cut into that many silos of equal length; without, each is one. Raises InputError.
     """
-    form = FrameFormat(size_px, channels)
-    split = SplitOptions(num_silos, dirichlet, test_share, seed, block_frames, gap_frames)
-    options = read or ReadOptions()
-    drives = _read_all(data_dir, kind, options, progress)
+    form = FrameFormat(data.image_size, data.channels)
+    split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
+    options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
+    drives = _read_all(Path(data.dir), data.kind, options, progress)
     about = {
         "source": "drives",
         "unit": drives[0].unit,
@@ -101,11 +84,7 @@ def prepare_drives(
     shutil.rmtree(partial, ignore_errors=True)
     try:
         _write(partial, drives, plan, form, progress)
-        finish_silos(partial, list(plan.names), about)
-        if folder.is_dir():
-            folder.rmdir()
-        partial.rename(folder)
-        sync_folder(folder.parent)
+        finish_silos(partial, folder, plan.names, about)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -9,7 +9,7 @@ A silo's training frames never leave its client.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import write_json
+from fedsuite.files import sync_folder, write_json
 
 INDEX = "silos.json"
 SPLITS = ("train", "test")
@@ -55,9 +55,18 @@ class Silo:
     test: Frames
 
 
-def finish_silos(folder: Path, names: list[str], about: Mapping[str, Any]) -> None:
-    """Name the silos in order; `about` says where they come from (source, unit of the angle, options)."""
-    write_json(folder / INDEX, {"silos": names, "about": dict(about)})
+def finish_silos(
+    partial: Path, folder: Path, names: Sequence[str], about: Mapping[str, Any]
+) -> None:
+    """Name the silos in order and put `partial` in the place of `folder`, which is empty or not there.
+
+    about: where they come from (source, unit of the angle, options).
+    """
+    write_json(partial / INDEX, {"silos": list(names), "about": dict(about)})
+    if folder.is_dir():
+        folder.rmdir()
+    partial.rename(folder)
+    sync_folder(folder.parent)
 
 
 def silo_names(folder: Path) -> list[str]:

@@ -23,7 +23,6 @@ from numpy.lib.format import open_memmap
 
 from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
 from fedsuite.driving.data.rendering.scene import (
-    Poses,
     Scene,
     render,
     sample_poses,
@@ -31,20 +30,9 @@ from fedsuite.driving.data.rendering.scene import (
     steering,
 )
 from fedsuite.driving.data.rendering.settings import RoadSettings
-from fedsuite.files import sync_folder, write_json
+from fedsuite.files import write_json
 from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
-
-__all__ = [
-    "Poses",
-    "RoadSettings",
-    "Scene",
-    "generate_silos",
-    "render",
-    "sample_poses",
-    "silo_scene",
-    "steering",
-]
 
 SOURCE = "generated roads"
 WANTED = "settings.json"  # in an unfinished folder: what it is being filled for
@@ -68,23 +56,7 @@ def generate_silos(folder: Path, settings: RoadSettings, progress: Progress = si
         progress(f"{folder}: already there")
         return
     partial = folder.with_name(f".{folder.name}.partial")
-    _start(partial, about)
-    names = [f"silo-{silo:02d}" for silo in range(settings.num_silos)]
-    for silo, (name, size) in enumerate(zip(names, settings.train_sizes(), strict=True)):
-        if not (partial / name).is_dir():
-            _write_silo(partial, name, silo_scene(settings, silo), size, settings)
-        progress("silos of generated roads", silo + 1, len(names))
-    finish_silos(partial, names, about)
-    if folder.is_dir():
-        folder.rmdir()  # empty, see `holds`
-    os.replace(partial, folder)
-    (folder / WANTED).unlink()
-    sync_folder(folder.parent)
-
-
-def _start(partial: Path, about: dict[str, object]) -> None:
-    """Make the working folder, keeping what an interrupted run with the same settings has left."""
-    try:
+    try:  # an interrupted run with the same settings has left its silos there
         wanted = json.loads((partial / WANTED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         wanted = None
@@ -92,6 +64,13 @@ def _start(partial: Path, about: dict[str, object]) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write_json(partial / WANTED, about)
+    names = [f"silo-{silo:02d}" for silo in range(settings.num_silos)]
+    for silo, (name, size) in enumerate(zip(names, settings.train_sizes(), strict=True)):
+        if not (partial / name).is_dir():
+            _write_silo(partial, name, silo_scene(settings, silo), size, settings)
+        progress("silos of generated roads", silo + 1, len(names))
+    finish_silos(partial, folder, names, about)
+    (folder / WANTED).unlink()
 
 
 def _write_silo(partial: Path, name: str, scene: Scene, size: int, settings: RoadSettings) -> None:
@@ -103,7 +82,7 @@ def _write_silo(partial: Path, name: str, scene: Scene, size: int, settings: Roa
         rng = rng_for(settings.seed, f"roads {split}", 0, scene.silo)
         poses = sample_poses(scene, count, rng)
         np.save(draft / f"{split}_angles.npy", steering(scene, poses, rng))
-        shape = (count, scene.channels, scene.size_px, scene.size_px)
+        shape = settings.shape_of(count)
         images = open_memmap(draft / f"{split}_images.npy", "w+", np.uint8, shape)
         render(scene, poses, rng, out=images)
         images.flush()

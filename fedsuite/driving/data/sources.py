@@ -6,19 +6,17 @@ data.dir given   its drives are converted into <cache-dir>/drives-<digest>
 
 import hashlib
 import json
-import shutil
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.config import CDLConfig, DataSettings
 from fedsuite.driving.data.drives import find_drives, prepare_drives
 from fedsuite.driving.data.frames import Frames, Silo, is_finished, open_silo, silo_names
-from fedsuite.driving.data.readers import ReadOptions
-from fedsuite.driving.data.roads import RoadSettings, generate_silos
+from fedsuite.driving.data.rendering.settings import RoadSettings
+from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import Plan, make_plan
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
@@ -40,9 +38,8 @@ def data_plan(config: CDLConfig) -> Plan:
 def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     """Generate or convert the silos, and say who holds which: every member's silos and their frames."""
     plan = data_plan(config)
-    silos = open_silos(
-        prepare_sources(config, plan.num_data_silos, progress), config.federation.pooled
-    )
+    folder = prepare_sources(config.data, plan.num_data_silos, progress)
+    silos = open_silos(folder, config.federation.pooled)
     members = []
     for held in plan.silos_of:
         own = [silos[i] for i in held]
@@ -53,74 +50,46 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     return Roster(tuple(members), {"silos": plan.num_data_silos})
 
 
-def prepare_sources(config: CDLConfig, count: int, progress: Progress = silent) -> Path:
+def prepare_sources(data: DataSettings, count: int, progress: Progress = silent) -> Path:
     """Generate or convert the frames of `count` silos; the folder that holds them."""
-    folder = silos_folder(config, count)
-    if is_finished(folder):
-        return folder
-    if config.data.dir:
-        prepare_drives(
-            folder,
-            Path(config.data.dir),
-            kind=config.data.kind,
-            size_px=config.data.image_size,
-            channels=config.data.channels,
-            num_silos=config.data.num_silos,
-            dirichlet=config.data.dirichlet,
-            test_share=config.data.test_share,
-            seed=config.data.generated_seed,
-            progress=progress,
-            read=ReadOptions(
-                angle_scale=config.data.angle_scale,
-                angle_limit=config.data.angle_limit,
-                positive=config.data.angle_positive,
-            ),
-        )
-    else:
-        generate_silos(folder, road_settings(config, count), progress)
+    folder = silos_folder(data, count)
+    if not is_finished(folder):
+        if data.dir:
+            prepare_drives(folder, data, progress)
+        else:
+            generate_silos(folder, road_settings(data, count), progress)
     return folder
 
 
-def road_settings(config: CDLConfig, count: int) -> RoadSettings:
-    """The generator's part of the configuration."""
-    choices: Any = config.data  # its texts are checked to be among RoadSettings' choices
+def road_settings(data: DataSettings, count: int) -> RoadSettings:
+    """The generator's part of the settings: those of the same name, and some of another."""
+    same = {f.name: getattr(data, f.name) for f in fields(RoadSettings) if hasattr(data, f.name)}
     return RoadSettings(
-        character=choices.road_character,
-        num_silos=count,
-        train_frames=config.data.train_frames,
-        test_frames=config.data.test_frames,
-        sizes=choices.silo_sizes,
-        size_px=config.data.image_size,
-        channels=config.data.channels,
-        label_skew=config.data.label_skew,
-        appearance_skew=config.data.appearance_skew,
-        concept_skew=config.data.concept_skew,
-        label_noise=config.data.label_noise,
-        seed=config.data.generated_seed,
+        **same
+        | {
+            "character": data.road_character,
+            "num_silos": count,
+            "sizes": data.silo_sizes,
+            "size_px": data.image_size,
+            "seed": data.generated_seed,
+        }
     )
 
 
-def silos_folder(config: CDLConfig, count: int) -> Path:
-    """Where the silos of this configuration lie; nothing is read but sizes and times of the drives' files."""
-    if not config.data.dir:
-        key = _digest(GENERATOR_VERSION, asdict(road_settings(config, count)))
-        return Path(config.data.cache_dir) / f"roads-{key}"
-    data = Path(config.data.dir)
-    if not data.is_dir():
-        raise InputError(f"data.dir: {data} is not a folder; give one that holds recorded drives")
-    files = sorted(p for p in data.rglob("*") if p.is_file())
+def silos_folder(data: DataSettings, count: int) -> Path:
+    """Where the silos of these settings lie; nothing is read but sizes and times of the drives' files."""
+    cache, source = Path(data.cache_dir), Path(data.dir)
+    if not data.dir:
+        return cache / f"roads-{_digest(GENERATOR_VERSION, asdict(road_settings(data, count)))}"
+    if not source.is_dir():
+        raise InputError(f"data.dir: {source} is not a folder; give one that holds recorded drives")
+    files = sorted(p for p in source.rglob("*") if p.is_file())
     seen = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
     options = (
-        config.data.kind, config.data.image_size, config.data.channels, config.data.num_silos,
-        config.data.dirichlet, config.data.test_share, config.data.generated_seed,
-        config.data.angle_scale, config.data.angle_limit, config.data.angle_positive,
+        data.kind, data.image_size, data.channels, data.num_silos, data.dirichlet, data.test_share,
+        data.generated_seed, data.angle_scale, data.angle_limit, data.angle_positive,
     )  # fmt: skip
-    return Path(config.data.cache_dir) / f"drives-{_digest(LAYOUT_VERSION, options, seen)}"
-
-
-def discard(folder: Path) -> None:
-    """Forget prepared silos, so that the next run prepares them again."""
-    shutil.rmtree(folder, ignore_errors=True)
+    return cache / f"drives-{_digest(LAYOUT_VERSION, options, seen)}"
 
 
 @lru_cache(maxsize=128)

@@ -55,11 +55,10 @@ def merged(parts: Iterable[Errors]) -> Errors:
 
 @dataclass(frozen=True)
 class LabelLaw:
-    """mean and std (population) of training labels, unit of the angle, and their number."""
+    """mean and std (population) of training labels, unit of the angle."""
 
     mean: float
     std: float
-    count: int
 
 
 def label_law(parts: Iterable[np.ndarray]) -> LabelLaw:
@@ -70,7 +69,7 @@ def label_law(parts: Iterable[np.ndarray]) -> LabelLaw:
         raise ValueError("training labels: expected at least one, got none")
     mean = float(sum(angles.sum() for angles in listed) / count)
     variance = sum(np.square(angles - mean).sum() for angles in listed) / count
-    return LabelLaw(mean, float(np.sqrt(variance)), count)
+    return LabelLaw(mean, float(np.sqrt(variance)))
 
 
 def constant_baseline(law: LabelLaw, angles: np.ndarray) -> Errors:

@@ -79,13 +79,7 @@ def check_images(images: Tensor, channels: int, size: int) -> None:
         )
 
 
-def model_bits(module: nn.Module) -> int:
-    """Parameters and buffers in bits, as they travel."""
-    return 8 * sum(t.numel() * t.element_size() for t in module.state_dict().values())
-
-
 def count_parameters(module: nn.Module) -> int:
-    """Number of trained scalars."""
     return sum(p.numel() for p in module.parameters())
 
 
@@ -96,8 +90,3 @@ def replace_norms(module: nn.Module) -> None:
             setattr(module, name, nn.GroupNorm(GROUPS, child.num_features, eps=child.eps))
         else:
             replace_norms(child)
-
-
-def as_three_channels(images: Tensor) -> Tensor:
-    """Grey [B, 1, H, W] -> [B, 3, H, W] without a copy; RGB stays as it is."""
-    return images.expand(-1, 3, -1, -1) if images.shape[1] == 1 else images

@@ -67,7 +67,6 @@ class ResidualBlock(nn.Module):
 
 
 def residual_blocks(image_size: int, norm: Norm, *, shortcut: bool = True) -> nn.ModuleList:
-    """The three blocks behind the stem."""
     sizes = block_sizes(image_size)
     return nn.ModuleList(
         ResidualBlock(WIDTHS[i], WIDTHS[i + 1], sizes[i], norm, shortcut=shortcut) for i in range(3)

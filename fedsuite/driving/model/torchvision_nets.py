@@ -13,14 +13,7 @@ one hidden layer of 400, no normalisation, He initialisation; 7,367,361 paramete
 from torch import Tensor, nn
 from torchvision.models import inception_v3, mobilenet_v2  # type: ignore[import-untyped]
 
-from fedsuite.driving.model.layers import (
-    Norm,
-    Output,
-    as_three_channels,
-    centred,
-    check_images,
-    replace_norms,
-)
+from fedsuite.driving.model.layers import Norm, Output, centred, check_images, replace_norms
 
 VGG_WIDTHS = ((32, 32), (64, 64), (128, 128, 128), (256, 256, 256), (256, 256, 256))
 VGG_HIDDEN = 400
@@ -33,17 +26,25 @@ class PooledNetwork(nn.Module):
     """
 
     def __init__(
-        self, trunk: nn.Module, features: int, image_size: int, channels: int, dropout: float
+        self,
+        trunk: nn.Module,
+        features: int,
+        image_size: int,
+        channels: int,
+        norm: Norm,
+        dropout: float,
     ) -> None:
         super().__init__()
         self.image_size, self.channels = image_size, channels
         self.trunk = trunk
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(features, 1)
+        if norm == "group":
+            replace_norms(self)
 
     def forward(self, images: Tensor) -> Output:
         check_images(images, self.channels, self.image_size)
-        features = self.trunk(as_three_channels(centred(images)))
+        features = self.trunk(centred(images).expand(-1, 3, -1, -1))  # grey three times, no copy
         return Output(self.head(self.dropout(features)).squeeze(-1), features)
 
 
@@ -51,14 +52,14 @@ def inception(image_size: int, channels: int, norm: Norm, dropout: float) -> Poo
     """Inception-v3 without auxiliary head, D = 2,048; images of at least 75 pixels."""
     trunk = inception_v3(weights=None, aux_logits=False, init_weights=False)
     trunk.dropout, trunk.fc = nn.Identity(), nn.Identity()
-    return _with_norm(PooledNetwork(trunk, 2048, image_size, channels, dropout), norm)
+    return PooledNetwork(trunk, 2048, image_size, channels, norm, dropout)
 
 
 def mobilenet(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
     """MobileNet-V2, D = 1,280."""
     trunk = mobilenet_v2(weights=None)
     trunk.classifier = nn.Sequential()
-    return _with_norm(PooledNetwork(trunk, 1280, image_size, channels, dropout), norm)
+    return PooledNetwork(trunk, 1280, image_size, channels, norm, dropout)
 
 
 def vgg16_reduced(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
@@ -73,7 +74,7 @@ def vgg16_reduced(image_size: int, channels: int, norm: Norm, dropout: float) ->
         side //= 2
     layers += [nn.Flatten(), _he(nn.Linear(width_in * side**2, VGG_HIDDEN)), nn.ReLU()]
     trunk = nn.Sequential(*layers)
-    return _with_norm(PooledNetwork(trunk, VGG_HIDDEN, image_size, channels, dropout), norm)
+    return PooledNetwork(trunk, VGG_HIDDEN, image_size, channels, norm, dropout)
 
 
 def _he(layer: nn.Conv2d | nn.Linear) -> nn.Module:
@@ -81,9 +82,3 @@ def _he(layer: nn.Conv2d | nn.Linear) -> nn.Module:
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
     return layer
-
-
-def _with_norm(network: PooledNetwork, norm: Norm) -> PooledNetwork:
-    if norm == "group":
-        replace_norms(network)
-    return network

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsuite.errors import InputError
 from fedsuite.report.plots import COLOURS, blank_figure, save_figure
 
 _MANY = 40  # above this many silos, labels would cover one another
@@ -30,15 +29,9 @@ def plot_overlay(
     """Write the drawing to `path` (.png, .pdf, ...).
 
     positions_deg: [N, 2] latitude and longitude, or None. edges: pairs of silo numbers; with `directed` as arrows i -> j,
-    otherwise each link once. InputError if positions, labels and edges do not go together or the format is unknown.
+    otherwise each link once. InputError if the format is unknown.
     """
     size = len(labels)
-    if positions_deg is not None and np.shape(positions_deg) != (size, 2):
-        raise InputError(
-            f"{path}: expected {size} positions (latitude, longitude), got shape {np.shape(positions_deg)}"
-        )
-    if any(not 0 <= end < size for edge in edges for end in edge):
-        raise InputError(f"{path}: edges name silos that do not exist; there are {size}")
     at = places(positions_deg, size)
     figure, axes = blank_figure(7.2, 4.8)
     for i, j in sorted(set(edges)) if directed else sorted({(min(e), max(e)) for e in edges}):

@@ -79,7 +79,7 @@ def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
 def draw_data(config: CDLConfig, run_dir: Path) -> None:
     """Baselines, the silos' angles and frames (of a pooled run: of those whose data are pooled), and the overlay."""
     plan = data_plan(config)
-    silos = open_silos(silos_folder(config, plan.num_data_silos), False)
+    silos = open_silos(silos_folder(config.data, plan.num_data_silos), False)
     write_json(run_dir / BASELINES, baselines_of(silos, config.seed))
     plot_steering(silos[:DRAWN_SILOS], run_dir / DRAWINGS[0])
     plot_frames(silos[:DRAWN_SILOS], run_dir / DRAWINGS[1])

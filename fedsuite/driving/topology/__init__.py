@@ -55,10 +55,10 @@ class Overlay:
     matcha: MatchaPlan | None = field(default=None, repr=False)
 
 
-def load_network(name_or_path: str | Path, num_silos: int | None = None) -> Network:
+def load_network(name_or_path: str | Path) -> Network:
     """A published network by name (gaia, nws, exodus, ebone, geant), or the user's own from a JSON or CSV file.
 
-    InputError if there is no such network, if the file is faulty, or if it has not `num_silos` silos.
+    InputError if there is no such network, or if the file is faulty.
     """
     known = NETWORKS.get(str(name_or_path))
     path = FOLDER / f"{known}.json" if known else Path(name_or_path)
@@ -66,13 +66,7 @@ def load_network(name_or_path: str | Path, num_silos: int | None = None) -> Netw
         raise InputError(
             f"network {str(name_or_path)!r}: expected {', '.join(NETWORKS)} or an existing file"
         )
-    network = read_network(path)
-    if num_silos is not None and network.num_silos != num_silos:
-        raise InputError(
-            f"network {str(name_or_path)!r}: has {network.num_silos} silos, but the data has {num_silos}; "
-            "choose another network or prepare as many silos"
-        )
-    return network
+    return read_network(path)
 
 
 def both_ways(edges: list[Edge]) -> tuple[Edge, ...]:
@@ -105,7 +99,9 @@ def build_overlay(
     if kind == "complete":
         return Overlay(kind, size, both_ways([(i, j) for j in range(size) for i in range(j)]))
     if kind in ("matcha", "matcha_plus"):
-        return _matcha_overlay(net, kind, budget)
+        base = net.underlay if kind == "matcha" else nx.complete_graph(size)
+        plan = plan_matcha(base, budget)
+        return Overlay(kind, size, both_ways([(i, j) for i, j in base.edges]), matcha=plan)
     if kind == "custom":
         return _custom_overlay(net)
     load = Load(net, model_bits, computation_time_ms, model)
@@ -126,25 +122,11 @@ def _hub(load: Load, hub: str | int) -> int:
     if hub == "first":
         return 0
     if hub == "best":
-        stars = [both_ways(star_edges(i, load.size)) for i in range(load.size)]
-        return int(np.argmin([_star_one_way_ms(load, star) for star in stars]))
+        stars = (both_ways(star_edges(i, load.size)) for i in range(load.size))
+        return int(np.argmin([load.cycle_ms(star) for star in stars]))
     if isinstance(hub, int) and 0 <= hub < load.size:
         return hub
     raise InputError(f"hub {hub!r}: expected first, best or a number below {load.size}; correct it")
-
-
-def _star_one_way_ms(load: Load, star: tuple[Edge, ...]) -> float:
-    """Maximum cycle mean of a star: all its cycles are pairs of opposite edges."""
-    d = load.delays_ms(star)
-    return float(((d + d.T) / 2).max())
-
-
-def _matcha_overlay(net: Network, kind: str, budget: float) -> Overlay:
-    base = net.underlay if kind == "matcha" else nx.complete_graph(net.num_silos)
-    plan = plan_matcha(base, budget)
-    return Overlay(
-        kind, net.num_silos, both_ways(plan.edges(range(len(plan.matchings)))), matcha=plan
-    )
 
 
 def _custom_overlay(net: Network) -> Overlay:

@@ -38,8 +38,9 @@ class MatchaPlan:
     alpha: float
     rho: float
 
-    def active(self, rng: np.random.Generator) -> list[int]:
-        """Numbers of the matchings of one round: independent draws, repeated while none is active."""
+    def active_in_round(self, seed: int, round: int) -> list[int]:
+        """Numbers of the matchings that talk in a round of a run: independent draws, repeated while none is active."""
+        rng = rng_for(seed, "matcha", round)
         for _ in range(_MAX_DRAWS):
             on = np.flatnonzero(rng.random(len(self.matchings)) < np.array(self.probabilities))
             if len(on):
@@ -48,12 +49,7 @@ class MatchaPlan:
             f"matcha: no matching became active in {_MAX_DRAWS} draws; raise the budget"
         )
 
-    def active_in_round(self, seed: int, round: int) -> list[int]:
-        """The matchings that talk in this round of a run."""
-        return self.active(rng_for(seed, "matcha", round))
-
     def edges(self, active: Sequence[int]) -> list[Edge]:
-        """Undirected edges of these matchings."""
         return [edge for m in active for edge in self.matchings[m]]
 
     def matrix(self, active: Sequence[int]) -> np.ndarray:
@@ -128,7 +124,6 @@ class _Colouring:
             self.paint(a, b, c if colour == d else d)
 
     def add(self, u: int, v: int) -> None:
-        """Colour the edge (u, v)."""
         members = self.fan(u, v)
         c, d = self.free(u), self.free(members[-1])
         self.invert_path(u, c, d)

@@ -52,11 +52,6 @@ def batch_norm_names(names: Collection[str]) -> frozenset[str]:
     return frozenset(n for layer in layers for part in parts if (n := layer + part) in names)
 
 
-def is_buffer(name: str) -> bool:
-    """Whether this is a BatchNorm statistic rather than a parameter."""
-    return name.endswith((MEAN, VARIANCE, COUNT))
-
-
 def _num_silos(stacked: Stack) -> int:
     sizes = {values.shape[0] if values.ndim else 0 for values in stacked.values()}
     if len(sizes) != 1 or not min(sizes):
@@ -106,7 +101,7 @@ def consensus_distance(stacked: Stack) -> float:
     silos = _num_silos(stacked)
     total = 0.0
     for name, values in stacked.items():
-        if is_buffer(name) or values.dtype.kind != "f":
+        if name.endswith((MEAN, VARIANCE, COUNT)) or values.dtype.kind != "f":
             continue
         flat = values.reshape(silos, -1)
         for start in range(0, flat.shape[1], _BLOCK):
@@ -119,12 +114,5 @@ def consensus_distance(stacked: Stack) -> float:
 def average_model(stacked: Stack) -> dict[str, np.ndarray]:
     """The plain mean of all silos' models, [...] a name, variances with the part between silos; counters: the largest."""
     silos = _num_silos(stacked)
-    product = _product(np.full((1, silos), 1.0 / silos))
-    averaged: dict[str, np.ndarray] = {}
-    for name, values in stacked.items():
-        if values.dtype.kind != "f":
-            averaged[name] = np.asarray(values.max(axis=0))
-            continue
-        means = _mean_of(stacked, name) if name.endswith(VARIANCE) else None
-        averaged[name] = np.asarray(_mix_array(values, means, product, 1)[0])
-    return averaged
+    mixed = mix(stacked, np.full((silos, silos), 1.0 / silos))
+    return {k: np.array(v[0] if v.dtype.kind == "f" else v.max(axis=0)) for k, v in mixed.items()}

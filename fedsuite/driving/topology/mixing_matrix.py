@@ -2,20 +2,18 @@
 
 A float64 [N, N], row = receiver, rows sum to 1 (Do et al. 2024; Nguyen et al. 2022). Ring: half of oneself, half of the
 silo before. Trees: Metropolis-Hastings weights 1 / (1 + larger degree), or the fastest ones (FMMC; FDLA, which has negative
-weights). Star and complete: 1 / N. MATCHA: W(round) = I - alpha sum of the Laplacians that are active. The consensus
-distance shrinks by contraction(A)^2 a step where columns sum to 1 as well, and they do for all of these.
+weights). Star and complete: 1 / N. MATCHA: W(round) = I - alpha sum of the Laplacians that are active. Columns sum to 1 as
+well in all of these, and the consensus distance shrinks by the square of the spectral norm of A - 1 1^T / N a step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from fedsuite.driving.topology import Overlay
 from fedsuite.driving.topology.custom_topology import check_stochastic, hearing_weights
-from fedsuite.driving.topology.matcha import MatchaPlan
+from fedsuite.driving.topology.matcha import MatchaPlan, laplacian
 from fedsuite.driving.topology.optimal_weights import fastest_weights
 from fedsuite.errors import InputError
 
@@ -56,29 +54,6 @@ def ring_matrix(edges: Sequence[Edge], num_silos: int) -> np.ndarray:
     return a if num_silos > 1 else np.eye(1)
 
 
-def metropolis(edges: Sequence[Edge], num_silos: int) -> np.ndarray:
-    """Metropolis-Hastings weights; edges directed, both ways of every link (or InputError)."""
-    hears = np.zeros((num_silos, num_silos))
-    for i, j in undirected(edges):
-        hears[[i, j], [j, i]] = 1
-    return hearing_weights(hears)
-
-
-def fmmc(edges: Sequence[Edge], num_silos: int) -> np.ndarray:
-    """Fastest mixing with non-negative weights; edges as for `metropolis`."""
-    return fastest_weights(undirected(edges), num_silos, signed=False)
-
-
-def fdla(edges: Sequence[Edge], num_silos: int) -> np.ndarray:
-    """Fastest mixing with SIGNED weights (the releases' choice); edges as for `metropolis`."""
-    return fastest_weights(undirected(edges), num_silos, signed=True)
-
-
-def uniform(num_silos: int) -> np.ndarray:
-    """1 / N everywhere: a server's average."""
-    return np.full((num_silos, num_silos), 1.0 / num_silos)
-
-
 def undirected(edges: Sequence[Edge]) -> list[Edge]:
     """Each link once, i < j; InputError if a link goes one way only."""
     given = set(edges)
@@ -89,6 +64,17 @@ def undirected(edges: Sequence[Edge]) -> list[Edge]:
                 "choose an overlay with links both ways, or mixing auto"
             )
     return sorted((i, j) for i, j in given if i < j)
+
+
+# Matrix of an overlay's directed edges and N. All but the ring's want both ways of every link (or InputError). fmmc and fdla
+# mix fastest, with non-negative weights and with SIGNED ones (the releases' choice); uniform is a server's average.
+RULES: Mapping[str, Callable[[Sequence[Edge], int], np.ndarray]] = {
+    "ring": ring_matrix,
+    "metropolis": lambda edges, n: hearing_weights(laplacian(undirected(edges), n) < 0),
+    "fmmc": lambda edges, n: fastest_weights(undirected(edges), n, signed=False),
+    "fdla": lambda edges, n: fastest_weights(undirected(edges), n, signed=True),
+    "uniform": lambda edges, n: np.full((n, n), 1.0 / n),
+}
 
 
 def schedule_of(
@@ -121,15 +107,7 @@ def _constant(overlay: Overlay, mixing: str, weights: np.ndarray | None) -> np.n
         raise InputError(
             f"mixing uniform: overlay {overlay.name} does not join all silos; choose star or complete"
         )
-    if rule == "uniform":
-        return uniform(size)
-    rules = {"ring": ring_matrix, "metropolis": metropolis, "fmmc": fmmc, "fdla": fdla}
-    return rules[rule](edges, size)
-
-
-def contraction(a: np.ndarray) -> float:
-    """Spectral norm of A - 1 1^T / N: the most by which a mixing step leaves silos apart (0 one average, 1 no mixing)."""
-    return float(np.linalg.norm(a - 1.0 / len(a), ord=2))
+    return RULES[rule](edges, size)
 
 
 def renormalise(a: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -152,13 +130,6 @@ def renormalise(a: np.ndarray, present: np.ndarray) -> np.ndarray:
         else:
             out[i] /= out[i].sum()
     return out
-
-
-def components(support: np.ndarray) -> list[list[int]]:
-    """Groups of silos that exchange nothing with one another, each sorted, by their first silo; support [N, N]."""
-    linked = csr_array(np.asarray(support) != 0)
-    count, label = connected_components(linked, directed=True, connection="weak")
-    return sorted(np.flatnonzero(label == k).tolist() for k in range(count))
 
 
 def closed_groups(support: np.ndarray, groups: Sequence[Sequence[int]]) -> list[Edge]:

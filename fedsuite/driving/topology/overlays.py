@@ -16,15 +16,6 @@ import numpy as np
 Edge = tuple[int, int]
 
 
-def complete_graph(weight_ms: np.ndarray) -> "nx.Graph[int]":
-    """All pairs, with attribute `weight`."""
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(len(weight_ms)))
-    for i in range(len(weight_ms)):
-        graph.add_weighted_edges_from((i, j, float(weight_ms[i, j])) for j in range(i))
-    return graph
-
-
 def bounded_tree(weight_ms: np.ndarray, max_degree: int) -> list[Edge]:
     """Prim's tree from silo 0 that never gives a silo more than `max_degree` links (N - 1: minimum spanning tree).
 
@@ -45,7 +36,6 @@ def bounded_tree(weight_ms: np.ndarray, max_degree: int) -> list[Edge]:
 
 
 def minimum_tree(weight_ms: np.ndarray) -> list[Edge]:
-    """Minimum spanning tree."""
     return bounded_tree(weight_ms, max(1, len(weight_ms) - 1))
 
 
@@ -93,7 +83,12 @@ def christofides_tour(weight_ms: np.ndarray) -> list[int]:
     tree = minimum_tree(weight_ms)
     degree = Counter(node for edge in tree for node in edge)
     odd = sorted(node for node, count in degree.items() if count % 2)
-    matching = nx.min_weight_matching(complete_graph(weight_ms).subgraph(odd))
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(size))
+    graph.add_weighted_edges_from(
+        (i, j, float(weight_ms[i, j])) for i in range(size) for j in range(i)
+    )
+    matching = nx.min_weight_matching(graph.subgraph(odd))
     walk: nx.MultiGraph[int] = nx.MultiGraph()
     walk.add_nodes_from(range(size))
     walk.add_edges_from(tree)

@@ -21,26 +21,29 @@ Everything here works on one silo and runs under torch.vmap over stacked silos.
 """
 
 import math
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsuite.driving.contrast import ContrastiveSettings
+from fedsuite.driving.config import FederationSettings, ObjectiveSettings
 from fedsuite.driving.model.layers import Output
-from fedsuite.driving.training.langevin import surrogate_loss
-from fedsuite.errors import InputError
+from fedsuite.driving.training.langevin import Chain, surrogate_loss
+from fedsuite.penalties import Penalty, Proximal
 
-Regression = Literal["mse", "mae", "huber"]
-Schedule = Literal["constant", "linear", "exponential"]
-
-FEATURE_EPS = (
-    1e-5  # variance added when features are standardised, so that constant ones stay finite
-)
-HUBER_DELTA = (
-    0.1  # radians; the usual 1 exceeds nearly all steering angles and would leave half the MSE
-)
+FEATURE_EPS = 1e-5  # added to the variance of features, so that constant ones stay finite
+FEATURE_LIMIT = 10.0  # chains in feature space move standardised features, and s is in their unit
+# radians; the usual 1 exceeds nearly all steering angles and would leave half the MSE
+HUBER_DELTA = 0.1
+# L_lr, a scalar: mean over the batch of predictions [B] against angles [B]; labels are not rounded.
+REGRESSION_LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": F.mse_loss,
+    "mae": F.l1_loss,
+    "huber": partial(F.huber_loss, delta=HUBER_DELTA),
+}
 
 
 class Terms(NamedTuple):
@@ -50,102 +53,93 @@ class Terms(NamedTuple):
     minus: Tensor
 
 
-def noise_shape(settings: ContrastiveSettings, batch: int, features: int) -> tuple[int, ...] | None:
-    """Shape of the standard normal numbers of one step: [2, draws, M, B, D], D = 1 for predictions; None: none needed."""
-    if settings.kind != "cd_k" or not settings.chain_noise:
-        return None
-    components = features if settings.space == "feature" else 1
-    return (2, settings.chain.draws, settings.chain_samples, batch, components)
+def chain_of(objective: ObjectiveSettings, angle_limit: float) -> Chain:
+    """The sampler of `cd_k`."""
+    o, limit = objective, FEATURE_LIMIT if objective.loss_space == "feature" else angle_limit
+    return Chain(o.chain_steps, o.chain_rate, o.energy_std, limit, o.metropolis)
+
+
+def noise_shape(
+    objective: ObjectiveSettings, chain: Chain, batch: int, features: int
+) -> tuple[int, ...]:
+    """Shape of the standard normal numbers of one step of `cd_k`: [2, draws, M, B, D], D = 1 for predictions."""
+    components = features if objective.loss_space == "feature" else 1
+    return (2, chain.draws, objective.chain_samples, batch, components)
 
 
 def contrastive_terms(
-    settings: ContrastiveSettings, backbone: Output, sub: Output, noise: Tensor | None = None
+    objective: ObjectiveSettings,
+    chain: Chain,
+    backbone: Output,
+    sub: Output,
+    noise: Tensor | None = None,
 ) -> Terms:
     """L_cd+ (gradient to the backbone only) and L_cd- (gradient to the sub-network only).
 
-    noise: standard normal numbers of `noise_shape`, drawn by the caller from the silo's own stream.
+    noise: of `cd_k`, standard normal numbers of `noise_shape`, drawn by the caller from the silo's own stream.
     """
-    if settings.kind == "none":
-        zero = torch.zeros_like(backbone.predictions).sum()
-        return Terms(zero, zero)
-    if settings.kind == "kl_release":
+    if objective.loss == "kl_release":
         b, s = backbone.predictions, sub.predictions
         return Terms(_release_term(b, s), _release_term(s, b))
-    own, other = _represented(settings, backbone), _represented(settings, sub)
-    if settings.kind == "kl":
-        return Terms(_divergence(settings, own, other), _divergence(settings, other, own))
-    if (noise is None) == settings.chain_noise:
-        raise ValueError(f"noise: expected {'' if settings.chain_noise else 'no '}chain noise")
-    plus_noise, minus_noise = (None, None) if noise is None else (noise[0], noise[1])
+    own, other = _represented(objective, backbone), _represented(objective, sub)
+    if objective.loss == "kl":
+        return Terms(_divergence(objective, own, other), _divergence(objective, other, own))
+    if noise is None:
+        raise ValueError("noise: expected chain noise")
     return Terms(
-        surrogate_loss(settings.chain, own, other, plus_noise),
-        surrogate_loss(settings.chain, other, own, minus_noise),
+        surrogate_loss(chain, own, other, noise[0]), surrogate_loss(chain, other, own, noise[1])
     )
 
 
 def total_loss(
-    settings: ContrastiveSettings, regression: Tensor, terms: Terms, influence: float
+    objective: ObjectiveSettings, regression: Tensor, terms: Terms, influence: float
 ) -> Tensor:
     """L_lr + w (beta L_cd+ + (1 - beta) L_cd-), or without beta."""
-    if settings.kind == "none":
-        return regression
-    plus, minus = (settings.beta, 1.0 - settings.beta) if settings.apply_beta else (1.0, 1.0)
+    plus, minus = (objective.beta, 1.0 - objective.beta) if objective.apply_beta else (1.0, 1.0)
     return regression + influence * (plus * terms.plus + minus * terms.minus)
 
 
-def influence(schedule: Schedule, round: int, total_rounds: int, floor: float) -> float:
-    """w in [floor, 1]: 1 in round 0, `floor` in round total_rounds - 1 and later ("constant": 1 throughout).
+def influence(objective: ObjectiveSettings, round: int, total_rounds: int) -> float:
+    """w in [floor, 1]: 1 in round 0, `influence_floor` in round total_rounds - 1 and later ("constant": 1 throughout).
 
     The paper reduces the sub-network's influence "once synchronised" and gives no schedule.
     """
     progress = min(max(round / max(total_rounds - 1, 1), 0.0), 1.0)
-    if schedule == "constant":
-        return 1.0
-    if schedule == "linear":
-        return 1.0 - (1.0 - floor) * progress
-    if schedule == "exponential":
-        if floor <= 0.0:
-            raise InputError(
-                f"influence-floor = {floor}: an exponential schedule never gets there; set it above 0"
-            )
-        return math.pow(floor, progress)
-    raise InputError(f"influence = {schedule!r}: expected one of {', '.join(get_args(Schedule))}")
+    if objective.influence == "linear":
+        return 1.0 - (1.0 - objective.influence_floor) * progress
+    if objective.influence == "exponential":
+        return math.pow(objective.influence_floor, progress)
+    return 1.0
 
 
-def regression_loss(kind: Regression, predictions: Tensor, angles: Tensor) -> Tensor:
-    """L_lr, a scalar: mean over the batch of predictions [B] against angles [B]; no rounding of labels."""
-    if kind == "mse":
-        return F.mse_loss(predictions, angles)
-    if kind == "mae":
-        return F.l1_loss(predictions, angles)
-    if kind == "huber":
-        return F.huber_loss(predictions, angles, delta=HUBER_DELTA)
-    raise InputError(f"regression = {kind!r}: expected one of {', '.join(get_args(Regression))}")
+def penalty_of(federation: FederationSettings) -> Penalty | None:
+    """The local penalty of a run: FedProx's, or none."""
+    return Proximal(federation.proximal_mu) if federation.scenario == "fedprox" else None
 
 
-def _represented(settings: ContrastiveSettings, output: Output) -> Tensor:
+def _represented(objective: ObjectiveSettings, output: Output) -> Tensor:
     """What is compared, [B, D]: predictions (D = 1), or every sample's features with mean 0 and variance 1."""
-    if settings.space != "feature":
+    if objective.loss_space != "feature":
         return output.predictions.unsqueeze(-1)
     return F.layer_norm(output.features, output.features.shape[-1:], eps=FEATURE_EPS)
 
 
-def _divergence(settings: ContrastiveSettings, own: Tensor, other: Tensor) -> Tensor:
+def _divergence(objective: ObjectiveSettings, own: Tensor, other: Tensor) -> Tensor:
     """Mean KL over the batch between `own` [B, D] and the soft label `other` [B, D]."""
-    label = other.detach() if settings.detach else other
-    if settings.space == "gaussian":
+    label = other.detach()
+    if objective.loss_space == "gaussian":
         return 0.5 * (own - label).square().mean()
-    own_log, label_log = (_log_probabilities(settings, x) for x in (own, label))
+    own_log, label_log = (_log_probabilities(objective, x) for x in (own, label))
     first, second = (
-        (label_log, own_log) if settings.direction == "target_first" else (own_log, label_log)
+        (label_log, own_log) if objective.kl_direction == "target_first" else (own_log, label_log)
     )
     return (first.exp() * (first - second)).sum(-1).mean()
 
 
-def _log_probabilities(settings: ContrastiveSettings, x: Tensor) -> Tensor:
+def _log_probabilities(objective: ObjectiveSettings, x: Tensor) -> Tensor:
     """[B, D] -> [B, outcomes]: a softmax over features; the two outcomes of a Bernoulli variable for predictions."""
-    x = x / settings.temperature
-    if settings.space == "feature":
+    x = x / objective.temperature
+    if objective.loss_space == "feature":
         return F.log_softmax(x, dim=-1)
     return F.logsigmoid(torch.cat([x, -x], dim=-1))
 

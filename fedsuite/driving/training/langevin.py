@@ -19,28 +19,36 @@ Shapes: B images, D components (1 for an angle), M samples per image.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedsuite.driving.contrast import Chain
+
+@dataclass(frozen=True)
+class Chain:
+    """Langevin chains: steps k; rate eta, in (0, 1]; std s and limit L, unit of z; metropolis: accept or reject."""
+
+    steps: int
+    rate: float
+    std: float
+    limit: float
+    metropolis: bool
+
+    @property
+    def draws(self) -> int:
+        """Standard normal numbers that one component of one sample uses: start, steps, and acceptances."""
+        return 1 + self.steps * (2 if self.metropolis else 1)
 
 
-def surrogate_loss(chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor | None) -> Tensor:
-    """L, a scalar whose gradient goes to `mu` only.
-
-    mu, mu_other: [B, D]. noise: standard normal [draws, M, B, D]; None runs one chain without noise, from mu_other.
-    """
+def surrogate_loss(chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor) -> Tensor:
+    """L, a scalar whose gradient goes to `mu` only; mu, mu_other: [B, D]; noise: standard normal [draws, M, B, D]."""
     first, last = sample(chain, mu.detach(), mu_other.detach(), noise)
     return 0.5 * ((first - mu).square() - (last - mu).square()).mean()
 
 
-def sample(
-    chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def sample(chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """z_0 and z_k, both [M, B, D]."""
-    if noise is None:
-        noise = torch.zeros((chain.draws, 1, *mu.shape), dtype=mu.dtype, device=mu.device)
     first = (mu_other + chain.std * noise[0]).clamp(-chain.limit, chain.limit)
     z = first
     for k in range(chain.steps):

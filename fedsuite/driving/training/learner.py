@@ -13,14 +13,12 @@ keeps a GPU busy. Both draw the same batches and chains; dropout masks differ be
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrast import contrastive_settings
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.message_keys import TERMS
@@ -29,10 +27,11 @@ from fedsuite.driving.model.networks import Output
 from fedsuite.driving.model.stateless import StatelessNetwork, dropout_seed
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.contrastive import (
+    REGRESSION_LOSSES,
+    chain_of,
     contrastive_terms,
     influence,
     noise_shape,
-    regression_loss,
     total_loss,
 )
 from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks, Tensors
@@ -77,8 +76,7 @@ class Learner:
         penalty: Penalty | None = None,
     ) -> None:
         self.config, self.network, self.networks, self.site = config, network, networks, site
-        self._choices: Any = config.objective
-        self.settings = contrastive_settings(config)
+        self.chain = chain_of(config.objective, config.data.angle_limit)
         self.penalty = penalty
         self.start: Tensors = {}
         stacked = config.training.stacked
@@ -96,11 +94,8 @@ class Learner:
         totals = {name: np.zeros(len(self.site.silos)) for name in TERMS}
         for t in range(first, first + count):
             if self.penalty is not None:
-                self.start = {
-                    k: v.detach().clone()
-                    for k, v in self.networks.backbone.items()
-                    if k in self.networks.names.parameters
-                }
+                backbone, names = self.networks.backbone, self.networks.names.parameters
+                self.start = {name: backbone[name].detach().clone() for name in names}
             for j in range(updates):
                 for name, values in self._update(t, t * updates + j).items():
                     totals[name] += values
@@ -127,18 +122,12 @@ class Learner:
             site.frames, site.silos, number, c.training.batch_size, c.seed, c.training.flip
         )
         device = self.networks.device
-        weight = 0.0
-        if contrasts:
-            weight = influence(
-                self._choices.influence, t, c.num_mixings, c.objective.influence_floor
-            )
+        chains = contrasts and c.objective.loss == "cd_k"
         return _Batch(
             torch.from_numpy(images).to(device).float(),
             torch.from_numpy(angles).to(device),
-            self._chain_noise(number).to(device)
-            if contrasts and c.objective.loss == "cd_k"
-            else None,
-            weight,
+            self._chain_noise(number).to(device) if chains else None,
+            influence(c.objective, t, c.num_mixings) if contrasts else 0.0,
             number,
         )
 
@@ -151,15 +140,14 @@ class Learner:
     @cached_property
     def _noise_shape(self) -> tuple[int, ...]:
         """Of one silo's chains; how many features there are only the network can tell."""
-        c = self.config
-        frame = torch.zeros(
-            2, c.data.channels, c.data.image_size, c.data.image_size, device=self.networks.device
-        )
+        c, side = self.config, self.config.data.image_size
+        frame = torch.zeros(2, c.data.channels, side, side, device=self.networks.device)
         with torch.no_grad():
             self.network.eval()
             output: Output = self.network(frame)
             self.network.train()
-        return noise_shape(self.settings, c.training.batch_size, output.features.shape[1]) or ()
+        size, features = c.training.batch_size, output.features.shape[1]
+        return noise_shape(c.objective, self.chain, size, features)
 
     # --- gradients -------------------------------------------------------------------------------
 
@@ -169,15 +157,16 @@ class Learner:
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
         output = call(backbone, images)
-        regression = regression_loss(self._choices.regression, output.predictions, angles)
+        objective = self.config.objective
+        regression = REGRESSION_LOSSES[objective.regression](output.predictions, angles)
         plus = minus = torch.zeros_like(regression)
         loss = regression
         if sub:
             shared = {k: v for k, v in backbone.items() if k not in sub}
             other = call({**shared, **sub}, images)
-            terms = contrastive_terms(self.settings, output, other, noise)
+            terms = contrastive_terms(objective, self.chain, output, other, noise)
             plus, minus = terms.plus, terms.minus
-            loss = total_loss(self.settings, regression, terms, weight)
+            loss = total_loss(objective, regression, terms, weight)
         if start:
             assert self.penalty is not None
             loss = loss + self.penalty(backbone, start)
@@ -229,21 +218,16 @@ class Learner:
         """The same in one pass: a silo's loss depends on its own slice only, so the sum's gradient is all of theirs."""
         networks = self.networks
         sub = networks.sub if contrasts else {}
-        call = partial(torch.func.functional_call, self.network)
+        one = partial(self._loss, partial(torch.func.functional_call, self.network))
         for optimizer in networks.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
 
-        def one(
-            backbone: Tensors, sub: Tensors, start: Tensors, images: Tensor, angles: Tensor,
-            noise: Tensor | None,
-        ) -> tuple[Tensor, Tensor]:  # fmt: skip
-            return self._loss(call, backbone, sub, start, images, angles, noise, batch.influence)
-
-        noise_axis = None if batch.noise is None else 0
-        over_silos = torch.vmap(one, in_dims=(0, 0, 0, 0, 0, noise_axis), randomness="different")
+        axes = (0, 0, 0, 0, 0, None if batch.noise is None else 0, None)
+        over_silos = torch.vmap(one, in_dims=axes, randomness="different")
         with dropout_seed(self.config.seed, batch.number, self.site.silos[0], networks.device):
             losses, terms = over_silos(
-                networks.backbone, sub, self.start, batch.images, batch.angles, batch.noise
-            )
+                networks.backbone, sub, self.start, batch.images, batch.angles, batch.noise,
+                batch.influence,
+            )  # fmt: skip
             losses.sum().backward()
         return terms.detach()

@@ -92,15 +92,11 @@ class SiloNetworks:
         return self.config.network.share_stem and name.startswith(STEM)
 
     def _optimizer(self, tensors: Tensors) -> torch.optim.Optimizer:
-        c = self.config
         trained = [tensors[n].requires_grad_() for n in self._trained(tensors)]
-        if c.training.optimizer == "sgd":
-            return torch.optim.SGD(
-                trained, c.training.learning_rate, weight_decay=c.training.weight_decay
-            )
-        return torch.optim.Adam(
-            trained, c.training.learning_rate, weight_decay=c.training.weight_decay, fused=True
-        )
+        rate, decay = self.config.training.learning_rate, self.config.training.weight_decay
+        if self.config.training.optimizer == "sgd":
+            return torch.optim.SGD(trained, rate, weight_decay=decay)
+        return torch.optim.Adam(trained, rate, weight_decay=decay, fused=True)
 
 
 def _stacked(arrays: Mapping[str, np.ndarray], num_silos: int, device: str) -> Tensors:

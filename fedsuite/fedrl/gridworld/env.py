@@ -31,7 +31,6 @@ AGENTS = ("alpha", "beta")
 
 
 def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
-    """The space of one env's observation."""
     if role == "gamma":
         return spaces.Box(0.0, 1.0, (2 * (2 * world.maps.size - 1),), np.float32)
     windows: dict[str, spaces.Space[Any]] = {
@@ -43,37 +42,6 @@ def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
 
 def _observation(arrays: Sequence[np.ndarray], role: Role) -> Observation:
     return dict(zip(AGENTS, arrays, strict=True)) if role == "full" else arrays[0]
-
-
-class OneEnv:
-    """View and reward function of one episode at a time."""
-
-    def __init__(self, config: FedRLConfig, split: Split, role: Role) -> None:
-        self.world, self.split = open_gridworld(config), split
-        self._view = self.world.view(role, split, 1)
-        self._reward_function = self.world.reward_function(split, 1)
-
-    def begin(self, options: dict[str, Any] | None, rng: np.random.Generator) -> int:
-        """Start the episode that options={"row": k} asks for, else a random one; its row."""
-        count, row = self.world.num_episodes(self.split), (options or {}).get("row")
-        row = int(rng.integers(count) if row is None else row)
-        if not 0 <= row < count:
-            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
-        for part in (self._view, self._reward_function):
-            part.begin(np.zeros(1, np.int64), np.array([row]))
-        return row
-
-    def step(self, action: int | np.int64) -> tuple[float, bool, bool]:
-        """Reward of a joint action, terminated, truncated."""
-        taken = np.array([action])
-        self._view.move(taken)
-        step = self._reward_function.step(taken)
-        ended, met = bool(step.ended[0]), bool(self._reward_function.met[0])
-        return float(step.rewards[0]), met, ended and not met
-
-    def inputs(self) -> list[np.ndarray]:
-        """What the role sees now, as a network's inputs."""
-        return [part[0].numpy() for part in self._view.inputs(self._view.records())]
 
 
 class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
@@ -145,20 +113,33 @@ class GridWorldEnv(gymnasium.Env[Observation, np.int64]):
     metadata = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, config: FedRLConfig, split: Split = "train", role: Role = "full") -> None:
-        self._env, self.role = OneEnv(config, split, role), role
-        self.world = self._env.world
+        self.world, self.split, self.role = open_gridworld(config), split, role
         self.observation_space = observation_space(self.world, role)
         self.action_space = spaces.Discrete(self.world.num_actions)
+        self._view = self.world.view(role, split, 1)
+        self._reward_function = self.world.reward_function(split, 1)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """A new episode; options={"row": k} chooses it."""
         super().reset(seed=seed)
-        row = self._env.begin(options, self.np_random)
-        return _observation(self._env.inputs(), self.role), {"row": row}
+        count, row = self.world.num_episodes(self.split), (options or {}).get("row")
+        row = int(self.np_random.integers(count) if row is None else row)
+        if not 0 <= row < count:
+            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
+        for part in (self._view, self._reward_function):
+            part.begin(np.zeros(1, np.int64), np.array([row]))
+        return self._observe(), {"row": row}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Observation, reward, terminated, truncated, info."""
-        said = self._env.step(action)
-        return _observation(self._env.inputs(), self.role), *said, {}
+        taken = np.array([action])
+        self._view.move(taken)
+        step = self._reward_function.step(taken)
+        ended, met = bool(step.ended[0]), bool(self._reward_function.met[0])
+        return self._observe(), float(step.rewards[0]), met, ended and not met, {}
+
+    def _observe(self) -> Observation:
+        inputs = self._view.inputs(self._view.records())
+        return _observation([part[0].numpy() for part in inputs], self.role)

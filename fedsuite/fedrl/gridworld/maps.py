@@ -41,7 +41,6 @@ class MapSet:
         return (ends - self.path_len.ravel()).reshape(self.path_len.shape)
 
     def rows_of(self, split: Split) -> slice:
-        """The maps of a split."""
         low, high = (len(self.maps) * tenth // 10 for tenth in SHARES[split])
         return slice(low, high)
 
@@ -62,11 +61,6 @@ class Episodes:
 
     def __len__(self) -> int:
         return len(self.map_index)
-
-
-def step_limit(maps: MapSet) -> int:
-    """T_m: twice the longest of all stored paths (38, 86 and 178 with the published maps)."""
-    return 2 * int(maps.path_len.max())
 
 
 def episodes(maps: MapSet, split: Split, starts: str) -> Episodes:

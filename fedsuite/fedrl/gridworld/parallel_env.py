@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.utils import seeding
 
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld.env import AGENTS, OneEnv, observation_space
+from fedsuite.fedrl.gridworld.env import AGENTS, GridWorldEnv, Observation, observation_space
 from fedsuite.fedrl.gridworld.walkers import NUM_MOVES
 from fedsuite.fedrl.worlds import Split
 
@@ -26,8 +25,6 @@ except ImportError as error:
         "fedsuite.fedrl.gridworld.parallel_env needs pettingzoo; install it: pip install pettingzoo"
     ) from error
 
-Windows = dict[str, np.ndarray]
-
 
 class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
     """One episode at a time; see the top of this file."""
@@ -35,7 +32,7 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
     metadata = {"name": "fedsuite_gridworld_v0", "render_modes": []}  # noqa: RUF012
 
     def __init__(self, config: FedRLConfig, split: Split = "train") -> None:
-        self._env = OneEnv(config, split, "full")
+        self._env = GridWorldEnv(config, split, "full")
         self.world = self._env.world
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
@@ -45,45 +42,36 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
         }
         self.action_spaces = {agent: spaces.Discrete(NUM_MOVES) for agent in AGENTS}
         self.render_mode = None
-        self._rng, _ = seeding.np_random(None)
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """The agent's own windows."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Four moves."""
         return self.action_spaces[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Windows, dict[str, dict[str, Any]]]:
+    ) -> tuple[Observation, dict[str, dict[str, Any]]]:
         """A new random episode; options={"row": k} chooses it."""
-        if seed is not None:
-            self._rng, _ = seeding.np_random(seed)
-        row = self._env.begin(options, self._rng)
+        seen, info = self._env.reset(seed=seed, options=options)
         self.agents = list(AGENTS)
-        return self._observe(), {agent: {"row": row} for agent in AGENTS}
+        return seen, {agent: dict(info) for agent in AGENTS}
 
     def step(
         self, actions: dict[str, np.int64]
     ) -> tuple[
-        Windows, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
+        Observation, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
     ]:
-        """Both agents move."""
         if not self.agents:
             raise ValueError("the episode is over; call reset")
         joint = NUM_MOVES * int(actions["alpha"]) + int(actions["beta"])
-        reward, met, late = self._env.step(joint)
+        seen, reward, met, late, _ = self._env.step(np.int64(joint))
         if met or late:
             self.agents = []
         return (
-            self._observe(),
+            seen,
             {"alpha": reward, "beta": 0.0},
             dict.fromkeys(AGENTS, met),
             dict.fromkeys(AGENTS, late),
             {agent: {} for agent in AGENTS},
         )
-
-    def _observe(self) -> Windows:
-        return dict(zip(AGENTS, self._env.inputs(), strict=True))

@@ -51,7 +51,6 @@ class MeetingReward(Remembering):
         self._open = np.zeros(envs, bool)
 
     def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in envs [n]; their tally starts anew."""
         self._places[:, envs] = self.starts[:, episodes]
         self._episode[envs] = episodes
         self._steps[envs] = 0
@@ -60,7 +59,6 @@ class MeetingReward(Remembering):
         self._open[envs] = True
 
     def step(self, actions: np.ndarray) -> Step:
-        """Carry out joint actions [E] (IDLE: nothing happens in that env)."""
         check_actions(actions, len(self._open))
         acts = actions != IDLE
         if (acts & ~self._open).any():

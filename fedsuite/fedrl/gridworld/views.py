@@ -71,7 +71,6 @@ class WindowView(Remembering):
         self._frames = np.arange(1 - history, 1, dtype=np.int32)  # number of each frame, less steps
 
     def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in envs [n]."""
         self._trail = self._trail.copy()  # records already given away stay as they are
         self._trail[envs] = self.ground.nowhere
         self._trail[envs, -1] = self.starts[episodes]
@@ -111,7 +110,6 @@ class FullView:
         self.parts = {"alpha.": alpha, "beta.": beta}
 
     def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in envs [n]."""
         for part in self.parts.values():
             part.begin(envs, episodes)
 
@@ -135,12 +133,10 @@ class FullView:
         )
 
     def state(self) -> Arrays:
-        """Both parts' states."""
         alpha, beta = (with_prefix(part.state(), prefix) for prefix, part in self.parts.items())
         return alpha | beta
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
         for prefix, part in self.parts.items():
             part.restore(under_prefix(state, prefix))
 
@@ -163,7 +159,6 @@ class PositionView(Remembering):
         self._steps = np.zeros(envs, np.int32)
 
     def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in envs [n]."""
         self._places[envs] = self.starts[episodes]
         self._steps[envs] = 0
 

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 
 from fedsuite.errors import InputError
-from fedsuite.fedrl.checks import check_expert
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
-from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes, step_limit
+from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes
 from fedsuite.fedrl.gridworld.reader import load_maps, read_maps
 from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.views import (
@@ -27,7 +26,7 @@ from fedsuite.fedrl.gridworld.views import (
     WindowView,
 )
 from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make_ground
-from fedsuite.fedrl.learning.networks import position_network, window_network
+from fedsuite.fedrl.learning.networks import POSITION_HIDDEN, TwoLayers, WindowNetwork
 from fedsuite.fedrl.worlds import IDLE, Role, Split
 from fedsuite.progress import Progress, silent
 
@@ -43,14 +42,13 @@ class GridWorld:
     def __init__(self, config: FedRLConfig, maps: MapSet) -> None:
         self.config, self.rules, self.maps = config, config.published.rules, maps
         self.episodes = {split: episodes(maps, split, self.rules.starts) for split in SPLITS}
-        self.longest = config.world.step_limit or step_limit(maps)
+        self.longest = config.world.step_limit or 2 * int(maps.path_len.max())
         self.ground = make_ground(maps.maps, max(self.rules.window_sides))
         self._lookups = [WindowLookup(self.ground, side) for side in self.rules.window_sides]
         self._demonstrations: dict[Role, tuple[np.ndarray, np.ndarray]] = {}
 
     @property
     def facts(self) -> Mapping[str, int | float | str]:
-        """What every party's world must have in common."""
         return {
             "world": "gridworld",
             "grid-size": self.maps.size,
@@ -68,43 +66,29 @@ class GridWorld:
         return len(self.episodes[split])
 
     def view(self, role: Role, split: Split, envs: int) -> WindowView | FullView | PositionView:
-        """A party's view of `envs` parallel episodes."""
         played, missing = self.episodes[split], self.rules.first_frame == "missing"
         if role == "gamma":
             return PositionView(self.ground, played, envs, missing)
-        if role == "full":
-            return FullView(*(self._window(agent, split, envs) for agent in (ALPHA, BETA)))
-        return self._window(AGENTS[role], split, envs)
-
-    def _window(self, agent: int, split: Split, envs: int) -> WindowView:
-        return WindowView(
-            self.ground,
-            self._lookups[agent],
-            self.episodes[split],
-            agent,
-            envs,
-            self.config.world.history,
-            self.rules.first_frame == "missing",
-        )
+        history, lookups = self.config.world.history, self._lookups
+        windows = [
+            WindowView(self.ground, lookups[agent], played, agent, envs, history, missing)
+            for name, agent in AGENTS.items()
+            if role in (name, "full")
+        ]
+        return FullView(*windows) if role == "full" else windows[0]
 
     def reward_function(self, split: Split, envs: int) -> MeetingReward:
-        """The reward function of `envs` parallel episodes."""
         return MeetingReward(self.ground, self.episodes[split], self.config, envs, self.longest)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
         """The role's Q-network: convolutions over windows, or two full layers over positions."""
         if role == "gamma":
-            return position_network(2 * (2 * self.maps.size - 1), NUM_ACTIONS, generator)
+            inputs = 2 * (2 * self.maps.size - 1)
+            return TwoLayers(inputs, POSITION_HIDDEN, NUM_ACTIONS, generator)
         sides = self.rules.window_sides
         chosen = list(sides) if role == "full" else [sides[AGENTS[role]]]
-        return window_network(
-            chosen,
-            self.config.world.history,
-            self.config.network.filters,
-            self.config.network.kernels,
-            NUM_ACTIONS,
-            generator,
-        )
+        history, own = self.config.world.history, self.config.network
+        return WindowNetwork(chosen, history, own.filters, own.kernels, NUM_ACTIONS, generator)
 
     # --- the expert ------------------------------------------------------------------------------
 
@@ -113,7 +97,6 @@ class GridWorld:
 
         Both agents walk the whole path; they meet in the middle of it, on the way.
         """
-        check_expert(self.config)
         played = self.episodes[split]
         length, first = played.path_len[episodes], played.first_cell[episodes]
         walking = tick < length - 1
@@ -170,16 +153,9 @@ def generated_file(config: FedRLConfig) -> Path:
 
 def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     """Generate maps if they are not there yet, and check all that a run reads."""
-    if config.federation.method == "oracle" or config.federation.method.startswith("fcn-"):
-        check_expert(config)
-    if not config.data.dir and not generated_file(config).is_file():
-        write_generated(
-            generated_file(config),
-            config.data.maps,
-            config.world.grid_size,
-            config.data.generated_seed,
-            progress,
-        )
+    data, file = config.data, generated_file(config)
+    if not data.dir and not file.is_file():
+        write_generated(file, data.maps, config.world.grid_size, data.generated_seed, progress)
     world = open_gridworld(config)
     used = ", ".join(f"{world.num_episodes(split)} {split}" for split in SPLITS)
     progress(f"maps with a usable path: {used} of {len(world.maps.maps)}")
@@ -188,15 +164,14 @@ def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
 @lru_cache(maxsize=4)
 def open_gridworld(config: FedRLConfig) -> GridWorld:
     """The world of a run; once per process and configuration. Generated maps must have been prepared."""
-    return GridWorld(
-        config, _maps(config.data.dir, str(generated_file(config)), config.world.grid_size)
-    )
+    maps = _maps(config.data.dir, generated_file(config), config.world.grid_size)
+    return GridWorld(config, maps)
 
 
 @lru_cache(maxsize=2)
-def _maps(data_dir: str, generated: str, size: int) -> MapSet:
+def _maps(data_dir: str, generated: Path, size: int) -> MapSet:
     if data_dir:
         return load_maps(Path(data_dir), size)
-    if not Path(generated).is_file():
+    if not generated.is_file():
         raise InputError(f"{generated}: no such file; prepare the run, which generates it")
-    return read_maps(Path(generated), size, "delete it, and it is generated anew")
+    return read_maps(generated, size, "delete it, and it is generated anew")

@@ -1,4 +1,4 @@
-"""Q-networks of Grid-World, the shared MLP of a federation, and their optimiser (Zhuo et al. 2019; the published code).
+"""Q-networks of Grid-World and the shared MLP of a federation (Zhuo et al. 2019; the published code).
 
   Q(s) = W_o relu(W_h concat_i flatten(relu(conv_i(w_i))) + b_h) + b_o
   Q_f  = MLP(concat(Q_alpha, Q_beta, ...)), hidden layer twice as wide as there are actions (the paper's "32 x 4": 32)
@@ -72,28 +72,29 @@ def _patch_table(side: int, history: int, kernel: int) -> Tensor:
 
 
 class WindowNetwork(nn.Module):
-    """Convolutions side by side, one for each window, then two full layers: [B, H, s_i, s_i], ... -> [B, A]."""
+    """Convolutions side by side, one for each window, then two full layers: [B, H, s_i, s_i], ... -> [B, A].
+
+    kernels "window": filters as large as the window, "3x3": of side 3.
+    """
 
     def __init__(
         self,
         sides: Sequence[int],
         history: int,
         filters: int,
-        kernels: Sequence[int],
+        kernels: str,
         num_actions: int,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList(
-            WindowConvolution(side, history, filters, kernel, generator)
-            for side, kernel in zip(sides, kernels, strict=True)
+            WindowConvolution(side, history, filters, side if kernels == "window" else 3, generator)
+            for side in sides
         )
         self.hidden = full_layer(filters * sum(s * s for s in sides), HIDDEN, generator)
         self.output = full_layer(HIDDEN, num_actions, generator)
 
     def forward(self, *windows: Tensor) -> Tensor:
-        if len(windows) != len(self.convolutions):
-            raise ValueError(f"expected {len(self.convolutions)} windows, got {len(windows)}")
         seen = [c(w) for c, w in zip(self.convolutions, windows, strict=True)]
         joined = seen[0] if len(seen) == 1 else torch.cat(seen, 1)
         q: Tensor = self.output(functional.relu(self.hidden(joined)))
@@ -101,7 +102,7 @@ class WindowNetwork(nn.Module):
 
 
 class TwoLayers(nn.Module):
-    """Full layer, ReLU, full layer: [B, num_inputs] -> [B, A]."""
+    """Full layer, ReLU, full layer: parts [..., n_i] that sum to num_inputs, side by side -> [..., A]."""
 
     def __init__(
         self, num_inputs: int, hidden: int, num_actions: int, generator: torch.Generator
@@ -110,67 +111,16 @@ class TwoLayers(nn.Module):
         self.hidden = full_layer(num_inputs, hidden, generator)
         self.output = full_layer(hidden, num_actions, generator)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        q: Tensor = self.output(functional.relu(self.hidden(inputs)))
+    def forward(self, *parts: Tensor) -> Tensor:
+        q: Tensor = self.output(functional.relu(self.hidden(torch.cat(parts, -1))))
         return q
 
 
-class FederatedMLP(TwoLayers):
-    """Q_f of the Q-values [..., A] of all parties, in party order."""
-
-    def __init__(
-        self, num_parties: int, num_actions: int, hidden: int, generator: torch.Generator
-    ) -> None:
-        super().__init__(num_parties * num_actions, hidden, num_actions, generator)
-        self.num_parties = num_parties
-
-    def forward(self, q_values: Sequence[Tensor]) -> Tensor:  # type: ignore[override]
-        if len(q_values) != self.num_parties:
-            raise ValueError(
-                f"expected the Q-values of {self.num_parties} parties, got {len(q_values)}"
-            )
-        return super().forward(torch.cat(list(q_values), -1))
-
-
-def window_network(
-    sides: Sequence[int],
-    history: int,
-    filters: int,
-    kernels: str,
-    num_actions: int,
-    generator: torch.Generator,
-) -> WindowNetwork:
-    """Q-network of windows with odd `sides`; kernels "window": filters as large as the window, "3x3": of side 3."""
-    if not sides or any(side % 2 == 0 for side in sides):
-        raise ValueError(f"sides of windows must be odd, got {list(sides)}")
-    if kernels not in ("window", "3x3"):
-        raise ValueError(f'kernels must be "window" or "3x3", got "{kernels}"')
-    sizes = [side if kernels == "window" else 3 for side in sides]
-    return WindowNetwork(sides, history, filters, sizes, num_actions, generator)
-
-
-def position_network(num_inputs: int, num_actions: int, generator: torch.Generator) -> TwoLayers:
-    """Q-network of a party that sees numbers [B, num_inputs]."""
-    return TwoLayers(num_inputs, POSITION_HIDDEN, num_actions, generator)
-
-
-def federated_mlp(
-    num_parties: int, num_actions: int, generator: torch.Generator, hidden: int | None = None
-) -> FederatedMLP:
-    """The MLP that all parties share; without `hidden` its hidden layer has 2 A units, as in the published code."""
-    width = 2 * num_actions if hidden is None else hidden
-    return FederatedMLP(num_parties, num_actions, width, generator)
-
-
-def new_mlp(config: FedRLConfig, num_actions: int, purpose: str) -> torch.nn.Module:
-    """The shared MLP as every party and the server start it ("mlp"), or another draw of it."""
+def new_mlp(config: FedRLConfig, num_actions: int, purpose: str) -> TwoLayers:
+    """The shared MLP of Q-values, a part a party, as every party and the server start it ("mlp"), or another draw of it."""
     generator = torch_generator_for(config.seed, purpose)
-    return federated_mlp(
-        len(config.federation.roles),
-        num_actions,
-        generator,
-        config.network.mlp_hidden or 2 * num_actions,
-    )
+    hidden = config.network.mlp_hidden or 2 * num_actions
+    return TwoLayers(len(config.federation.roles) * num_actions, hidden, num_actions, generator)
 
 
 def full_layer(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:
@@ -180,8 +130,3 @@ def full_layer(num_inputs: int, num_outputs: int, generator: torch.Generator) ->
     nn.init.trunc_normal_(layer.weight, 0.0, 0.1, -0.2, 0.2, generator=generator)
     nn.init.constant_(layer.bias, 0.1)
     return layer
-
-
-def optimizer(parameters: Sequence[nn.Parameter], learning_rate: float) -> torch.optim.Adam:
-    """Adam with the customary constants, which are also TensorFlow's; all parameters in one pass."""
-    return torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)

@@ -17,7 +17,7 @@ import torch
 
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.learning.networks import new_mlp, optimizer
+from fedsuite.fedrl.learning.networks import new_mlp
 from fedsuite.fedrl.learning.noise import PartyNoise
 from fedsuite.fedrl.learning.replay import Memory
 from fedsuite.fedrl.learning.schedule import Schedule
@@ -57,15 +57,21 @@ class Party:
         self.network = self._new_network("network")
         self.target = self._new_network("frozen-target" if self._targets_stay else "network")
         self.mlp = self._new_mlp("mlp") if self.num_parties > 1 else None
-        self.optimizer = optimizer(list(self._trained().values()), config.learning.learning_rate)
+        # With torch's constants, which are also TensorFlow's.
+        trained, rate = self._trained().values(), config.learning.learning_rate
+        self.optimizer = torch.optim.Adam(trained, rate, fused=True)
         self.view = world.view(role, "train", self.schedule.envs)
         self.memory = Memory(config.learning.memory, self._remembered())
         self.best: Arrays = {}
         self.test: PartyTest | None = None
         self.tested = self.network
-        self.begin(np.arange(self.schedule.envs))
+        self.start()
 
     # --- the world -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the first episodes."""
+        self.begin(np.arange(self.schedule.envs))
 
     def begin(self, episodes: np.ndarray) -> None:
         """Start episodes [K] (running numbers; negative: the env goes on as it is)."""
@@ -129,7 +135,7 @@ class Party:
             before, actions = self.memory.gather(row, "before", "actions")
             blocks = [c[u] for c in constants]
             blocks.insert(self.partition, self.q_values(self.network, before) + noise[u])
-            self.descend(self.mlp(blocks), actions, wanted[u])
+            self.descend(self.mlp(*blocks), actions, wanted[u])
         return module_arrays(self.mlp)
 
     def descend(
@@ -194,7 +200,6 @@ class Party:
         return state
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
         for prefix, module in self._modules().items():
             load_arrays(module, under_prefix(state, prefix))
         moments = under_prefix(state, OPTIMIZER)

@@ -26,8 +26,6 @@ class Memory:
     """
 
     def __init__(self, capacity: int, row: Mapping[str, np.ndarray]) -> None:
-        if capacity < 1:
-            raise ValueError(f"a memory must hold at least 1 record, got a capacity of {capacity}")
         self.capacity, self.count = capacity, 0
         self._columns = {k: np.zeros((capacity, *v.shape), v.dtype) for k, v in row.items()}
 
@@ -43,10 +41,6 @@ class Memory:
         """Keep E records, a column each [E, ...]; their ids [E] int64."""
         number = len(next(iter(values.values())))
         self._check(values, number)
-        if number > self.capacity:
-            raise ValueError(
-                f"{number} records stored at once do not fit into a memory of {self.capacity}"
-            )
         ids = np.arange(self.count, self.count + number, dtype=np.int64)
         self.count += number
         for name, column in self._columns.items():

@@ -15,10 +15,8 @@ import numpy as np
 import torch
 
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
-from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.party import Party
-from fedsuite.fedrl.learning.testing import greedy
-from fedsuite.fedrl.worlds import IDLE, Role, World
+from fedsuite.fedrl.worlds import IDLE
 
 TALLY = ("steps", "reward", "episodes", "updates", "loss")
 CONTINUES = -1
@@ -29,20 +27,13 @@ class RewardedParty(Party):
     """Alpha, or a learner on its own. `tally`: sums since the last report, in the order of TALLY."""
 
     rewarded = True
+    target_mlp: torch.nn.Module | None = None
 
-    def __init__(
-        self,
-        config: FedRLConfig,
-        world: World,
-        role: Role,
-        partition: int,
-        device: str,
-        noise_seed: int | None = None,
-    ) -> None:
-        self.reward_function = world.reward_function("train", config.federation.parallel_episodes)
-        self.target_mlp: torch.nn.Module | None = None
-        super().__init__(config, world, role, partition, device, noise_seed)
-        self.next_episode = config.federation.parallel_episodes
+    def start(self) -> None:
+        """With the reward function; the networks are made."""
+        self.next_episode = self.schedule.envs
+        self.reward_function = self.world.reward_function("train", self.schedule.envs)
+        super().start()
         if self.num_parties > 1:
             self.target_mlp = self._new_mlp("frozen-mlp" if self._published_targets else "mlp")
         self.tally = dict.fromkeys(TALLY, 0.0)
@@ -61,7 +52,7 @@ class RewardedParty(Party):
             load_arrays(self.mlp, mlp)
         self.refresh_targets(exchange)
         joint = self.joint([self.propose(exchange), *proposals])
-        actions = self._explored(exchange, greedy(joint))
+        actions = self._explored(exchange, joint.argmax(axis=1))
         step = self.reward_function.step(actions)
         episodes = np.full(len(actions), CONTINUES, np.int64)
         (ended,) = np.nonzero(step.ended)
@@ -76,7 +67,6 @@ class RewardedParty(Party):
         return super()._remembered() | own
 
     def begin(self, episodes: np.ndarray) -> None:
-        """As for every party, with the reward function."""
         super().begin(episodes)
         (envs,) = np.nonzero(episodes >= 0)
         self.reward_function.begin(envs, episodes[envs] % self.world.num_episodes("train"))
@@ -96,15 +86,12 @@ class RewardedParty(Party):
         targets = self._targets(exchange, ids, q_next)
         noise = self.noise(exchange, "before")
         sent = np.zeros((*ids.shape, self.world.num_actions), np.float32)
-        blocks = [torch.from_numpy(block) for block in q]
+        own_noise, *blocks = (torch.from_numpy(x).to(self.device) for x in (noise, *q))
         before, actions = self.memory.gather(ids, "before", "actions")
         for u in range(len(ids)):
-            own = self.q_values(self.network, before[u]) + torch.from_numpy(noise[u]).to(
-                self.device
-            )
+            own = self.q_values(self.network, before[u]) + own_noise[u]
             sent[u] = own.detach().cpu().numpy()
-            constants = [block[u].to(self.device) for block in blocks]
-            outputs = own if self.mlp is None else self.mlp([own, *constants])
+            outputs = own if self.mlp is None else self.mlp(own, *(block[u] for block in blocks))
             wanted = torch.from_numpy(targets[u]).to(self.device)
             loss = self.descend(outputs, actions[u], wanted)
             self.count(updates=1, loss=float(loss) / len(wanted))
@@ -129,11 +116,10 @@ class RewardedParty(Party):
             return q[0]
         with torch.no_grad():
             blocks = [torch.from_numpy(block).to(self.device) for block in q]
-            outputs: torch.Tensor = mlp(blocks)
+            outputs: torch.Tensor = mlp(*blocks)
         return outputs.cpu().numpy()
 
     def refresh_targets(self, exchange: int) -> None:
-        """As for every party, with the MLP's target."""
         super().refresh_targets(exchange)
         due = self.schedule.refreshes_targets(exchange) and not self._published_targets
         if due and self.mlp is not None and self.target_mlp is not None:
@@ -160,7 +146,7 @@ class RewardedParty(Party):
             return stream.integers(self.world.num_actions, size=len(test.active))
         if self.config.federation.method == "oracle":
             return self.world.expert(test.plan.split, test.episodes, test.tick)
-        return greedy(self.joint([self.look(), *q]))
+        return self.joint([self.look(), *q]).argmax(axis=1)
 
     def scores(self) -> dict[str, float]:
         """The reward function's metrics of a test that is over."""
@@ -174,7 +160,6 @@ class RewardedParty(Party):
     # --- state -----------------------------------------------------------------------------------
 
     def state(self) -> Arrays:
-        """As for every party, with reward function and rewards."""
         return (
             super().state()
             | with_prefix(self.reward_function.state(), REWARD)
@@ -183,7 +168,6 @@ class RewardedParty(Party):
         )
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
         super().restore(state)
         self.reward_function.restore(under_prefix(state, REWARD))
         self.next_episode = int(state["next-episode"])
@@ -196,14 +180,9 @@ class RewardedParty(Party):
     # --- pieces ----------------------------------------------------------------------------------
 
     def _sample(self, exchange: int) -> np.ndarray:
-        config = self.config
-        return self.memory.sample(
-            self._stream("minibatches", exchange),
-            self.schedule.updates(exchange),
-            config.learning.batch_size,
-            quota=config.learning.reward_quota,
-            strict=config.world.kind == "text2action",
-        )
+        stream, count = self._stream("minibatches", exchange), self.schedule.updates(exchange)
+        learning, strict = self.config.learning, self.config.world.kind == "text2action"
+        return self.memory.sample(stream, count, learning.batch_size, learning.reward_quota, strict)
 
     def _explored(self, exchange: int, actions: np.ndarray) -> np.ndarray:
         rng = self._stream("exploration", exchange)
@@ -212,12 +191,10 @@ class RewardedParty(Party):
         return np.where(explores, random, actions)
 
     def count(self, **sums: float) -> None:
-        """Add to the tally."""
         for key, value in sums.items():
             self.tally[key] += value
 
     def shared_mlp(self) -> Arrays:
-        """The MLP as it stands here."""
         return {} if self.mlp is None else module_arrays(self.mlp)
 
     def report(self) -> dict[str, float]:

@@ -15,8 +15,6 @@ from fedsuite.randomness import rng_for
 
 @dataclass(frozen=True)
 class Schedule:
-    """The plan of a run."""
-
     config: FedRLConfig
 
     @property

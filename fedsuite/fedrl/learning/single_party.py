@@ -45,7 +45,6 @@ def imitate(party: RewardedParty, number: int, updates: int) -> None:
 
 
 def play_alone(party: RewardedParty, plan: TestPlan) -> None:
-    """A whole test."""
     _check_alone(party)
     party.begin_test(plan)
     while party.test is not None and party.test.active.any():

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.worlds import IDLE, RewardFunction, Role, Split, World
+from fedsuite.fedrl.worlds import IDLE, RewardFunction, Role, Side, Split, World
 
 VIEW, REWARD = "view.", "reward."
 
@@ -45,11 +45,13 @@ class PartyTest:
         self.episodes = np.arange(envs) % world.num_episodes(plan.split)
         self.active = np.ones(envs, bool)
         self.view = world.view(role, plan.split, envs)
-        self.view.begin(np.arange(envs), self.episodes)
         self.reward_function: RewardFunction | None = None
+        self._sides: dict[str, Side] = {VIEW: self.view}
         if rewarded:
             self.reward_function = world.reward_function(plan.split, envs)
-            self.reward_function.begin(np.arange(envs), self.episodes)
+            self._sides[REWARD] = self.reward_function
+        for side in self._sides.values():
+            side.begin(np.arange(envs), self.episodes)
 
     def advance(self, actions: np.ndarray) -> None:
         """Carry out joint actions [envs]; IDLE ends an env for good."""
@@ -66,23 +68,12 @@ class PartyTest:
         return whole
 
     def state(self) -> Arrays:
-        """All that `restore` needs."""
-        reward_function = (
-            with_prefix(self.reward_function.state(), REWARD)
-            if self.reward_function is not None
-            else {}
-        )
-        own = {"active": self.active, "tick": np.array(self.tick)}
-        return own | with_prefix(self.view.state(), VIEW) | reward_function
+        state = {"active": self.active, "tick": np.array(self.tick)}
+        for prefix, side in self._sides.items():
+            state |= with_prefix(side.state(), prefix)
+        return state
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
         self.active, self.tick = state["active"].copy(), int(state["tick"])
-        self.view.restore(under_prefix(state, VIEW))
-        if self.reward_function is not None:
-            self.reward_function.restore(under_prefix(state, REWARD))
-
-
-def greedy(q: np.ndarray) -> np.ndarray:
-    """Index of the largest value of each row [n, A]; the first of equals."""
-    return q.argmax(axis=1)
+        for prefix, side in self._sides.items():
+            side.restore(under_prefix(state, prefix))

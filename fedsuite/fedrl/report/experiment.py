@@ -20,7 +20,6 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.report.run import (
     FIXED,
     MEASURES,
-    NAMES,
     NOTES,
     REWARD,
     REWARD_LABEL,
@@ -62,17 +61,13 @@ def write_comparison(folder: Path, runs: Mapping[str, FedRLConfig]) -> None:
 def named(folder: Path, runs: Mapping[str, FedRLConfig]) -> dict[str, list[FedRLOutcome]]:
     """Tests that repeat each other, by the paper's name and, where that does not say all, the variant's."""
     variants = {label: _FOLD.sub("", variant_of(label)) for label in runs}
-    methods = [
-        method
-        for _, method in {(variants[label], c.federation.method) for label, c in runs.items()}
-    ]
+    pairs = {(variants[label], config.federation.method) for label, config in runs.items()}
+    methods = [method for _, method in pairs]
     found = []
     for label, config in runs.items():
-        says_all = (
-            variants[label] in ("", config.federation.method)
-            or methods.count(config.federation.method) == 1
-        )
-        more = "" if says_all else f" ({variants[label]})"
+        variant, method = variants[label], config.federation.method
+        says_all = variant in ("", method) or methods.count(method) == 1
+        more = "" if says_all else f" ({variant})"
         for outcome in outcomes_of(config, folder / label, label):
             found.append(replace(outcome, name=outcome.name + more))
     return grouped(found)
@@ -80,15 +75,9 @@ def named(folder: Path, runs: Mapping[str, FedRLConfig]) -> dict[str, list[FedRL
 
 def scores_table(groups: Groups) -> list[dict[str, str]]:
     """One row per group, in the order of the paper's rows."""
-    order = list(NAMES)
-    groups = dict(
-        sorted(
-            groups.items(),
-            key=lambda g: (order.index(g[1][0].config.federation.method), g[1][0].noisy),
-        )
-    )
+    groups = dict(sorted(groups.items(), key=lambda g: g[1][0].place))
     columns = [
-        *MEASURES[next(iter(groups.values()))[0].config.world.kind],
+        *_measures(groups),
         Column("runs", text=lambda own: str(len(own))),
         Column("best round", text=lambda own: _mean(own, "best-round")),
         Column("gradient steps", text=lambda own: _mean(own, "gradient-steps")),
@@ -136,9 +125,9 @@ def draw_sweep(groups: Groups, path: Path) -> None:
     key = swept_key([o.config for o in learners])
     if key is None:
         return
-    score, order = _score(groups), list(NAMES)
+    score = _measures(groups)[0]
     points: dict[str, list[dict[str, float]]] = {}
-    for o in sorted(learners, key=lambda o: (order.index(o.config.federation.method), o.noisy)):
+    for o in sorted(learners, key=lambda o: o.place):
         point = {
             "x": float(to_flat(o.config)[key]),
             "score": score.scale * o.metrics[score.metric],
@@ -147,15 +136,8 @@ def draw_sweep(groups: Groups, path: Path) -> None:
         points.setdefault(row_name(o.config, o.noisy), []).append(point)
     lines = {name: pd.DataFrame(own) for name, own in points.items()}
     panels = {"score": score.title, "reward": REWARD_LABEL}
-    learning_curves(
-        lines,
-        panels,
-        path,
-        x="x",
-        x_label=key.rpartition(".")[2],
-        levels=_levels(groups),
-        marked=True,
-    )
+    levels, label = _levels(groups), key.rpartition(".")[2]
+    learning_curves(lines, panels, path, x="x", x_label=label, levels=levels, marked=True)
 
 
 def swept_key(configs: Sequence[FedRLConfig]) -> str | None:
@@ -170,13 +152,13 @@ def swept_key(configs: Sequence[FedRLConfig]) -> str | None:
     return key if numbers and len(values[key]) >= LEAST_SWEEP else None
 
 
-def _score(groups: Groups) -> Column:
-    return MEASURES[next(iter(groups.values()))[0].config.world.kind][0]
+def _measures(groups: Groups) -> tuple[Column, ...]:
+    return MEASURES[next(iter(groups.values()))[0].config.world.kind]
 
 
 def _levels(groups: Groups) -> dict[str, tuple[float, float]]:
     """Score and reward, in the test, of what does not learn."""
-    score = _score(groups)
+    score = _measures(groups)[0]
     return {
         name: (score.scale * spread_of(own, score.metric).mean, spread_of(own, REWARD.metric).mean)
         for name, own in groups.items()

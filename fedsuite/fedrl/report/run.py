@@ -65,6 +65,11 @@ class FedRLOutcome(Outcome):
     noisy: bool
 
     @property
+    def place(self) -> tuple[int, bool]:
+        """Where its row stands among others."""
+        return list(NAMES).index(self.config.federation.method), self.noisy
+
+    @property
     def released(self) -> dict[str, int]:
         """Q-vectors that left each party."""
         return {

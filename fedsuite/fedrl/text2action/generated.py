@@ -62,7 +62,6 @@ def _act_entry(act: Act, here: int, before: int) -> dict[str, Any]:
 
 
 def _text_entry(lines: Sequence[Line]) -> dict[str, Any]:
-    """The whole text."""
     starts = np.cumsum([0, *(len(line.words) for line in lines)]).tolist()
     acts = [
         _act_entry(act, starts[k], starts[max(k - 1, 0)])

@@ -60,7 +60,6 @@ class Grammar:
         return words[int(self.rng.choice(len(words), p=weights / weights.sum()))]
 
     def chance(self, share: float) -> bool:
-        """True with this probability."""
         return bool(self.rng.random() < share)
 
     def verb(self, line: Line, form: str = "VB") -> int:
@@ -86,6 +85,11 @@ class Grammar:
             amiss = noun in self.both and self.chance(0.15)
             content.append(line.add(f"{noun}/{'VB' if amiss else 'NN'}"))
         return content
+
+    def clause(self, line: Line) -> None:
+        """A verb and its object that are no action."""
+        self.verb(line)
+        self.noun_phrase(line)
 
     def place(self, line: Line, share: float) -> None:
         """Perhaps a prepositional phrase, whose nouns are nobody's objects."""
@@ -127,8 +131,7 @@ class Grammar:
     def purpose(self, line: Line) -> None:
         """To open the panel press the button."""
         line.add("to/TO")
-        self.verb(line)
-        self.noun_phrase(line)
+        self.clause(line)
         self.acted(line, self.verb(line))
 
     def condition(self, line: Line) -> None:
@@ -140,21 +143,21 @@ class Grammar:
             self.acted(line, self.verb(line))
             return
         line.add("if/IN you/PRP want/VBP to/TO")
-        self.verb(line)
-        self.noun_phrase(line)
+        self.clause(line)
         self.acted(line, self.verb(line), OPTIONAL)
 
     def advice(self, line: Line) -> None:
         """You need to press the button."""
-        starts = WORDS["advice"]
-        line.add(starts[self.rng.integers(len(starts))])
-        self.acted(line, self.verb(line))
+        self.begun(line, WORDS["advice"], REQUIRED)
 
     def option(self, line: Line) -> None:
         """You can also press the button."""
-        starts = WORDS["option"]
+        self.begun(line, WORDS["option"], OPTIONAL)
+
+    def begun(self, line: Line, starts: tuple[str, ...], kind: int) -> None:
+        """One of the beginnings, and an action."""
         line.add(starts[self.rng.integers(len(starts))])
-        self.acted(line, self.verb(line), OPTIONAL)
+        self.acted(line, self.verb(line), kind)
 
     def alternative(self, line: Line) -> None:
         """Wash or brush the lid; either wash the lid or brush the handle."""
@@ -207,14 +210,12 @@ class Grammar:
         else:
             self.noun_phrase(line)
         line.add(f"{self.pick(('will', 'can', 'may', 'could'))}/MD")
-        self.verb(line)
-        self.noun_phrase(line)
+        self.clause(line)
 
     def prohibition(self, line: Line) -> None:
         """Do not open the lid."""
         line.add("do/VB not/RB" if self.chance(0.6) else "never/RB")
-        self.verb(line)
-        self.noun_phrase(line)
+        self.clause(line)
 
     def description(self, line: Line) -> None:
         """The window opens; the lid is warm; make sure the lid is warm."""
@@ -231,7 +232,6 @@ class Grammar:
             self.noun_phrase(line)
 
     def sentence(self, previous: Line | None) -> Line:
-        """A sentence of a random form."""
         line = Line()
         if previous is not None and previous.objects and self.chance(0.12):
             self.again(line, previous)

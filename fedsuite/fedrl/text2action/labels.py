@@ -36,7 +36,6 @@ class LabelTable:
 
 
 def label_table(samples: Sequence[Sample]) -> LabelTable:
-    """The labels of `samples`, which are of one task."""
     lengths = np.array([len(s.words) for s in samples], np.int64)
     shape = (len(samples), int(lengths.max()))
     kinds, exclusive = np.zeros(shape, np.int8), np.full(shape, -1, np.int32)

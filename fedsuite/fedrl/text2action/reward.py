@@ -50,7 +50,6 @@ class TextReward(Remembering):
         self._rewards = np.zeros(envs)
 
     def begin(self, envs: np.ndarray, episodes: np.ndarray) -> None:
-        """Start episodes [n] in envs [n]."""
         self._rows[envs] = self._samples[episodes]
         self._places[envs] = 0
         self._selected[envs] = False

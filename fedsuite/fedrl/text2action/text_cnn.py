@@ -78,8 +78,6 @@ class TextCNN(nn.Module):
     ) -> None:
         """Weights are drawn from `generator` alone; `tag_size` is K_2."""
         super().__init__()
-        if role == "gamma":
-            raise ValueError("Text2Action has the roles alpha, beta and full, got gamma")
         if table.max_words < max(heights):
             raise InputError(
                 f"world.max-words: expected at least {max(heights)}, the height of the highest filter, got {table.max_words}"

@@ -30,7 +30,6 @@ class RowLayout:
 
     @property
     def width(self) -> int:
-        """All of them."""
         return self.word + self.distance + self.embedding + self.tag
 
 

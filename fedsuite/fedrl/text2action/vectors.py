@@ -199,7 +199,6 @@ def _read_text(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
 
 
 def _numbers(parts: Sequence[str], path: Path, number: int) -> np.ndarray:
-    """The numbers of a line."""
     try:
         return np.array(parts, np.float32)
     except ValueError as error:
@@ -210,7 +209,6 @@ def _numbers(parts: Sequence[str], path: Path, number: int) -> np.ndarray:
 
 
 def _finite(vector: np.ndarray, path: Path, where: str) -> np.ndarray:
-    """The vector itself."""
     if not np.isfinite(vector).all():
         raise InputError(f"{path}: {where}: expected finite numbers, got {vector[:4]} ...")
     return vector

@@ -40,39 +40,6 @@ class TextTable:
     word_vectors: np.ndarray
     num_tags: int
 
-    def __post_init__(self) -> None:
-        """Refuse arrays that do not fit together; a wrong id would only show as a strange score."""
-        shape = self.word_ids.shape
-        if len(shape) != 2 or self.pos_ids.shape != shape or self.lengths.shape != shape[:1]:
-            raise ValueError(
-                f"expected pos_ids and word_ids [S, L] and lengths [S], got {self.pos_ids.shape}, "
-                f"{shape}, {self.lengths.shape}"
-            )
-        if self.action_index is not None and self.action_index.shape != shape[:1]:
-            raise ValueError(f"expected action_index [{shape[0]}], got {self.action_index.shape}")
-        if not 1 <= shape[1] <= self.max_words:
-            raise ValueError(f"samples of up to {shape[1]} words, but max_words {self.max_words}")
-        self._check_values()
-
-    def _check_values(self) -> None:
-        """Ids within their tables, nothing beyond a sample's last word."""
-        if self.lengths.min() < 1 or self.lengths.max() > self.longest:
-            raise ValueError(
-                f"expected lengths in 1..{self.longest}, got {self.lengths.min()}..{self.lengths.max()}"
-            )
-        for name, ids, count in (
-            ("pos_ids", self.pos_ids, self.num_tags),
-            ("word_ids", self.word_ids, len(self.word_vectors)),
-        ):
-            if ids.min() < 0 or ids.max() >= count:
-                raise ValueError(f"expected {name} in 0..{count - 1}, got {ids.min()}..{ids.max()}")
-            if ids[np.arange(self.longest) >= self.lengths[:, None]].any():
-                raise ValueError(f"expected {name} to be 0 beyond a sample's length")
-        if self.word_vectors[0].any():
-            raise ValueError(
-                "expected row 0 of word_vectors to be zeros (padding and unknown words)"
-            )
-
     @property
     def longest(self) -> int:
         """L."""
@@ -117,8 +84,6 @@ class TextView(Remembering):
 
     def __init__(self, table: TextTable, role: Role, samples: np.ndarray, envs: int) -> None:
         """Envs start on the split's first text until `begin` says otherwise."""
-        if role == "gamma":
-            raise ValueError("Text2Action has the roles alpha, beta and full, got gamma")
         self.table = table
         self.role = role
         self._samples = np.asarray(samples, np.int64)
@@ -132,7 +97,6 @@ class TextView(Remembering):
         self._records[envs, 0] = self._samples[episodes]
 
     def records(self) -> np.ndarray:
-        """What is observed now [E, R]."""
         return self._records.copy()
 
     def move(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

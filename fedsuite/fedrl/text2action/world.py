@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedsuite.errors import InputError
-from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.config import DataSettings, FedRLConfig
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
 from fedsuite.fedrl.text2action.reader import read_corpus
@@ -41,12 +40,11 @@ class TextWorld:
         self._labels = label_table(self.samples)
         self.longest = self._labels.longest
         self.table = text_table(
-            self.samples, len(corpus.tag_ids()), word_vectors(config, corpus), self._max_words
+            self.samples, len(corpus.tag_ids()), word_vectors(config.data, corpus), self._max_words
         )
 
     @property
     def facts(self) -> Mapping[str, int | float | str]:
-        """What all parties must agree in."""
         return {
             "corpus": self._corpus.digest,
             "task": self._config.world.task,
@@ -57,15 +55,12 @@ class TextWorld:
         }
 
     def num_episodes(self, split: Split) -> int:
-        """Samples in a split."""
         return len(self.splits[split])
 
     def view(self, role: Role, split: Split, envs: int) -> TextView:
-        """What `role` sees of `envs` parallel samples."""
-        return TextView(self.table, self._known(role), self.splits[split], envs)
+        return TextView(self.table, role, self.splits[split], envs)
 
     def reward_function(self, split: Split, envs: int) -> TextReward:
-        """The reward function of `envs` parallel samples."""
         config = self._config
         rule = RewardRule(
             config.world.text_reward,
@@ -76,10 +71,9 @@ class TextWorld:
         return TextReward(self._labels, self.splits[split], envs, rule)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
-        """A Q-network for the inputs of `role`."""
         return TextCNN(
             self.table,
-            self._known(role),
+            role,
             filters=self._config.network.filters,
             tag_size=self._config.network.tag_size,
             generator=generator,
@@ -87,7 +81,6 @@ class TextWorld:
 
     def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
         """Records and actions of an expert that selects what the labels ask for; see `expert_selection`."""
-        self._known(role)
         records, actions = [], []
         for row in self.splits["train"]:
             selected = expert_selection(self.samples[row])
@@ -106,20 +99,10 @@ class TextWorld:
             decisions[k] = tick < len(selected) and selected[tick]
         return decisions
 
-    def _known(self, role: Role) -> Role:
-        """The role itself."""
-        if role not in ("alpha", "beta", "full"):
-            raise InputError(
-                f"federation.parties: {role!r} has no view of Text2Action, which has alpha and beta; "
-                "set federation.parties to 2"
-            )
-        return role
-
 
 def text_table(
     samples: tuple[Sample, ...], num_tags: int, vectors: WordVectors, max_words: int
 ) -> TextTable:
-    """Tags and words of all samples as arrays."""
     lengths = np.array([len(sample.words) for sample in samples], np.int64)
     pos_ids = np.zeros((len(samples), int(lengths.max())), np.int64)
     word_ids = np.zeros_like(pos_ids)
@@ -138,20 +121,15 @@ def text_table(
     )
 
 
-def word_vectors(config: FedRLConfig, corpus: Corpus) -> WordVectors:
-    """From the file that `config` names, else trained on the whole corpus (no labels) and kept in cache_dir."""
+def word_vectors(data: DataSettings, corpus: Corpus) -> WordVectors:
+    """From the file that `data` names, else trained on the whole corpus (no labels) and kept in cache_dir."""
     texts = [text.whole.words for text in corpus.texts]
-    if not config.data.word_vectors:
-        return trained_or_cached(
-            texts,
-            config.data.word_vector_size,
-            VECTOR_SEED,
-            corpus.digest,
-            Path(config.data.cache_dir),
-        )
+    if not data.word_vectors:
+        size, cache = data.word_vector_size, Path(data.cache_dir)
+        return trained_or_cached(texts, size, VECTOR_SEED, corpus.digest, cache)
     passages = [p.words for text in corpus.texts for p in text.sentences if p is not None]
     words = dict.fromkeys(word for text in (*texts, *passages) for word in text)
-    return read_vectors(Path(config.data.word_vectors), words)
+    return read_vectors(Path(data.word_vectors), words)
 
 
 @lru_cache(maxsize=2)
@@ -165,5 +143,5 @@ def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     corpus = read_corpus(config)
     words = sum(len(text.whole.words) for text in corpus.texts)
     progress(f"{corpus.name}: {len(corpus.texts)} texts, {words:,} words")
-    vectors = word_vectors(config, corpus)
+    vectors = word_vectors(config.data, corpus)
     progress(f"word vectors: {vectors.vectors.shape[0] - 1} words x {vectors.vectors.shape[1]}")

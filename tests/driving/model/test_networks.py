@@ -14,11 +14,9 @@ from torch.func import functional_call, stack_module_state
 from fedsuite.driving.model.fadnet import FADNet
 from fedsuite.driving.model.layers import SameConv2d, centred, same_padding
 from fedsuite.driving.model.networks import (
-    NetworkKind,
     Output,
     build_network,
     count_parameters,
-    model_bits,
 )
 from fedsuite.driving.model.resnet8 import block_sizes
 from fedsuite.errors import InputError
@@ -41,14 +39,17 @@ def pictures(size: int, batch: int = 4, channels: int = 1, seed: int = 0) -> Ten
         ("vgg16", 1, 7_367_361),
     ],
 )
-def test_parameter_counts_at_200_pixels(kind: NetworkKind, channels: int, count: int) -> None:
+def test_parameter_counts_at_200_pixels(kind: str, channels: int, count: int) -> None:
     assert count_parameters(build_network(kind, 200, channels)) == count
 
 
 def test_bits_of_resnet8_count_statistics_and_counters() -> None:
-    assert model_bits(build_network("resnet8", 200, 1)) == 10_091_936
+    def bits(network):
+        return 8 * sum(t.numel() * t.element_size() for t in network.state_dict().values())
+
+    assert bits(build_network("resnet8", 200, 1)) == 10_091_936
     grouped = build_network("resnet8", 200, 1, norm="group")
-    assert model_bits(grouped) == 32 * 314_657
+    assert bits(grouped) == 32 * 314_657
     assert not list(grouped.buffers())
 
 
@@ -65,7 +66,7 @@ def test_taps_of_fadnet_at_200_pixels_have_the_released_strides() -> None:
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "fadnet_plus", "mobilenet_v2", "vgg16"])
 @pytest.mark.parametrize("size", [32, 47, 64, 75, 101])
 @pytest.mark.parametrize("norm", ["batch", "group"])
-def test_sizes(kind: NetworkKind, size: int, norm: str) -> None:
+def test_sizes(kind: str, size: int, norm: str) -> None:
     network = build_network(kind, size, 3, norm=norm)  # type: ignore[arg-type]
     predictions, features = network(pictures(size, batch=2, channels=3))
     assert predictions.shape == (2,)
@@ -83,25 +84,12 @@ def test_inception_from_75_pixels() -> None:
     assert output.predictions.isfinite().all()
     with pytest.raises(InputError, match=r"image-size = 74: inception_v3 needs at least 75 pixels"):
         build_network("inception_v3", 74, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("resnet9", 64, 1), "network = 'resnet9': expected one of resnet8, fadnet"),
-        (("resnet8", 31, 1), "image-size = 31: resnet8 needs at least 32"),
-        (("resnet8", 64, 2), "channels = 2: expected 1"),
-        (("resnet8", 64, 1, "layer"), "norm = 'layer': expected one of batch, group"),
-        (("resnet8", 64, 1, "batch", 1.0), r"dropout = 1.0: expected a probability"),
-    ],
-)
-def test_bad_settings(arguments: tuple[object, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build_network(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"image-size = 31: resnet8 needs at least 32"):
+        build_network("resnet8", 31, 1)
 
 
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "mobilenet_v2"])
-def test_images_of_another_size(kind: NetworkKind) -> None:
+def test_images_of_another_size(kind: str) -> None:
     with pytest.raises(ValueError, match=r"expected \[B, 1, 64, 64\], got \(4, 1, 32, 32\)"):
         build_network(kind, 64, 1)(pictures(32))
 
@@ -189,7 +177,7 @@ def test_fadnet_predicts_each_image_by_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet"])
-def test_initial_weights_are_uniform_within_the_fan_in(kind: NetworkKind) -> None:
+def test_initial_weights_are_uniform_within_the_fan_in(kind: str) -> None:
     for module in build_network(kind, 200, 1).modules():
         if isinstance(module, nn.Conv2d):
             bound = 1 / math.sqrt(module.in_channels * module.kernel_size[0] ** 2)
@@ -201,7 +189,7 @@ def test_initial_weights_are_uniform_within_the_fan_in(kind: NetworkKind) -> Non
 
 
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "mobilenet_v2"])
-def test_seed_decides_the_weights_and_nothing_else_is_drawn(kind: NetworkKind) -> None:
+def test_seed_decides_the_weights_and_nothing_else_is_drawn(kind: str) -> None:
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
     first = build_network(kind, 64, 1, seed=7).state_dict()
@@ -235,7 +223,7 @@ def one_step(network: nn.Module, images: Tensor, angles: Tensor) -> dict[str, Te
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "fadnet_plus"])
 @pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize("by_backward", [True, False])
-def test_a_stack_of_silos_equals_the_silos(kind: NetworkKind, norm: str, by_backward: bool) -> None:
+def test_a_stack_of_silos_equals_the_silos(kind: str, norm: str, by_backward: bool) -> None:
     networks = [build_network(kind, 40, 1, norm, 0.0, seed) for seed in range(SILOS)]  # type: ignore[arg-type]
     images = torch.stack([pictures(40, seed=i) for i in range(SILOS)])
     angles = torch.linspace(-0.5, 0.5, SILOS * 4).reshape(SILOS, 4)
@@ -265,7 +253,7 @@ def test_a_stack_of_silos_equals_the_silos(kind: NetworkKind, norm: str, by_back
 
 
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet"])
-def test_silos_of_a_stack_have_their_own_dropout(kind: NetworkKind) -> None:
+def test_silos_of_a_stack_have_their_own_dropout(kind: str) -> None:
     network = build_network(kind, 40, 1, "group", 0.5)
     parameters, buffers = stack_module_state([network, network])
     images = pictures(40).expand(2, -1, -1, -1, -1)

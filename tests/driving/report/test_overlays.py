@@ -45,10 +45,6 @@ def test_links_are_drawn_once_on_a_circle(tmp_path, drawn):
     assert np.hypot(*at.T) == pytest.approx([1, 1, 1]) and at[0] == pytest.approx([0, 1])
 
 
-def test_faults(tmp_path):
-    with pytest.raises(InputError, match="expected 3 positions"):
-        plot_overlay(POSITIONS[:2], LABELS, [], tmp_path / "a.png")
-    with pytest.raises(InputError, match="silos that do not exist; there are 3"):
-        plot_overlay(None, LABELS, [(0, 3)], tmp_path / "a.png")
+def test_a_format_that_is_unknown(tmp_path):
     with pytest.raises(InputError, match="cannot draw this format"):
         plot_overlay(None, LABELS, [], tmp_path / "a.doc")

@@ -24,7 +24,7 @@ def written(folder, content, name="net.json"):
 
 def test_links(tmp_path):
     path = written(tmp_path, {"name": "alps", "nodes": NODES, "links": LINKS})
-    net = load_network(path, num_silos=3)
+    net = load_network(path)
     assert (net.name, net.labels, net.num_silos) == ("alps", ("Lyon", "Turin", "Genoa"), 3)
     assert net.position_deg.tolist() == [[45.8, 4.8], [45.1, 7.7], [44.4, 8.9]]
     assert cycle_time_ms(net, "mst", 1e6, 1.0) == pytest.approx(1 + 4 + 0.0085 * 250 + 1)

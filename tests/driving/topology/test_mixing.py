@@ -13,11 +13,9 @@ from fedsuite.driving.topology.mixing import (
 )
 from fedsuite.driving.topology.mixing_matrix import (
     MixingSchedule,
-    contraction,
     ring_matrix,
-    uniform,
 )
-from tests.schedules import make_schedule
+from tests.schedules import contraction, make_schedule
 
 
 def models(silos, seed=0, width=5000):
@@ -96,7 +94,7 @@ def test_variances_are_those_of_the_pooled_data():
     rng = np.random.default_rng(0)
     data = rng.normal(size=(4, 1000, 6)) + rng.normal(0, 5, (4, 1, 6))
     stacked = {"bn.running_mean": data.mean(1), "bn.running_var": data.var(1)}
-    got = mix(stacked, uniform(4))
+    got = mix(stacked, np.full((4, 4), 1 / 4))
     pooled = data.reshape(-1, 6)
     for i in range(4):
         np.testing.assert_allclose(got["bn.running_mean"][i], pooled.mean(0), rtol=1e-9)
@@ -121,7 +119,7 @@ def test_names_of_batch_norm():
 
 def test_average_and_counters():
     stacked = models(5)
-    averaged, mixed = average_model(stacked), mix(stacked, uniform(5))
+    averaged, mixed = average_model(stacked), mix(stacked, np.full((5, 5), 1 / 5))
     assert averaged["bn.num_batches_tracked"] == 4
     assert mixed["bn.num_batches_tracked"].tolist() == [0, 1, 2, 3, 4]
     np.testing.assert_allclose(averaged["head.weight"], stacked["head.weight"].mean(0), atol=1e-6)
@@ -138,7 +136,7 @@ def test_consensus_distance():
     x = np.concatenate(parameters, axis=1).astype(np.float64)
     expected = ((x - x.mean(0)) ** 2).sum(1).mean()
     assert consensus_distance(stacked) == pytest.approx(expected, rel=1e-12)
-    assert consensus_distance(mix(stacked, uniform(4))) == 0
+    assert consensus_distance(mix(stacked, np.full((4, 4), 1 / 4))) == 0
 
 
 @pytest.mark.parametrize("kind", ["ring", "mst", "star", "delta_mbst"])

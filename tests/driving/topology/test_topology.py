@@ -262,8 +262,6 @@ def test_local_and_bad_names():
         build_overlay("gaia", "rings")
     with pytest.raises(InputError, match="network 'mars': expected gaia"):
         load_network("mars")
-    with pytest.raises(InputError, match="has 11 silos, but the data has 3"):
-        load_network("gaia", 3)
     with pytest.raises(InputError, match="model_bits > 0"):
         cycle_time_ms("gaia", "ring", 0)
     with pytest.raises(InputError, match="overlay x: has 2 silos, but gaia has 11"):

@@ -10,33 +10,36 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsuite.driving.contrast import ContrastiveSettings
+from fedsuite.driving.checks import validate
+from fedsuite.driving.config import CDLConfig, ObjectiveSettings
 from fedsuite.driving.model.networks import Output
 from fedsuite.driving.training.contrastive import (
+    REGRESSION_LOSSES,
     Terms,
+    chain_of,
     contrastive_terms,
     influence,
     noise_shape,
-    regression_loss,
     total_loss,
 )
 from fedsuite.errors import InputError
 
-KL = ContrastiveSettings()
-CD = ContrastiveSettings(kind="cd_k", angle_limit=50.0)
-RELEASE = ContrastiveSettings(kind="kl_release")
+KL = ObjectiveSettings()
+CD = ObjectiveSettings(loss="cd_k")
+RELEASE = ObjectiveSettings(loss="kl_release")
+LIMIT = 50.0
 DIVERGENCES = [
     KL,
-    replace(KL, direction="literal"),
-    replace(KL, space="feature", temperature=1.0),
-    replace(KL, space="feature", temperature=1.0, direction="literal"),
-    replace(KL, space="gaussian"),
+    replace(KL, kl_direction="literal"),
+    replace(KL, loss_space="feature", temperature=1.0),
+    replace(KL, loss_space="feature", temperature=1.0, kl_direction="literal"),
+    replace(KL, loss_space="gaussian"),
 ]
-DETACHED = [*DIVERGENCES, CD, replace(CD, space="feature"), replace(CD, metropolis=True)]
+DETACHED = [*DIVERGENCES, CD, replace(CD, loss_space="feature"), replace(CD, metropolis=True)]
 
 
-def name_of(settings: ContrastiveSettings) -> str:
-    return f"{settings.kind}-{settings.space}-{settings.direction}-{settings.metropolis}"
+def name_of(settings: ObjectiveSettings) -> str:
+    return f"{settings.loss}-{settings.loss_space}-{settings.kl_direction}-{settings.metropolis}"
 
 
 def outputs(
@@ -53,16 +56,22 @@ def scalar(mu: float) -> Output:
     return Output(torch.tensor([mu], requires_grad=True), torch.zeros(1, 1))
 
 
-def noise_for(settings: ContrastiveSettings, output: Output, seed: int = 9) -> Tensor | None:
-    shape = noise_shape(settings, *output.features.shape)
-    if shape is None:
+def noise_for(settings: ObjectiveSettings, output: Output, seed: int = 9) -> Tensor | None:
+    if settings.loss != "cd_k":
         return None
+    shape = noise_shape(settings, chain_of(settings, LIMIT), *output.features.shape)
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=output.features.dtype)
 
 
-def compared(settings: ContrastiveSettings, output: Output) -> Tensor:
-    return output.features if settings.space == "feature" else output.predictions
+def terms_of(
+    settings: ObjectiveSettings, b: Output, s: Output, noise: Tensor | None = None
+) -> Terms:
+    return contrastive_terms(settings, chain_of(settings, LIMIT), b, s, noise)
+
+
+def compared(settings: ObjectiveSettings, output: Output) -> Tensor:
+    return output.features if settings.loss_space == "feature" else output.predictions
 
 
 def slope(loss: Tensor, at: Tensor) -> float:
@@ -75,7 +84,7 @@ def slope(loss: Tensor, at: Tensor) -> float:
 @pytest.mark.parametrize(("temperature", "expected"), [(1.0, 0.075), (0.5, 0.297), (0.1, 6.12)])
 def test_closed_gradient_of_the_bernoulli_divergence(temperature: float, expected: float) -> None:
     b, s = scalar(0.1), scalar(-0.2)
-    plus, minus = contrastive_terms(replace(KL, temperature=temperature), b, s)
+    plus, minus = terms_of(replace(KL, temperature=temperature), b, s)
     gap = (
         1 / (1 + math.exp(-0.1 / temperature)) - 1 / (1 + math.exp(0.2 / temperature))
     ) / temperature
@@ -90,8 +99,8 @@ def test_value_of_the_bernoulli_divergence_in_both_directions() -> None:
     def divergence(p: float, q: float) -> float:
         return p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
 
-    first = contrastive_terms(KL, scalar(0.1), scalar(-0.2))
-    literal = contrastive_terms(replace(KL, direction="literal"), scalar(0.1), scalar(-0.2))
+    first = terms_of(KL, scalar(0.1), scalar(-0.2))
+    literal = terms_of(replace(KL, kl_direction="literal"), scalar(0.1), scalar(-0.2))
     assert first.plus.item() == pytest.approx(divergence(q_s, q_b), abs=1e-6)
     assert first.minus.item() == pytest.approx(divergence(q_b, q_s), abs=1e-6)
     assert literal.plus.item() == pytest.approx(divergence(q_b, q_s), abs=1e-6)
@@ -100,15 +109,15 @@ def test_value_of_the_bernoulli_divergence_in_both_directions() -> None:
 
 def test_gaussian_divergence_in_units_of_the_variance() -> None:
     b = scalar(0.1)
-    plus, minus = contrastive_terms(replace(KL, space="gaussian"), b, scalar(-0.2))
+    plus, minus = terms_of(replace(KL, loss_space="gaussian"), b, scalar(-0.2))
     assert plus.item() == pytest.approx(0.045) == pytest.approx(minus.item())
     assert slope(plus, b.predictions) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("settings", DIVERGENCES, ids=name_of)
-def test_divergence_is_zero_at_agreement_with_zero_gradient(settings: ContrastiveSettings) -> None:
+def test_divergence_is_zero_at_agreement_with_zero_gradient(settings: ObjectiveSettings) -> None:
     b, s = outputs(1), outputs(1)
-    plus, minus = contrastive_terms(settings, b, s)
+    plus, minus = terms_of(settings, b, s)
     for term, mine in ((plus, b), (minus, s)):
         assert term.item() == pytest.approx(0.0, abs=1e-12)
         gradient = torch.autograd.grad(term, compared(settings, mine))[0]
@@ -117,18 +126,18 @@ def test_divergence_is_zero_at_agreement_with_zero_gradient(settings: Contrastiv
 
 @pytest.mark.parametrize("settings", DIVERGENCES, ids=name_of)
 @pytest.mark.parametrize("seed", range(5))
-def test_divergence_is_positive_elsewhere(settings: ContrastiveSettings, seed: int) -> None:
-    terms = contrastive_terms(settings, outputs(seed), outputs(seed + 100))
+def test_divergence_is_positive_elsewhere(settings: ObjectiveSettings, seed: int) -> None:
+    terms = terms_of(settings, outputs(seed), outputs(seed + 100))
     assert all(t.item() > 1e-6 for t in terms)
 
 
 def test_features_are_compared_without_their_scale_and_offset() -> None:
-    settings = replace(KL, space="feature")
+    settings = replace(KL, loss_space="feature")
     b, s = outputs(2, features=50), outputs(3, features=50)
     moved = Output(b.predictions, 40.0 * b.features + 3.0)
     torch.testing.assert_close(
-        contrastive_terms(settings, moved, s).plus,
-        contrastive_terms(settings, b, s).plus,
+        terms_of(settings, moved, s).plus,
+        terms_of(settings, b, s).plus,
         rtol=1e-3,
         atol=0,
     )
@@ -136,7 +145,7 @@ def test_features_are_compared_without_their_scale_and_offset() -> None:
 
 def test_constant_features_stay_finite() -> None:
     b = Output(torch.zeros(2), torch.zeros(2, 9, requires_grad=True))
-    plus, _ = contrastive_terms(replace(KL, space="feature"), b, outputs(1, 2, 9, torch.float32))
+    plus, _ = terms_of(replace(KL, loss_space="feature"), b, outputs(1, 2, 9, torch.float32))
     assert torch.autograd.grad(plus, b.features)[0].isfinite().all()
 
 
@@ -144,35 +153,34 @@ def test_constant_features_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("settings", DETACHED, ids=name_of)
-def test_each_term_reaches_its_own_network_only(settings: ContrastiveSettings) -> None:
+def test_each_term_reaches_its_own_network_only(settings: ObjectiveSettings) -> None:
     for index in (0, 1):
         pair = outputs(1), outputs(2)
-        contrastive_terms(settings, *pair, noise_for(settings, pair[0]))[index].backward()
+        terms_of(settings, *pair, noise_for(settings, pair[0]))[index].backward()
         own, other = compared(settings, pair[index]), compared(settings, pair[1 - index])
         assert own.grad is not None
         assert own.grad.abs().max() > 0
         assert other.grad is None
 
 
-@pytest.mark.parametrize("settings", [replace(KL, detach=False), RELEASE], ids=["kl", "release"])
-def test_without_detaching_both_terms_reach_both_networks(settings: ContrastiveSettings) -> None:
+def test_both_terms_of_the_released_formula_reach_both_networks() -> None:
     for index in (0, 1):
         b, s = outputs(1), outputs(2)
-        contrastive_terms(settings, b, s)[index].backward()
+        terms_of(RELEASE, b, s)[index].backward()
         assert all(o.predictions.grad is not None for o in (b, s))
         assert all(float(o.predictions.grad.abs().max()) > 0 for o in (b, s))  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("settings", DIVERGENCES, ids=name_of)
-def test_gradient_by_numerical_differentiation(settings: ContrastiveSettings) -> None:
+def test_gradient_by_numerical_differentiation(settings: ObjectiveSettings) -> None:
     b, s = outputs(4), outputs(5)
-    field = "features" if settings.space == "feature" else "predictions"
+    field = "features" if settings.loss_space == "feature" else "predictions"
 
     def plus(x: Tensor) -> Tensor:
-        return contrastive_terms(settings, b._replace(**{field: x}), s).plus
+        return terms_of(settings, b._replace(**{field: x}), s).plus
 
     def minus(x: Tensor) -> Tensor:
-        return contrastive_terms(settings, b, s._replace(**{field: x})).minus
+        return terms_of(settings, b, s._replace(**{field: x})).minus
 
     assert torch.autograd.gradcheck(plus, compared(settings, b).detach().requires_grad_())
     assert torch.autograd.gradcheck(minus, compared(settings, s).detach().requires_grad_())
@@ -193,14 +201,14 @@ def test_gradient_by_numerical_differentiation(settings: ContrastiveSettings) ->
 )
 def test_released_formula(b: float, s: float, beta: float, expected: float) -> None:
     settings = replace(RELEASE, beta=beta)
-    terms = contrastive_terms(settings, scalar(b), scalar(s))
+    terms = terms_of(settings, scalar(b), scalar(s))
     loss = total_loss(settings, torch.tensor(0.0), terms, 1.0)
     assert loss.item() == pytest.approx(expected, abs=5e-5)
 
 
 def test_released_formula_pushes_the_backbone_up_even_at_agreement() -> None:
     b, s = scalar(0.0), scalar(0.0)
-    plus, _ = contrastive_terms(RELEASE, b, s)
+    plus, _ = terms_of(RELEASE, b, s)
     to_b, to_s = torch.autograd.grad(plus, (b.predictions, s.predictions))
     assert float(to_b) == pytest.approx(-0.125)  # -q_s q_b (1 - q_b)
     assert float(to_s) == pytest.approx(0.25 * (math.log(0.5) + 1 - 0.5))
@@ -212,7 +220,7 @@ def test_released_formula_has_its_fixed_point_above_the_target() -> None:
     for _ in range(3000):
         features = torch.zeros(1, 1)
         settings = replace(RELEASE, beta=1.0)
-        terms = contrastive_terms(settings, Output(b, features), Output(s, features))
+        terms = terms_of(settings, Output(b, features), Output(s, features))
         loss = total_loss(settings, b.square().mean(), terms, 1.0)
         gradients = torch.autograd.grad(loss, (b, s))
         with torch.no_grad():
@@ -230,12 +238,6 @@ def test_total_loss_weighs_by_beta_and_influence() -> None:
     assert float(total_loss(replace(KL, beta=0.25), regression, terms, 1.0)) == pytest.approx(5.5)
     assert float(total_loss(replace(KL, beta=0.25), regression, terms, 0.1)) == pytest.approx(1.45)
     assert float(total_loss(replace(KL, apply_beta=False), regression, terms, 0.5)) == 5.0
-    assert float(total_loss(replace(KL, kind="none"), regression, terms, 1.0)) == 1.0
-
-
-def test_none_has_no_terms() -> None:
-    terms = contrastive_terms(replace(KL, kind="none"), outputs(1), outputs(2))
-    assert (terms.plus.item(), terms.minus.item()) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -247,49 +249,34 @@ def test_none_has_no_terms() -> None:
     ],
 )
 def test_influence(schedule: str, expected: list[float]) -> None:
-    values = [influence(schedule, t, 11, 0.25) for t in (0, 5, 10, 20)]  # type: ignore[arg-type]
+    objective = replace(KL, influence=schedule, influence_floor=0.25)
+    values = [influence(objective, t, 11) for t in (0, 5, 10, 20)]
     assert values == pytest.approx(expected)
-    assert influence(schedule, 0, 1, 0.25) == 1.0  # type: ignore[arg-type]
+    assert influence(objective, 0, 1) == 1.0
 
 
 def test_regression_losses() -> None:
     predictions, angles = torch.tensor([0.0, 0.35, -0.04]), torch.tensor([0.0, 0.05, 0.0])
-    assert float(regression_loss("mse", predictions, angles)) == pytest.approx((0.09 + 0.0016) / 3)
-    assert float(regression_loss("mae", predictions, angles)) == pytest.approx(0.34 / 3)
+    assert float(REGRESSION_LOSSES["mse"](predictions, angles)) == pytest.approx(
+        (0.09 + 0.0016) / 3
+    )
+    assert float(REGRESSION_LOSSES["mae"](predictions, angles)) == pytest.approx(0.34 / 3)
     huber = 0.1 * (0.3 - 0.05) + 0.5 * 0.0016
-    assert float(regression_loss("huber", predictions, angles)) == pytest.approx(huber / 3)
+    assert float(REGRESSION_LOSSES["huber"](predictions, angles)) == pytest.approx(huber / 3)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "js"}, "kind = 'js': expected one of none, kl"),
-        ({"space": "pixels"}, "space = 'pixels'"),
-        ({"direction": "up"}, "direction = 'up'"),
-        ({"beta": 1.1}, r"beta = 1.1: expected a weight in \[0, 1\]"),
-        ({"temperature": 0.0}, "temperature = 0.0: expected a number above 0"),
-        ({"chain_rate": 1.5}, "chain-rate = 1.5"),
-        ({"chain_steps": 0}, "chain-steps = 0"),
-        ({"kind": "cd_k", "space": "gaussian"}, "cd_k is Gaussian already"),
-        ({"kind": "cd_k", "detach": False}, "detach = false"),
-        ({"kind": "kl_release", "space": "feature"}, "kl_release compares predictions"),
-        ({"kind": "cd_k", "metropolis": True, "chain_noise": False}, "Metropolis steps need it"),
+        ({"loss": "cd_k", "loss_space": "gaussian"}, "cd_k is Gaussian already"),
+        ({"loss": "kl_release", "loss_space": "feature"}, "kl_release compares predictions"),
     ],
 )
-def test_bad_settings(changes: dict[str, object], message: str) -> None:
+def test_losses_that_cannot_be_computed(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        replace(KL, **changes)  # type: ignore[arg-type]
-
-
-def test_bad_schedules_and_losses() -> None:
-    with pytest.raises(InputError, match="influence = 'cosine': expected one of constant"):
-        influence("cosine", 0, 10, 0.1)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"influence-floor = 0.0: an exponential schedule"):
-        influence("exponential", 0, 10, 0.0)
-    with pytest.raises(InputError, match="regression = 'l3': expected one of mse"):
-        regression_loss("l3", torch.zeros(1), torch.zeros(1))  # type: ignore[arg-type]
+        validate(CDLConfig(objective=replace(KL, **changes)))  # type: ignore[arg-type]
 
 
 def test_missing_noise_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected chain noise"):
-        contrastive_terms(CD, outputs(1), outputs(2))
+        terms_of(CD, outputs(1), outputs(2))

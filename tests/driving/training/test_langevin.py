@@ -10,16 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsuite.driving.contrast import Chain, ContrastiveSettings
+from fedsuite.driving.config import ObjectiveSettings
 from fedsuite.driving.model.networks import Output
-from fedsuite.driving.training.contrastive import (
-    contrastive_terms,
-    noise_shape,
-)
-from fedsuite.driving.training.langevin import reflected, sample, surrogate_loss
+from fedsuite.driving.training.contrastive import Terms, chain_of, contrastive_terms, noise_shape
+from fedsuite.driving.training.langevin import Chain, reflected, sample, surrogate_loss
 
-KL = ContrastiveSettings()
-CD = ContrastiveSettings(kind="cd_k", angle_limit=50.0)
+KL = ObjectiveSettings()
+CD = ObjectiveSettings(loss="cd_k")
 
 
 def outputs(seed: int, batch: int, features: int) -> Output:
@@ -38,15 +35,19 @@ def slope(loss: Tensor, at: Tensor) -> float:
     return float(torch.autograd.grad(loss, at)[0].sum())
 
 
+def terms_of(settings: ObjectiveSettings, own: Output, other: Output) -> Terms:
+    """One chain a frame without noise, from the other's output."""
+    chain = chain_of(settings, 50.0)
+    shape = noise_shape(replace(settings, chain_samples=1), chain, *own.features.shape)
+    return contrastive_terms(settings, chain, own, other, torch.zeros(shape))
+
+
 SAMPLES = 400_000
 
 
 def mean_gradient(steps: int, limit: float, metropolis: bool = False) -> float:
-    settings = replace(
-        CD, chain_steps=steps, angle_limit=limit, chain_samples=SAMPLES, metropolis=metropolis
-    )
     b = scalar(0.1)
-    chain = settings.chain
+    chain = chain_of(replace(CD, chain_steps=steps, metropolis=metropolis), limit)
     noise = torch.randn(
         (chain.draws, SAMPLES, 1, 1), generator=torch.Generator().manual_seed(steps)
     )
@@ -62,10 +63,8 @@ def test_mean_gradient_of_chains(steps: int, expected: float, limit: float) -> N
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 40])
 def test_chains_without_noise_are_exact(steps: int) -> None:
-    settings = replace(CD, chain_steps=steps, chain_noise=False)
-    assert noise_shape(settings, 4, 9) is None
     b, s = scalar(0.1), scalar(-0.2)
-    plus, minus = contrastive_terms(settings, b, s)
+    plus, minus = terms_of(replace(CD, chain_steps=steps), b, s)
     expected = (1 - 0.5**steps) * 0.3
     assert slope(plus, b.predictions) == pytest.approx(expected, rel=1e-5)
     assert slope(minus, s.predictions) == pytest.approx(-expected, rel=1e-5)
@@ -73,10 +72,10 @@ def test_chains_without_noise_are_exact(steps: int) -> None:
 
 def test_long_chains_have_the_gradient_of_the_gaussian_divergence() -> None:
     b = scalar(0.1)
-    gaussian = contrastive_terms(replace(KL, space="gaussian"), b, scalar(-0.2)).plus
+    gaussian = terms_of(replace(KL, loss_space="gaussian"), b, scalar(-0.2)).plus
     assert slope(gaussian, b.predictions) == pytest.approx(0.3, abs=1e-6)
     b = scalar(0.1)
-    exact = contrastive_terms(replace(CD, chain_noise=False, chain_steps=60), b, scalar(-0.2))
+    exact = terms_of(replace(CD, chain_steps=60), b, scalar(-0.2))
     assert slope(exact.plus, b.predictions) == pytest.approx(0.3, abs=1e-6)
     assert mean_gradient(20, 50.0, metropolis=True) == pytest.approx(0.3, abs=3e-3)
 
@@ -85,7 +84,7 @@ def test_long_chains_have_the_gradient_of_the_gaussian_divergence() -> None:
 def test_spread_of_the_gradient_of_one_step(samples: int, std: float) -> None:
     """Every image is one independent estimate of the gradient from `samples` chains."""
     images = 20_000
-    chain = replace(CD, chain_samples=samples).chain
+    chain = chain_of(CD, 50.0)
     mu = torch.full((images, 1), 0.1, requires_grad=True)
     noise = torch.randn(
         (chain.draws, samples, images, 1), generator=torch.Generator().manual_seed(samples)
@@ -149,7 +148,7 @@ def test_descent_reaches_the_soft_label_and_the_papers_sign_runs_away(
         noise = torch.randn((2, 2, 400, 1, 1), generator=generator)
         features = torch.zeros(1, 1)
         own, other = Output(b, features), Output(torch.tensor([-0.2]), features)
-        plus, _ = contrastive_terms(replace(CD, chain_samples=400), own, other, noise)
+        plus, _ = contrastive_terms(CD, chain_of(CD, 50.0), own, other, noise)
         (gradient,) = torch.autograd.grad(sign * plus, b)
         with torch.no_grad():
             b -= 0.2 * gradient
@@ -161,11 +160,11 @@ def test_descent_reaches_the_soft_label_and_the_papers_sign_runs_away(
 
 def test_features_move_in_their_own_unit_whatever_their_size() -> None:
     """Chains in feature space see standardised features, so the loss does not grow with the network's scale or D."""
-    settings = replace(CD, space="feature", chain_noise=False)
+    settings = replace(CD, loss_space="feature")
     values = []
     for scale, features in ((1.0, 300), (50.0, 300), (1.0, 3000)):
         b, s = outputs(6, 20, features), outputs(7, 20, features)
         b, s = (o._replace(features=scale * o.features) for o in (b, s))
-        values.append(contrastive_terms(settings, b, s).plus.item())
+        values.append(terms_of(settings, b, s).plus.item())
     assert values[1] == pytest.approx(values[0], rel=1e-3)
     assert values[2] == pytest.approx(values[0], rel=0.1)

@@ -9,13 +9,17 @@ import torch
 
 from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.contrast import contrastive_settings, penalty_of
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.model.networks import build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
-from fedsuite.driving.training.contrastive import contrastive_terms, noise_shape
+from fedsuite.driving.training.contrastive import (
+    chain_of,
+    contrastive_terms,
+    noise_shape,
+    penalty_of,
+)
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.randomness import torch_generator_for
@@ -44,7 +48,7 @@ def learnt(
     network = network_of(config)
     networks = networks_of(config, network, len(silos))
     site = Site(tuple(range(len(silos))), tuple(s.train for s in silos))
-    learner = Learner(config, network, networks, site, penalty_of(config))
+    learner = Learner(config, network, networks, site, penalty_of(config.federation))
     terms = learner.train(0, steps, lambda t: RING)
     return networks, terms
 
@@ -53,7 +57,7 @@ def twin(config: CDLConfig, silos: tuple[Silo, ...], steps: int) -> list[tuple[A
     """Backbones and sub-networks after `steps` updates with the ring's mixing between them."""
     nets = [copy.deepcopy(network_of(config)) for _ in silos]
     subs = [copy.deepcopy(n) for n in nets]
-    settings = contrastive_settings(config)
+    objective, chain = config.objective, chain_of(config.objective, config.data.angle_limit)
 
     def optimizer(module: torch.nn.Module) -> torch.optim.Optimizer:
         kind = torch.optim.Adam if config.training.optimizer == "adam" else torch.optim.SGD
@@ -76,12 +80,12 @@ def twin(config: CDLConfig, silos: tuple[Silo, ...], steps: int) -> list[tuple[A
             contrasts = config.objective.contrastive and t > 0
             if contrasts:
                 other = subs[i](x)
-                shape = noise_shape(settings, config.training.batch_size, out.features.shape[1])
-                noise = None
-                if shape:
+                size, noise = config.training.batch_size, None
+                if objective.loss == "cd_k":
+                    shape = noise_shape(objective, chain, size, out.features.shape[1])
                     generator = torch_generator_for(config.seed, "chains", t, i)
                     noise = torch.randn(shape, generator=generator)
-                terms = contrastive_terms(settings, out, other, noise)
+                terms = contrastive_terms(objective, chain, out, other, noise)
                 loss = (
                     loss
                     + config.objective.beta * terms.plus

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedsuite.errors import InputError
+from fedsuite.fedrl.checks import validate
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.maps import Episodes, MapSet
 from fedsuite.fedrl.gridworld.reward import MeetingReward
@@ -296,7 +297,7 @@ def test_demonstrations_are_those_of_the_stored_paths(cache: Path, role: Role) -
 def test_expert_needs_exact_starts(cache: Path, method: str) -> None:
     config = changed(FedRLConfig(), cache_dir=str(cache), maps=300, method=method, starts="shifted")
     with pytest.raises(InputError, match=r'set published\.starts = "exact"'):
-        prepare(config)
+        validate(config)
 
 
 # --- state, facts, misuse -----------------------------------------------------------------------------
@@ -418,7 +419,7 @@ def test_windows_keep_to_their_map() -> None:
     cells = np.tile(np.array([14, 15], np.int32), 20)
     world = GridWorld(changed(FedRLConfig(), grid_size=6), MapSet(maps, length, cells, "hand-made"))
     for agent, side in enumerate(world.rules.window_sides):
-        view = world._window(agent, "train", 1)
+        view = world.view(("alpha", "beta")[agent], "train", 1)
         for m in range(20):
             padded = np.pad(maps[m], 3)
             for row in range(1, 5):

@@ -92,15 +92,15 @@ def test_vector_environment_equals_single_ones(
         actions = rng.integers(16, size=envs)
         seen, rewards, terminated, truncated, infos = vector.step(actions)
         assert vector.observation_space.contains(seen)
-        for env, env in enumerate(single):
-            got = [leaf[env] for leaf in leaves(seen)]
-            if over[env]:
-                want, _ = env.reset(options={"row": int(infos["row"][env])})
-                assert rewards[env] == 0 and not terminated[env] and not truncated[env]
+        for number, env in enumerate(single):
+            got = [leaf[number] for leaf in leaves(seen)]
+            if over[number]:
+                want, _ = env.reset(options={"row": int(infos["row"][number])})
+                assert rewards[number] == 0 and not terminated[number] and not truncated[number]
                 resets += 1
             else:
-                want, *rest, _ = env.step(actions[env])
-                assert [rewards[env], terminated[env], truncated[env]] == rest
+                want, *rest, _ = env.step(actions[number])
+                assert [rewards[number], terminated[number], truncated[number]] == rest
             assert all(np.array_equal(a, b) for a, b in zip(got, leaves(want), strict=True))
         over = terminated | truncated
     assert resets > envs

@@ -10,7 +10,7 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import BLOCK, most_obstacles, write_generated
-from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, episodes, step_limit
+from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, episodes
 from fedsuite.fedrl.gridworld.reader import ARRAYS, load_maps, read_maps
 from fedsuite.fedrl.gridworld.world import generated_file, open_gridworld, prepare
 from fedsuite.progress import in_lines
@@ -86,7 +86,7 @@ def published(shared: Path) -> Path:
 @pytest.mark.parametrize("size", SIZES)
 def test_published_maps(published: Path, size: int) -> None:
     maps = load_maps(published, size)
-    assert step_limit(maps) == LIMITS[size]
+    assert 2 * maps.path_len.max() == LIMITS[size]
     for starts in ("exact", "shifted"):
         assert [len(episodes(maps, s, starts)) for s in SPLITS] == USABLE[size, starts]
     assert statistics(maps) == pytest.approx(PUBLISHED[size], rel=0.02, abs=0.0006)

@@ -91,11 +91,7 @@ def test_what_does_not_fit_is_refused() -> None:
         memory.store(before=two.astype(np.int64), after=two)
     with pytest.raises(ValueError, match=r"after: expected uint8 \(2, 2\), got uint8 \(3, 2\)"):
         memory.store(before=two, after=three)
-    with pytest.raises(ValueError, match="6 records stored at once do not fit into a memory of 4"):
-        memory.store(before=np.tile(three, (2, 1)), after=np.tile(three, (2, 1)))
     assert len(memory) == 0
-    with pytest.raises(ValueError, match="at least 1 record"):
-        rewards_of(0)
     with pytest.raises(ValueError, match="no minibatch"):
         rewards_of(4).sample(rng_for(0, "x"), 1, 32)
 

@@ -185,8 +185,6 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     file = tmp_path / "t2a_cooking.json.gz"
     with pytest.raises(InputError, match=r"t2a_cooking\.json\.gz: no such file"):
         read_corpus(config)
-    with pytest.raises(InputError, match=r"data\.dir: corpus 'win2k' needs the folder"):
-        read_corpus(changed(FedRLConfig(), corpus="win2k"))
     whole = gzip.compress(json.dumps({"schema": "t2a-1", "texts": list(range(1000))}).encode())
     for data in (
         b"no gzip",

@@ -1,7 +1,5 @@
 """What a party sees of a text: records against a reader that keeps plain lists."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -97,26 +95,5 @@ def test_wrong_input_is_refused() -> None:
     view = TextView(table, "alpha", np.arange(5), envs=2)
     with pytest.raises(ValueError, match="expected actions 0, 1 or -1"):
         view.move(np.array([0, 2]))
-    with pytest.raises(ValueError, match="got gamma"):
-        TextView(table, "gamma", np.arange(5), envs=2)
     with pytest.raises(ValueError, match="expected positions"):
         records_at(view.table, np.array([0]), np.array([6]), np.zeros((1, 40), bool))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"lengths": np.array([5, 0, 40, 33, 8])}, "expected lengths in 1..40"),
-        ({"lengths": np.array([4, 1, 40, 33, 8])}, "0 beyond a sample's length"),
-        ({"num_tags": 4}, "expected pos_ids in 0..3"),
-        ({"word_vectors": np.ones((12, 6), np.float32)}, "row 0 of word_vectors"),
-        ({"word_vectors": np.zeros((3, 6), np.float32)}, "expected word_ids in 0..2"),
-        ({"max_words": 39}, "max_words 39"),
-        ({"action_index": np.array([1])}, r"expected action_index \[5\]"),
-        ({"lengths": np.array([5, 1])}, "expected pos_ids and word_ids"),
-    ],
-)
-def test_tables_that_do_not_fit_together(change: dict[str, object], message: str) -> None:
-    """Every array is checked against the others."""
-    with pytest.raises(ValueError, match=message):
-        replace(texts(), **change)

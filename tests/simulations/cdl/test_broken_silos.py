@@ -67,7 +67,7 @@ def test_a_broken_silo_is_left_out_and_joins_again(
     rows = read_rows(tmp_path / "run" / "history.jsonl")
     trained = {(r["round"], r["partition"]): r for r in rows if r.get("task") == "train"}
     failed = trained[2, BROKEN]
-    name = silo_names(silos_folder(settings_from(config), 4))[BROKEN]
+    name = silo_names(silos_folder(settings_from(config).data, 4))[BROKEN]
     assert failed["status"] == status and words in failed["reason"] and failed["name"] == name
     assert all(r["status"] == "ok" for k, r in trained.items() if k != (2, BROKEN))
     metrics = round_rows(tmp_path / "run")
@@ -87,7 +87,7 @@ def test_a_broken_silo_fails_a_run_that_needs_all(
     spoil(monkeypatch, 2)
     config = config_of(cache, tmp_path, "run")
     SYSTEM.prepare(settings_from(config), silent)
-    name = silo_names(silos_folder(settings_from(config), 4))[BROKEN]
+    name = silo_names(silos_folder(settings_from(config).data, 4))[BROKEN]
     told = f"round 2, train: 3 of 4 replies usable, .*{re.escape(name)}: {status}: .*{words}"
     with pytest.raises(RunFailed, match=told):
         run_inprocess(config)

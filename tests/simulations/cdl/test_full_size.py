@@ -60,7 +60,7 @@ def test_sizes_and_cycle_time_are_the_published_ones() -> None:
 def test_bare_loop_makes_the_same_steps(tmp_path: Path, loss: str) -> None:
     base = settings(tmp_path, 3, 10, 32, 4, loss)
     config = changed(base, dropout=0.0, train_frames=8)
-    silos = open_silos(prepare_sources(config, 3), False)
+    silos = open_silos(prepare_sources(config.data, 3), False)
     plan, network = data_plan(config), initial_network(config)
     names = names_of(network, config.network.batch_norm)
     networks = SiloNetworks(config, names, module_arrays(network), 3, "cpu")

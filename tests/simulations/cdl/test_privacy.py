@@ -61,7 +61,7 @@ def planted_run(
     folder = tmp_path_factory.mktemp("planted")
     config = config_of(folder / "cache", folder, "run", num_silos=2, cross_evaluation=True)
     SYSTEM.prepare(settings_from(config), silent)
-    needles = plant(silos_folder(settings_from(config), 2))
+    needles = plant(silos_folder(settings_from(config).data, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedsuite.driving.report.run, "draw_data", lambda config, run_dir: None)
         patch.setattr(fedsuite.driving.report.run, "write_results", lambda config, run_dir: None)

@@ -1,8 +1,4 @@
-"""Readers of recorded drives, one module per format; sign and unit of each are stated at its top.
-
-    udacity_sim   driving_log.csv, IMG/              udacity_real  interpolated.csv, center/
-    dronet        sync_steering.txt, images/         donkeycar     catalog_*.catalog, images/
-    csv           one CSV with header image,angle    npz           archives of the CDL release
+"""Readers of recorded drives; sign and unit of each format are stated at the top of its module.
 
 All give angles that are left positive. Nothing is decoded here.
 """
@@ -11,22 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from fedsuite.driving.data.readers import (
-    archive,
-    donkeycar,
-    dronet,
-    image_csv,
-    udacity_real,
-    udacity_sim,
-)
+from fedsuite.driving.data.readers import archive, donkeycar
 from fedsuite.driving.data.readers.drive import Drive, ReadOptions
 from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_picture
+from fedsuite.driving.data.readers.text_drives import Dronet, ImageCsv, UdacityReal, UdacitySim
 from fedsuite.errors import InputError
 from fedsuite.values import chosen
 
 __all__ = [
     "AUTO",
-    "KINDS",
     "Drive",
     "Format",
     "FrameFormat",
@@ -42,7 +31,7 @@ AUTO = "auto"
 
 
 class Format(Protocol):
-    """What a reader is: a module of this folder, or an object of one's own, given as kind = "module:NAME"."""
+    """What a reader is: a module or object of this folder, or one's own, given as kind = "module:NAME"."""
 
     KIND: str
 
@@ -54,9 +43,8 @@ class Format(Protocol):
 
 
 FORMATS: Mapping[str, Format] = {
-    f.KIND: f for f in (udacity_sim, udacity_real, dronet, donkeycar, image_csv, archive)
+    f.KIND: f for f in (UdacitySim(), UdacityReal(), Dronet(), donkeycar, ImageCsv(), archive)
 }
-KINDS = tuple(FORMATS)
 LOOKED_FOR = (
     "driving_log.csv (udacity_sim), interpolated.csv (udacity_real), sync_steering.txt (dronet), "
     "catalog_*.catalog (donkeycar), another .csv with header image,angle (csv), *.npz (npz)"
@@ -81,7 +69,7 @@ def detect_kind(folder: Path) -> str:
     if not found:
         raise InputError(f"{folder}: no drive found; looked for {LOOKED_FOR}")
     # A spare table beside the files of a known format says nothing.
-    named = [kind for kind in found if kind != image_csv.KIND] or found
+    named = [kind for kind in found if kind != ImageCsv.KIND] or found
     if len(named) > 1:
         raise InputError(
             f"{folder}: could be {' or '.join(named)}; set the kind or separate the drives"

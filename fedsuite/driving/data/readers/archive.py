@@ -2,7 +2,7 @@
 
 Two kinds: `file_names` (paths relative to <root>, which is searched upwards from the archive) and `ground_truths` [n];
 or `imgs` [n, 1, 200, 200] float32, grey, already cropped, values 0..255, and `ground_truths` [n]. The release documents
-neither sign nor unit: ReadOptions.positive (default left) and ReadOptions.unit (default radians) say them.
+neither sign nor unit: ReadOptions.positive says the sign, the unit is taken for radians.
 
 `imgs` is read frame by frame (160 kB each): a whole archive may be larger than the memory.
 """
@@ -32,22 +32,25 @@ Header = tuple[tuple[int, ...], np.dtype[np.generic]]
 
 
 def matches(folder: Path) -> bool:
-    """Whether `folder` looks like this format."""
     return folder.suffix == ".npz" if folder.is_file() else any(folder.glob("*.npz"))
 
 
 def read(folder: Path, options: ReadOptions) -> Drive:
     """One archive: an .npz file, or a folder that holds exactly one."""
     file = folder if folder.is_file() else first_of(folder.glob("*.npz"), ".npz file", folder)
-    values, names, shape = _labels(file)
+    values, names, (size, dtype) = _labels(file)
     places = [f"ground_truths[{i}]" for i in range(len(values))]
     angles = checked_angles(file, values.tolist(), places, options.positive, options)
     sign = f"{options.positive} positive in the source"
     if names is None:
-        _check_shape(file, shape, len(angles))
-        return Drive(file.stem, KIND, angles, options.unit, sign, archive=file)
+        if size != (len(angles), *FRAME) or (dtype.kind != "f" and dtype != np.uint8):
+            raise InputError(
+                f"{file}: imgs must be float32 ({len(angles)}, 1, 200, 200), one frame per ground_truths, "
+                f"got {dtype} {size}; save cropped grey frames, channel first"
+            )
+        return Drive(file.stem, KIND, angles, "radians", sign, archive=file)
     paths = _files(file, names, len(angles))
-    return Drive(file.stem, KIND, angles, options.unit, sign, paths)
+    return Drive(file.stem, KIND, angles, "radians", sign, paths)
 
 
 def stream_imgs(file: Path) -> Iterator[np.ndarray]:
@@ -110,15 +113,6 @@ def _files(file: Path, names: list[str], count: int) -> tuple[Path, ...]:
         )
     places = [f"file_names[{i}]" for i in range(count)]
     return checked_images(file, [root / name for name in names], places)
-
-
-def _check_shape(file: Path, header: Header, count: int) -> None:
-    shape, dtype = header
-    if shape != (count, *FRAME) or (dtype.kind != "f" and dtype != np.uint8):
-        raise InputError(
-            f"{file}: imgs must be float32 ({count}, 1, 200, 200), one frame per ground_truths, got {dtype} {shape}; "
-            "save cropped grey frames, channel first"
-        )
 
 
 @contextmanager

@@ -5,7 +5,6 @@ deleted are left out. Angle: fraction of full lock, [-1, 1], -1 is full left, so
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,7 @@ PATTERN = "catalog_*.catalog"
 KEYS = ("_index", "cam/image_array", "user/angle")
 
 
-@dataclass(frozen=True)
-class Record:
-    """One line of a catalog."""
-
-    place: str
-    index: int
-    image: str
-    angle: object
-
-
 def matches(folder: Path) -> bool:
-    """Whether `folder` looks like this format."""
     return any(folder.glob(PATTERN))
 
 
@@ -46,21 +34,26 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     if not files:
         raise InputError(f"{folder}: no {PATTERN} file; give the folder of a Donkeycar v4 tub")
     deleted = _deleted(folder / "manifest.json")
-    records = [r for file in files for r in _records(file) if r.index not in deleted]
-    places = [r.place for r in records]
-    angles = checked_angles(folder, [r.angle for r in records], places, RIGHT, options)
-    images = [folder / "images" / base_name(r.image) for r in records]
+    records = {
+        place: record
+        for file in files
+        for place, record in _records(file).items()
+        if record["_index"] not in deleted
+    }
+    places, texts = list(records), [r["user/angle"] for r in records.values()]
+    angles = checked_angles(folder, texts, places, RIGHT, options)
+    images = [folder / "images" / base_name(r["cam/image_array"]) for r in records.values()]
     paths = checked_images(folder, images, places)
     unit, sign = "fraction of full lock", "right positive in the source, negated"
     return Drive(folder.resolve().name, KIND, angles, unit, sign, paths)
 
 
-def _records(file: Path) -> list[Record]:
-    records = []
+def _records(file: Path) -> dict[str, dict[str, Any]]:
+    """Records of a catalog by what errors call their place."""
+    records = {}
     for number, line in enumerate(_lines(file), 1):
         if not line.strip():
             continue
-        place = f"{file.name} line {number}"
         entry = _json(line)
         if not isinstance(entry, dict):
             raise InputError(f"{file}: line {number} is no JSON object; remove that line")
@@ -70,9 +63,7 @@ def _records(file: Path) -> list[Record]:
             raise InputError(
                 f"{file}: line {number}: _index must be a whole number and cam/image_array a file name; correct it"
             )
-        records.append(
-            Record(place, entry["_index"], entry["cam/image_array"], entry["user/angle"])
-        )
+        records[f"{file.name} line {number}"] = entry
     return records
 
 

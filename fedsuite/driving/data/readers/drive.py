@@ -24,21 +24,12 @@ LEFT, RIGHT = "left", "right"
 class ReadOptions:
     """angle_scale: factor on every angle (e.g. 0.4363 makes radians of the simulator's fraction of 25 degrees).
 
-    angle_limit: largest |angle| believed, after scaling. positive, unit: for formats that fix neither (csv, npz).
+    angle_limit: largest |angle| believed, after scaling. positive: sign of formats that do not fix it (csv, npz).
     """
 
     angle_scale: float = 1.0
     angle_limit: float = math.pi
     positive: str = LEFT
-    unit: str = "radians"
-
-    def __post_init__(self) -> None:
-        if self.positive not in (LEFT, RIGHT):
-            raise InputError(f"positive: expected left or right, got {self.positive!r}")
-        for key in ("angle_scale", "angle_limit"):
-            value = getattr(self, key)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(f"{key}: expected a finite number above 0, got {value}")
 
 
 @dataclass(frozen=True)
@@ -121,8 +112,9 @@ def checked_images(file: Path, paths: Sequence[Path], places: Sequence[str]) -> 
                 f"{file}: {place}: {path.name} was named before ({seen[path]}); a frame has one angle, remove one row"
             )
         seen[path] = place
-    present = {folder: _files_in(folder) for folder in {path.parent for path in paths}}
-    missing = [path for path in paths if path.name not in present[path.parent]]
+    # One listing of a folder is far quicker than asking for every image.
+    present = {path for folder in {p.parent for p in paths} for path in folder.glob("*")}
+    missing = [path for path in paths if path not in present]
     if missing:
         raise InputError(
             f"{file}: {len(missing)} of {len(paths)} images are missing (first: {missing[0]}); add them or remove "
@@ -137,11 +129,3 @@ def first_of(paths: Iterable[Path], what: str, folder: Path) -> Path:
     if len(found) != 1:
         raise InputError(f"{folder}: expected one {what}, found {len(found)}; keep exactly one")
     return found[0]
-
-
-def _files_in(folder: Path) -> set[str]:
-    """Names in one folder: one listing is far quicker than asking for every image."""
-    try:
-        return {path.name for path in folder.iterdir()}
-    except (FileNotFoundError, NotADirectoryError):
-        return set()

@@ -31,12 +31,6 @@ class FrameFormat:
     size_px: int = CROP_PX
     channels: int = 1
 
-    def __post_init__(self) -> None:
-        if not 8 <= self.size_px <= 2 * CROP_PX:
-            raise InputError(f"size_px: expected 8 to {2 * CROP_PX}, got {self.size_px}")
-        if self.channels not in (1, 3):
-            raise InputError(f"channels: expected 1 (grey) or 3 (RGB), got {self.channels}")
-
 
 def read_picture(path: Path, form: FrameFormat) -> np.ndarray:
     """uint8 [C, H, W] of one image file; InputError if it does not decode."""

@@ -10,15 +10,10 @@ from fedsuite.errors import InputError
 
 @dataclass(frozen=True)
 class Row:
-    """Stripped fields of one line of the file; `line` counts from 1."""
+    """Stripped fields of one line; place: how errors name it."""
 
-    line: int
+    place: str
     fields: tuple[str, ...]
-
-    @property
-    def place(self) -> str:
-        """How errors name this row."""
-        return f"line {self.line}"
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -34,7 +29,7 @@ def read_rows(file: Path) -> list[Row]:
         ) from None
     reader = csv.reader(text.splitlines())
     try:
-        rows = [Row(reader.line_num, tuple(f.strip() for f in fields)) for fields in reader]
+        rows = [Row(f"line {reader.line_num}", tuple(f.strip() for f in line)) for line in reader]
     except csv.Error as error:
         raise InputError(
             f"{file}: line {reader.line_num} is no CSV ({error}); correct it"
@@ -54,10 +49,11 @@ def columns_of(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> list[i
     return [header.index(name) for name in wanted]
 
 
-def field_of(file: Path, row: Row, column: int) -> str:
-    """One field; InputError where the row is too short or the field empty."""
-    if column >= len(row.fields) or not row.fields[column]:
-        raise InputError(
-            f"{file}: {row.place} has no column {column + 1}; complete or remove that row"
-        )
-    return row.fields[column]
+def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
+    """One column; InputError where a row is too short or its field empty."""
+    for row in rows:
+        if number >= len(row.fields) or not row.fields[number]:
+            raise InputError(
+                f"{file}: {row.place} has no column {number + 1}; complete or remove that row"
+            )
+    return [row.fields[number] for row in rows]

@@ -29,17 +29,14 @@ class Camera:
         """Focal length in pixels of a frame size_px wide."""
         return size_px / 2 / math.tan(self.fov_rad / 2)
 
-    def horizon_row(self, size_px: int) -> float:
-        """Row coordinate of the horizon; may lie outside the frame."""
-        return size_px / 2 - self.focal_px(size_px) * math.tan(self.pitch_rad)
-
     def tan_columns(self, size_px: int) -> np.ndarray:
         """tan(phi) of every column, float64 [W], right positive."""
         return (np.arange(size_px) + 0.5 - size_px / 2) / self.focal_px(size_px)
 
     def rows_below_horizon(self, size_px: int) -> np.ndarray:
         """Row centre minus horizon, float64 [H], negative above it."""
-        return np.arange(size_px) + 0.5 - self.horizon_row(size_px)
+        horizon = size_px / 2 - self.focal_px(size_px) * math.tan(self.pitch_rad)
+        return np.arange(size_px) + 0.5 - horizon
 
     def first_ground_row(self, size_px: int, end_m: float = GROUND_END_M) -> int:
         """First row whose ground distance is at most end_m."""

@@ -42,7 +42,6 @@ class CorridorTables:
 
 
 def corridor_tables(look: CorridorLook, size_px: int, channels: int) -> CorridorTables:
-    """Tables of a look."""
     camera = look.camera
     focal, below = camera.focal_px(size_px), camera.rows_below_horizon(size_px)
     below = np.where(np.abs(below) < 1e-6, 1e-6, below)

@@ -4,7 +4,6 @@ Frames are drawn look by look, so that one look's tables are at hand at a time; 
 numbers drawn for all frames beforehand, so the order does not matter.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -20,12 +19,6 @@ NUM_LUCK = 6
 TABLES_KEPT = 8  # about 3 MB each at 200 x 200
 
 
-@dataclass(frozen=True)
-class _Tables:
-    scene: RoadTables | CorridorTables
-    overlay: np.ndarray  # float32 [H + margin, W + margin]: sensor noise and drops
-
-
 def draw_luck(n: int, rng: np.random.Generator) -> np.ndarray:
     """Chance of n frames, float64 [n, 6] in [0, 1): position, compass, noise row, noise column, gain, brightness."""
     return rng.random((n, NUM_LUCK))
@@ -36,14 +29,14 @@ def draw_frames(
 ) -> None:
     """Draw poses [m, 4] with luck [m, 6] in one look into rows `at` [m] of out, uint8 [n, C, H, W]."""
     size = out.shape[-1]
-    tables = _tables(look, size, channels)
+    tables, overlay = _tables(look, size, channels)
     canvas = np.empty((channels, size, size), np.float32)
     for row, pose, chance in zip(at, poses, luck, strict=True):
-        if isinstance(tables.scene, RoadTables):
-            draw_road(tables.scene, pose, chance, canvas)
+        if isinstance(tables, RoadTables):
+            draw_road(tables, pose, chance, canvas)
         else:
-            draw_corridor(tables.scene, pose, chance, canvas)
-        _expose(look, tables.overlay, chance, canvas)
+            draw_corridor(tables, pose, chance, canvas)
+        _expose(look, overlay, chance, canvas)
         out[row] = canvas
 
 
@@ -61,10 +54,13 @@ def _expose(look: Look, overlay: np.ndarray, luck: np.ndarray, canvas: np.ndarra
 
 
 @lru_cache(maxsize=TABLES_KEPT)
-def _tables(look: Look, size_px: int, channels: int) -> _Tables:
+def _tables(
+    look: Look, size_px: int, channels: int
+) -> tuple[RoadTables | CorridorTables, np.ndarray]:
+    """The scene's, and sensor noise with drops, float32 [H + margin, W + margin]."""
     overlay = look.sensor.noise * sensor_noise(size_px + MARGIN_PX)
     if not isinstance(look, RoadLook):
-        return _Tables(corridor_tables(look, size_px, channels), overlay)
+        return corridor_tables(look, size_px, channels), overlay
     light = light_of(look.weather, look.time)
     overlay = overlay * np.float32(light.noise)
     if light.drops > 0:
@@ -74,4 +70,4 @@ def _tables(look: Look, size_px: int, channels: int) -> _Tables:
         bright = 30.0 if length > 2 else 60.0
         drops = streaks(look.pattern, side, count, length, light.drop_slope)
         overlay = overlay + np.float32(bright * (0.4 + 0.6 * light.sun[1])) * drops
-    return _Tables(road_tables(look, size_px, channels), overlay)
+    return road_tables(look, size_px, channels), overlay

@@ -27,7 +27,6 @@ _LOOKS = _TABLE["looks"]
 
 
 def steering_of(character: Character) -> Steering:
-    """The steering that all silos of a character share."""
     return Steering(**_TABLE["characters"][character]["steering"])
 
 
@@ -39,14 +38,9 @@ def law_of(character: Character, silo: int, rng: np.random.Generator) -> Law:
 
 
 def look_of(character: Character, silo: int, rng: np.random.Generator) -> Look:
-    """The silo's own look."""
-    match character:
-        case "udacity":
-            return _country_road(silo, rng)
-        case "gazebo":
-            return _corridor(rng)
-        case "carla":
-            return _town(rng)
+    if character == "udacity":
+        return _country_road(silo, rng)
+    return _corridor(rng) if character == "gazebo" else _town(rng)
 
 
 def _uniform(rng: np.random.Generator, low: float, high: float) -> float:
@@ -72,7 +66,6 @@ def _camera(
 
 
 def _drawn(rng: np.random.Generator, look: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a look."""
     fields: dict[str, Any] = {"camera": _camera(rng, **look["camera"]), "sensor": _sensor(rng)}
     fields |= {name: _field(rng, given) for name, given in look.items() if name != "camera"}
     return fields | {"pattern": int(rng.integers(1 << 16))}

@@ -43,7 +43,6 @@ class RoadTables:
 
 
 def road_tables(look: RoadLook, size_px: int, channels: int) -> RoadTables:
-    """Tables of a look."""
     camera, light = look.camera, light_of(look.weather, look.time)
     focal = camera.focal_px(size_px)
     first = camera.first_ground_row(size_px)

@@ -31,11 +31,7 @@ class Scene:
     laws: tuple[Law, ...]
     looks: tuple[Look, ...]
     steering: Steering
-    label_skew: float
-    appearance_skew: float
-    label_noise_rad: float
-    size_px: int
-    channels: int
+    settings: RoadSettings
 
 
 @dataclass(frozen=True)
@@ -45,24 +41,11 @@ class Poses:
     values: np.ndarray
     look: np.ndarray
 
-    def __post_init__(self) -> None:
-        if self.values.ndim != 2 or self.values.shape[1] != NUM_POSE:
-            raise ValueError(f"values: expected [n, {NUM_POSE}], got {self.values.shape}")
-        if self.look.shape != (len(self.values),):
-            raise ValueError(f"look: expected [{len(self.values)}], got {self.look.shape}")
-
     def __len__(self) -> int:
         return len(self.values)
 
-    def part(self, start: int, stop: int) -> "Poses":
-        """Frames start to stop - 1."""
-        return Poses(self.values[start:stop], self.look[start:stop])
-
 
 def silo_scene(settings: RoadSettings, silo: int) -> Scene:
-    """Scene of a silo. ValueError where there is no such silo."""
-    if not 0 <= silo < settings.num_silos:
-        raise ValueError(f"silo: expected 0 to {settings.num_silos - 1}, got {silo}")
     character, seed = settings.character, settings.seed
     everyone = range(settings.num_silos)
     ratio, trim = rng_for(seed, "roads concept", partition=silo).uniform(-1, 1, 2)
@@ -76,11 +59,7 @@ def silo_scene(settings: RoadSettings, silo: int) -> Scene:
             ratio=float(1 + skew * RATIO_RANGE * ratio),
             trim_rad=float(skew * TRIM_SHARE * TYPICAL_RAD[character] * trim),
         ),
-        label_skew=settings.label_skew,
-        appearance_skew=settings.appearance_skew,
-        label_noise_rad=settings.label_noise,
-        size_px=settings.size_px,
-        channels=settings.channels,
+        settings=settings,
     )
 
 
@@ -88,8 +67,8 @@ def sample_poses(scene: Scene, n: int, rng: np.random.Generator) -> Poses:
     """n independent frames: their poses and looks."""
     chance = rng.random(n)
     other = rng.integers(0, len(scene.laws), n)
-    law = np.where(chance < scene.label_skew, scene.silo, other)
-    look = np.where(chance < scene.appearance_skew, scene.silo, other)
+    law = np.where(chance < scene.settings.label_skew, scene.silo, other)
+    look = np.where(chance < scene.settings.appearance_skew, scene.silo, other)
     values = np.empty((n, NUM_POSE), np.float32)
     for index in np.unique(law):
         chosen = law == index
@@ -102,7 +81,7 @@ def steering(scene: Scene, poses: Poses, rng: np.random.Generator | None = None)
     angles = scene.steering.angle_rad(poses.values)
     if rng is None:
         return angles
-    noisy = angles + scene.label_noise_rad * rng.standard_normal(len(poses))
+    noisy = angles + scene.settings.label_noise * rng.standard_normal(len(poses))
     limit = scene.steering.limit_rad
     return np.clip(noisy, -limit, limit).astype(np.float32)
 
@@ -111,13 +90,11 @@ def render(
     scene: Scene, poses: Poses, rng: np.random.Generator, out: np.ndarray | None = None
 ) -> np.ndarray:
     """Frames of the poses, uint8 [n, C, H, W]; drawn into `out` where given (it may be memory-mapped)."""
-    shape = (len(poses), scene.channels, scene.size_px, scene.size_px)
+    shape = scene.settings.shape_of(len(poses))
     frames = np.empty(shape, np.uint8) if out is None else out
-    if frames.shape != shape or frames.dtype != np.uint8:
-        raise ValueError(f"out: expected uint8 {shape}, got {frames.dtype} {frames.shape}")
     luck = draw_luck(len(poses), rng)
     for index in np.unique(poses.look):
         at = np.flatnonzero(poses.look == index)
         look = scene.looks[index]
-        draw_frames(look, poses.values[at], luck[at], scene.channels, frames, at)
+        draw_frames(look, poses.values[at], luck[at], shape[1], frames, at)
     return frames

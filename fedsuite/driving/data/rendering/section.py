@@ -17,11 +17,6 @@ SNOW = np.array([225.0, 228.0, 235.0])
 SLUSH = np.array([128.0, 130.0, 136.0])
 
 
-def bin_centres_m() -> np.ndarray:
-    """Lateral position of the bins, m, [BINS]."""
-    return (np.arange(BINS) + 0.5 - BINS / 2) / BINS_PER_M
-
-
 def sections(look: RoadLook, light: Light, channels: int) -> np.ndarray:
     """float32 [C, 3 * MIPS * BINS]: without dashes, with them, and blended; each at MIPS sharpnesses."""
     bare, dashed = _section(look, light, False), _section(look, light, True)
@@ -33,7 +28,7 @@ def sections(look: RoadLook, light: Light, channels: int) -> np.ndarray:
 
 def _section(look: RoadLook, light: Light, is_dash: bool) -> np.ndarray:
     """RGB tones [3, BINS] of one cross-section."""
-    s = bin_centres_m()
+    s = (np.arange(BINS) + 0.5 - BINS / 2) / BINS_PER_M  # lateral position of the bins, m
     asphalt, verge, pavement = (np.array(c) for c in (look.asphalt, look.verge, look.pavement))
     asphalt = asphalt * (1 - 0.3 * light.wet)
     asphalt = asphalt + light.snow * 0.6 * (SLUSH - asphalt)

@@ -1,21 +1,15 @@
 """What can be asked of generated roads."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from fedsuite.driving.data.rendering.presets import Character
-from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
 
 Sizes = Literal["equal", "power"]
 POWER = 0.8  # frames of the k-th largest silo go as k^-0.8
-_NUMBERS = {
-    "num_silos": (int, 1, 10_000), "train_frames": (int, 1, 10**7), "test_frames": (int, 1, 10**7),
-    "size_px": (int, 16, 1024), "seed": (int, 0, 2**63), "label_skew": (float, 0, 1),
-    "appearance_skew": (float, 0, 1), "concept_skew": (float, 0, 1), "label_noise": (float, 0, 1),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,18 +38,9 @@ class RoadSettings:
     label_noise: float = 0.01
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        choices = {"character": get_args(Character), "sizes": get_args(Sizes), "channels": (1, 3)}
-        for name, known in choices.items():
-            if (value := getattr(self, name)) not in known:
-                raise InputError(
-                    f"{name}: expected one of {list(known)}, got {value!r}; choose one"
-                )
-        for name, (kind, low, high) in _NUMBERS.items():
-            value, kinds = getattr(self, name), int if kind is int else int | float
-            if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-                what = "whole number" if kind is int else "number from"
-                raise InputError(f"{name}: expected a {what} {low} to {high}, got {value!r}")
+    def shape_of(self, count: int) -> tuple[int, int, int, int]:
+        """Of `count` frames: [n, C, H, W]."""
+        return count, self.channels, self.size_px, self.size_px
 
     def train_sizes(self) -> list[int]:
         """Training frames of every silo, at least 1 each; their sum is num_silos * train_frames."""

@@ -122,12 +122,6 @@ def test_any_size_keeps_the_mean(tmp_path, size) -> None:
     assert abs(float(frame.mean()) - float(whole.mean())) < 1
 
 
-@pytest.mark.parametrize(("key", "values"), [("size_px", (4, 1)), ("channels", (100, 2))])
-def test_formats_that_do_not_exist(key, values) -> None:
-    with pytest.raises(InputError, match=key):
-        FrameFormat(*values)
-
-
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("channels", [1, 3])
 def test_real_frames(shared, channels) -> None:
