@@ -7,7 +7,6 @@
 Nothing of this is ever sent. A centralised run uses the same clients, holding all houses at once.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.versions import Versions, checkpoint_rounds
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
+from fedsuite.vln.data.sampled_paths import SampledPaths
 from fedsuite.vln.environment import World
 from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER, VALIDATION
 from fedsuite.vln.stages import is_personal, visit_steps
@@ -43,7 +43,7 @@ class HouseSite:
     private: Versions
     folder: Path
     unseen: bool = False
-    sampled: tuple[Sequence[Sample], ...] = ()
+    sampled: tuple[SampledPaths, ...] = ()
 
     def samples(self, split: str) -> list[Sample]:
         """All own samples of a split, house by house."""

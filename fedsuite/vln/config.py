@@ -55,10 +55,6 @@ class DataSettings:
     )
     generated_feature_size: int = setting(64, "feature width F of generated views", ge=8, le=4096)
 
-    def houses_seed(self, run_seed: int) -> int:
-        """Seed of the generated houses."""
-        return run_seed if self.generated_seed < 0 else self.generated_seed
-
 
 @dataclass(frozen=True)
 class AgentSettings:

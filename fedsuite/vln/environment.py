@@ -150,12 +150,11 @@ def build_world(
     target, view = np.arange(rows)[:, None].repeat(width, 1), np.zeros((rows, width), np.int64)
     angle, pair_row = np.zeros((rows, width, 2), np.float32), np.zeros(rows, np.int64)
     pairs = 0
-    for graph, table, start in zip(graphs, tables, first[:-1], strict=True):
-        here, k = slice(start, start + len(graph.viewpoint_ids)), table.viewpoint.shape[1]
+    for size, table, start in zip(sizes, tables, first[:-1], strict=True):
+        here, k = slice(start, start + size), table.viewpoint.shape[1]
         target[here, :k] = np.where(table.viewpoint >= 0, table.viewpoint + start, target[here, :k])
         view[here, :k] = table.view
         angle[here, :k] = np.stack([table.heading_rad, table.elevation_rad], -1)
-        size = len(graph.viewpoint_ids)
         pair_row[here] = pairs + np.arange(size) * size - start
         pairs += size * size
     teacher = np.concatenate(

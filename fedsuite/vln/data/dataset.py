@@ -29,8 +29,7 @@ HORIZON_ROW = 1
 class Sample:
     """One (path, instruction) pair. path: panorama rows of the house; tokens int64 [L].
 
-    instr_id: "<path_id>_<k>" in R2R, the guide's instruction_id in RxR; path_id: the annotated path's, -1 if nobody
-    annotated it.
+    instr_id: "<path_id>_<k>" in R2R, the guide's instruction_id in RxR; path_id: -1 if nobody annotated the path.
     """
 
     instr_id: str

@@ -76,8 +76,7 @@ def prepare_views(
 ) -> int:
     """Convert a feature file to `<out_dir>/<scan>.npy` [P, 36, F] per house; returns F.
 
-    Rows follow the connectivity file; excluded panoramas stay zero. A house is written when its last panorama has come,
-    to a temporary folder that takes its final name only when all is complete.
+    Rows follow the connectivity file; excluded panoramas stay zero. The folder takes its name when all is complete.
     """
     if not features_file.is_file():
         raise InputError(f"{features_file}: no such feature file; give a .tsv or .hdf5 file")

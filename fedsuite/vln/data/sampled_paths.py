@@ -8,9 +8,6 @@ files themselves are not public; initial headings are drawn here, a multiple of 
 Large houses have ten thousand such paths, so that only start, goal and view are kept; a Sample is made when asked for.
 """
 
-from collections.abc import Sequence
-from typing import overload
-
 import numpy as np
 
 from fedsuite.randomness import rng_for
@@ -20,7 +17,7 @@ from fedsuite.vln.data.graph import HEADINGS, NavGraph
 MIN_EDGES, MAX_EDGES = 4, 6
 
 
-class SampledPaths(Sequence[Sample]):
+class SampledPaths:
     """Samples without words in ascending order of start, goal [n] int32 (rows of the house); view [n] int8, initial."""
 
     def __init__(
@@ -32,24 +29,10 @@ class SampledPaths(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.start)
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "SampledPaths": ...
-
-    def __getitem__(self, index: int | slice) -> "Sample | SampledPaths":
-        start, goal, view = self.start[index], self.goal[index], self.view[index]
-        if isinstance(index, slice):
-            return SampledPaths(self.graph, start, goal, view)
-        return Sample(
-            instr_id=f"{self.graph.scan}-{start}-{goal}",
-            scan=self.graph.scan,
-            path=tuple(self.graph.shortest_path(int(start), int(goal))),
-            start_view=int(view),
-            tokens=np.zeros(0, np.int64),
-            text="",
-        )
+    def __getitem__(self, index: int) -> Sample:
+        start, goal, scan = int(self.start[index]), int(self.goal[index]), self.graph.scan
+        path, view = tuple(self.graph.shortest_path(start, goal)), int(self.view[index])
+        return Sample(f"{scan}-{start}-{goal}", scan, path, view, np.zeros(0, np.int64), text="")
 
 
 def sampled_paths(house: House, seed: int, partition: int) -> SampledPaths:

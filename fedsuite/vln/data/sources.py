@@ -66,7 +66,7 @@ def places_of(config: FedVLNConfig) -> Places:
         raise InputError(complaint)
     if not own.dir:
         settings = HouseSettings(
-            seed=own.houses_seed(config.seed),
+            seed=config.seed if own.generated_seed < 0 else own.generated_seed,
             num_seen=own.generated_seen_houses,
             num_unseen=own.generated_unseen_houses,
             paths_per_house=own.generated_paths_per_house,

@@ -153,8 +153,7 @@ def published_trajectory(viewpoints: Sequence[int], views: Sequence[int]) -> lis
     Before move i the old viewpoint is recorded again for each tilt by 30 degrees and each turn by 30 degrees to the right
     (the agent never turns left: up to 11 of them), then the new viewpoint once. Stopping records nothing.
 
-    ne, sr, osr, spl, tl and cls do not change; ndtw and sdtw as published are of these walks, and
-    lower than those of the walk itself.
+    ne, sr, osr, spl, tl and cls do not change; ndtw and sdtw as published are of these walks, and lower.
     """
     if len(viewpoints) != len(views) or not viewpoints:
         raise ValueError(

@@ -149,10 +149,9 @@ class Simulator(Settings):
 
 
 def make_simulator(kind: str) -> Simulator:
-    """A new simulator: "graph" = this one, "mattersim" = the original (same interface).
+    """A new simulator: "graph" = this one, with nav graphs of its own; "mattersim" = the original (same interface).
 
-    "graph" has nav graphs of its own, so that one process can use several folders; the original
-    keeps to the folder of the process's first simulator, whatever later ones are told.
+    The original keeps to the folder of the process's first simulator, whatever later ones are told.
     """
     if kind == "graph":
         return Simulator(NavGraphs())

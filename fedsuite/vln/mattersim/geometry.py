@@ -111,9 +111,8 @@ def seen(
 
 def _direction(heading_rad: float) -> tuple[float, float]:
     """Horizontal unit vector of the camera."""
-    if not math.isfinite(heading_rad):
-        return math.nan, math.nan
-    return math.cos(math.pi / 2 - heading_rad), math.sin(math.pi / 2 - heading_rad)
+    angle = math.pi / 2 - heading_rad if math.isfinite(heading_rad) else math.nan
+    return math.cos(angle), math.sin(angle)
 
 
 def _ordered(
@@ -127,8 +126,7 @@ def _ordered(
         heading, elevation = heading_rad[j], around.elevation_rad[j] - camera_elevation_rad
         candidate = (around.places[j], (heading, elevation, around.distance_m[j]))
         keyed.append((math.sqrt(heading * heading + elevation * elevation), candidate))
-    keyed.sort(key=itemgetter(0))
-    return tuple([candidate for _, candidate in keyed])
+    return tuple([candidate for _, candidate in sorted(keyed, key=itemgetter(0))])
 
 
 def wrapped(heading_rad: float) -> float:

@@ -123,11 +123,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
 
 
 class NavGraphs:
-    """The houses of one folder, and the generator of random starts.
-
-    The first simulator that starts an episode decides on folder and seed for good; a folder without
-    scans.txt is refused and may be tried again.
-    """
+    """The houses of one folder and the random starts; who starts an episode first decides on folder and seed for good."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None

@@ -88,9 +88,8 @@ class LanguageEncoder(nn.Module):
         context = outputs.new_zeros(tokens.numel(), outputs.shape[1])
         context = context.index_copy_(0, packed.data, outputs).unflatten(0, tokens.shape)
         padding = tokens == PAD
-        pooled = context
-        if self.masked_pooling:
-            pooled = context.masked_fill(padding.unsqueeze(2), NEGATIVE)
+        masked = context.masked_fill(padding.unsqueeze(2), NEGATIVE)
+        pooled = masked if self.masked_pooling else context
         hidden = torch.tanh(self.to_hidden(pooled.amax(1)))
         return SharedContext(dropout(context), padding), hidden, torch.cat([cell[1], cell[0]], 1)
 
@@ -127,9 +126,7 @@ class ActionDecoder(nn.Module):
         dropout: Dropout,
         gathered: Gathered,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H].
-
-        `gathered` is the same at every decision of a rollout.
+        """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H]; one `gathered` a rollout.
 
         The recurrent state is h~, not h. The stop action is a zero feature scored without bias: its logit is 0.
         """

@@ -24,10 +24,7 @@ from fedsuite.vln.model.attention import SoftDotAttention, dot_scores
 from fedsuite.vln.model.dropout import Dropout
 
 BASELINE_WIDTH = 128
-
-
-class SpeakerSizes(Sizes):
-    """Sizes of a speaker."""
+SpeakerSizes = Sizes
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,7 @@ def _spoken(file: Path) -> list[Spoken]:
 
 
 def texts_of(spoken: Sequence[Spoken]) -> dict[str, list[str]]:
-    """Human and generated texts of one split. Human ones come first by first of every path, then by second, and so on:
-
-    neighbours then tell of different paths, as the generated ones do, which the measure of variety asks for.
-    """
+    """Texts of one split; human ones the first of every path, then the second, ..: the measure of variety asks for it."""
     most = max(len(s.references) for s in spoken)
     human = [s.references[k] for k in range(most) for s in spoken if k < len(s.references)]
     return {"human": human, "generated": [s.instruction for s in spoken]}

@@ -61,7 +61,7 @@ def stream(seed=0):
 
 
 def test_a_batch_is_its_paths_with_the_speakers_words_and_mask(oak, elm, calls):
-    world, samples = join_houses([elm, oak]), sampled_paths(oak, 0, 0)[:5]
+    world, samples = join_houses([elm, oak]), list(sampled_paths(oak, 0, 0))[:5]
     assert len(samples) == 5
     got = back_translate("speaker", world, samples, CONFIG.objective, stream())
     told = [replace(s, tokens=np.array([BOS, *(3 + p for p in s.path), EOS])) for s in samples]
@@ -219,7 +219,7 @@ def test_a_real_speaker_stays_as_it_is(oak, speaker):
     world = join_houses([oak])
     texts = []
     for seed in range(6):
-        got = back_translate(speaker, world, paths[:5], CONFIG.objective, stream(seed))
+        got = back_translate(speaker, world, list(paths)[:5], CONFIG.objective, stream(seed))
         assert (got.tokens[:, 0] == BOS).all() and int(got.length.max()) <= 1 + 9
         last = got.tokens[torch.arange(5), got.length - 1]
         assert (last == EOS).all() and ((got.tokens == EOS).sum(1) == 1).all()
@@ -229,7 +229,7 @@ def test_a_real_speaker_stays_as_it_is(oak, speaker):
 
 def test_a_real_speaker_describes_the_masked_house(oak, speaker):
     """Its words under a mask are its words in a house that looks so."""
-    world, paths = join_houses([oak]), sampled_paths(oak, 0, 0)[:6]
+    world, paths = join_houses([oak]), list(sampled_paths(oak, 0, 0))[:6]
     got = back_translate(speaker, world, paths, CONFIG.objective, stream(1))
     masked = replace(oak, views=np.array(oak.views) * got.feature_factor[0].numpy())
     plain = changed(CONFIG, environment_dropout=0.0)
