@@ -80,7 +80,9 @@ class RunSettings:
         "fedvln", "system to run: fedvln, cdl, fedrl, or module:attribute of your own System"
     )
     name: str = setting(
-        "", "run folder inside results-dir; empty = after the TOML", may_change=True
+        "",
+        "run folder inside results-dir; empty = SYSTEM-TOML, numbered if that is taken",
+        may_change=True,
     )
     seed: int = setting(0, "the one seed of all randomness", ge=0)
     num_rounds: int = setting(10, "federated rounds", ge=0, may_change=True)
