@@ -17,6 +17,7 @@ from fedsuite.vln.data.dataset import House, join_houses, load_house
 from fedsuite.vln.data.graph import NavGraph, load_graph
 from fedsuite.vln.data.prepare import prepare_houses, prepare_views
 from fedsuite.vln.environment import World
+from fedsuite.vln.mattersim import process_nav_graphs
 from simulations import cli as command
 from tests.harness import exit_code_of
 
@@ -42,6 +43,12 @@ def pytest_configure() -> None:
 def one_thread() -> None:
     """Tests run beside one another; one thread each is also what makes sums reproducible."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_nav_graphs() -> None:
+    """A process's simulators share the graphs of the folder that the first one named: not across test modules."""
+    process_nav_graphs.cache_clear()
 
 
 @pytest.fixture(scope="session")
