@@ -11,6 +11,8 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from functools import partial
+
 import numpy as np
 
 from benchmarks.report import cpu_seconds, finish, median
@@ -48,8 +50,8 @@ def main() -> None:
     ratios, seconds, bare = {}, {}, {}
     for kind in ("ring", "mst"):
         a = schedule_of(build_overlay(network, kind)).matrix(1)
-        bare[kind] = median(cpu_seconds(lambda a=a: a @ joined, REPEATS))
-        seconds[kind] = median(cpu_seconds(lambda a=a: mix(stacked, a), REPEATS))
+        bare[kind] = median(cpu_seconds(partial(np.matmul, a, joined), REPEATS))
+        seconds[kind] = median(cpu_seconds(partial(mix, stacked, a), REPEATS))
         ratios[kind] = seconds[kind] / bare[kind]
         print(f"{kind}: {seconds[kind]:.3f} s a step, bare product {bare[kind]:.3f} s")
     finish(

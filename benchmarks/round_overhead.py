@@ -81,13 +81,14 @@ def _train(job: tuple[int, int, Arrays]) -> tuple[int, Arrays]:
     house: House
     world: World
     house, world = _worker["houses"][partition]
-    config, agent = _worker["config"], _worker["agent"]
+    config: FedVLNConfig = _worker["config"]
+    agent, own = _worker["agent"], config.objective
     load_arrays(agent, arrays)
     agent.train()
     samples = house.samples["train"]
-    steps = local_steps(len(samples), config.local_epochs, config.batch_size)
-    optimizer = RMSprop(agent.parameters(), config.learning_rate, config.bias_correction)
-    parts = [TrainingData(samples, config.teacher_weight)]
+    steps = local_steps(len(samples), config.federation.local_epochs, own.batch_size)
+    optimizer = RMSprop(agent.parameters(), own.learning_rate, own.bias_correction)
+    parts = [TrainingData(samples, own.teacher_weight)]
     train_locally(agent, optimizer, world, parts, config, steps, number, partition)
     return len(samples), module_arrays(agent)
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,18 +85,19 @@ def operations(world: World, episodes: Episodes, num_forced: int, out: Walk) -> 
 @contextmanager
 def counting(counts: list[float]) -> Iterator[None]:
     """Append the operations of every rollout of the objective to `counts`."""
-    original = objective.walk
+    module: Any = objective
+    original = module.walk
 
     def counted(agent, world, episodes, *rest, **options):  # type: ignore[no-untyped-def]
         out = original(agent, world, episodes, *rest, **options)
         counts.append(operations(world, episodes, CONFIG.objective.batch_size, out))
         return out
 
-    objective.walk = counted
+    module.walk = counted
     try:
         yield
     finally:
-        objective.walk = original
+        module.walk = original
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
@@ -123,14 +125,14 @@ def main() -> None:
     square = torch.rand(SQUARE, SQUARE)
     parts = [TrainingData(samples, CONFIG.objective.teacher_weight)]
     counts: list[float] = []
-    times, rates, ratios, decisions = [], [], [], []
+    times, rates, decisions = [], [], []
     with counting(counts):
         for number in range(WARM_UP + STEPS):
             start = clock()
             report = train_locally(agent, optimizer, world, parts, CONFIG, 1, number, 0)
             times.append(clock() - start)
             rates.append(2 * SQUARE**3 / seconds(lambda: torch.mm(square, square), clock))
-            decisions.append(report.decisions)
+            decisions.append(float(report.decisions))
     rate = median(rates[WARM_UP:])
     ratios = [t * rate / n for t, n in zip(times[WARM_UP:], counts[WARM_UP:], strict=True)]
     words = sum(len(s.tokens) for s in samples) / len(samples)
