@@ -55,10 +55,11 @@ class SequentialAveraging(HouseAveraging):
         task = self._task(client, model)
         if not self.hands_on:
             return task
-        returns = {k: v.shape for k, v in model.items()}
-        returns |= {f"{OPTIMIZER}square_avg.{k}": s for k, s in returns.items()}
-        returns[f"{OPTIMIZER}step"] = ()
-        return replace(task, arrays=model | with_prefix(optimizer, OPTIMIZER), returns=returns)
+        wanted = model | with_prefix(model, f"{OPTIMIZER}square_avg.")
+        returns = {k: v.shape for k, v in wanted.items()} | {f"{OPTIMIZER}step": ()}
+        types = {k: str(v.dtype) for k, v in wanted.items()} | {f"{OPTIMIZER}step": "int64"}
+        arrays = model | with_prefix(optimizer, OPTIMIZER)
+        return replace(task, arrays=arrays, returns=returns, types=types)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from strategies.runtime.records import RoundRecords
 from strategies.runtime.reply_checks import check_reply, usable_or_reason
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
+STRAY = "a reply that nobody waits for was ignored: a second one, or of a node that was not asked"
 OnReply = Callable[[int, Message, float], None]
 OnEvent = Callable[[Mapping[str, Any]], None]
 
@@ -35,13 +36,14 @@ class Members:
 
 
 def exchange(
-    grid: Grid, messages: Iterable[Message], deadline_s: float, on_reply: OnReply
+    grid: Grid, messages: Iterable[Message], deadline_s: float, on_reply: OnReply, folder: RunFolder
 ) -> set[int]:
     """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
 
-    Returns the positions without one. Messages are pushed one by one, so that each is freed once it is sent.
+    Second replies, and those of nodes that were not asked, are left out and noted in the folder's errors.log. Returns the
+    positions without one. Messages are pushed one by one, so that each is freed once it is sent.
     """
-    waiting: dict[str, int] = {}
+    waiting: dict[str, tuple[int, int]] = {}  # position and node
     sent_at: dict[int, float] = {}
     unanswered: set[int] = set()
     for position, message in enumerate(messages):
@@ -49,12 +51,18 @@ def exchange(
         unanswered.add(position)
         for message_id in grid.push_messages([message]):
             if message_id:
-                waiting[message_id] = position
+                waiting[message_id] = position, message.metadata.dst_node_id
     begin = time.monotonic()
     while waiting and (elapsed := time.monotonic() - begin) < deadline_s:
         replies = list(grid.pull_messages(list(waiting)))
         for reply in replies:
-            position = waiting.pop(reply.metadata.reply_to_message_id)
+            about = reply.metadata
+            position, node = waiting.get(about.reply_to_message_id, (-1, 0))
+            # An error may be Flower's own, about a node that it cannot reach.
+            if position < 0 or not (reply.has_error() or about.src_node_id == node):
+                folder.log_error(f"node {about.src_node_id}", STRAY)
+                continue
+            del waiting[about.reply_to_message_id]
             unanswered.discard(position)
             on_reply(position, reply, time.monotonic() - sent_at[position])
         if not replies:
@@ -118,7 +126,8 @@ class TaskExchange:
             raw = raws[position] = read_reply(reply)
             task = tasks[position]
             if raw.error:
-                self._log_error(records.number, task, raw.detail or raw.error)
+                whose = f"round {records.number}, {self.names[task.partition]}"
+                self.folder.log_error(whose, raw.detail or raw.error)
             event = records.timed(task, raw, seconds)
             if event:
                 self.emit(event)
@@ -128,9 +137,5 @@ class TaskExchange:
             config = {**task.config, **best, **common}
             return factory.message(task, self.node_of[task.partition], config)
 
-        exchange(self.grid, map(message, tasks), deadline_s, keep)
+        exchange(self.grid, map(message, tasks), deadline_s, keep, self.folder)
         return raws
-
-    def _log_error(self, number: int, task: Task, detail: str) -> None:
-        with self.folder.errors.open("a", encoding="utf-8") as file:
-            file.write(f"--- round {number}, {self.names[task.partition]}\n{detail.rstrip()}\n")

@@ -18,9 +18,9 @@ from fedsuite.errors import RunFailed
 from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
-from strategies.runtime.exchange import Members, OnEvent
+from strategies.runtime.exchange import STRAY, Members, OnEvent
 from strategies.runtime.membership import gather
-from strategies.runtime.messages import TaskMessages, read_reply
+from strategies.runtime.messages import RawReply, TaskMessages, read_reply
 from strategies.runtime.reply_checks import check_reply, usable_or_reason
 from strategies.runtime.round_loop import RoundLoop, check_state, run_rounds
 
@@ -167,7 +167,13 @@ class FedsuiteStrategy(Strategy):
             raise RuntimeError(f"call configure_{kind} before aggregate_{kind}")
         (exchanges, tasks), self._opened = self._opened, None
         assert self._members is not None  # as above
-        raws = {m.metadata.src_node_id: read_reply(m) for m in replies}
+        asked = {self._members.node_of[t.partition] for t in tasks}
+        raws: dict[int, RawReply] = {}
+        for message in replies:
+            if (node := message.metadata.src_node_id) in asked - raws.keys():
+                raws[node] = read_reply(message)
+            else:
+                self.folder.log_error(f"round {number}, node {node}", STRAY)
         answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
         deadline_s = self.settings.reply_deadline_s
         checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
@@ -185,7 +191,7 @@ class FedsuiteStrategy(Strategy):
 
     def _membership(self, grid: Grid) -> Members:
         if self._members is None:
-            self._members = gather(grid, self.names, 0, self.settings)
+            self._members = gather(grid, self.names, 0, self.settings, self.folder)
         return self._members
 
 

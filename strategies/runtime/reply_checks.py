@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from fedsuite.arrays import Arrays, non_finite, num_bytes
+from fedsuite.arrays import Arrays, num_bytes, range_complaint
+from fedsuite.errors import one_line
 from fedsuite.federation import Reply, Task
 from strategies.runtime.messages import EXAMPLES, RawReply
 
+LONGEST_NAME = 200
 Status = Literal["ok", "error", "missing", "rejected"]
 
 
@@ -37,7 +37,7 @@ def check_reply(task: Task, raw: RawReply | None, deadline_s: float) -> CheckedR
     size = num_bytes(raw.arrays.values())
     reason = _arrays_complaint(task, raw.arrays) or _metrics_complaint(raw.metrics)
     if reason:
-        return CheckedReply("rejected", reason, bytes_up=size)
+        return CheckedReply("rejected", one_line(reason), bytes_up=size)
     metrics = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
     examples = int(raw.metrics[EXAMPLES])  # type: ignore[call-overload]
     ordered = {name: raw.arrays[name] for name in _expected(task)}
@@ -76,11 +76,12 @@ def _arrays_complaint(task: Task, arrays: Arrays) -> str:
             return f"array {name} has shape {array.shape}, expected {tuple(shape)}"
         if array.dtype.kind not in "fiub":
             return f"array {name} has type {array.dtype}, expected numbers"
-        sent: np.ndarray | None = task.arrays.get(name)
-        if sent is not None and array.dtype != sent.dtype:
-            return f"array {name} has type {array.dtype}, expected {sent.dtype}"
-    bad = non_finite(arrays)
-    return f"array {bad[0]} holds NaN or infinity ({len(bad)} such arrays)" if bad else ""
+        wanted = (
+            task.arrays[name].dtype if name in task.arrays else task.types.get(name, array.dtype)
+        )
+        if array.dtype != wanted:
+            return f"array {name} has type {array.dtype}, expected {wanted}"
+    return range_complaint(arrays)
 
 
 def _metrics_complaint(metrics: Mapping[str, object]) -> str:
@@ -88,6 +89,8 @@ def _metrics_complaint(metrics: Mapping[str, object]) -> str:
     if not isinstance(examples, int) or examples < 0:
         return f"{EXAMPLES} must be a whole number >= 0, got {examples!r}"
     for key, value in metrics.items():
+        if not key.isprintable() or len(key) > LONGEST_NAME:
+            return f"metrics need printable names of at most {LONGEST_NAME} characters, got {key!r}"
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"metric {key} must be a finite number, got {value!r}"
     return ""

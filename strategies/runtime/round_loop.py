@@ -45,7 +45,7 @@ def run_rounds(
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(grid, names, at, settings)
+    members = gather(grid, names, at, settings, folder)
     loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.emit(
         {"round": at, "kind": "ready", "clients": len(names), "rounds": settings.num_rounds}
