@@ -38,6 +38,7 @@ class Task:
 
     types: of what `returns` names, such as "float32"; an array among `arrays` keeps its own, others may have any type.
     summed: one of very many small messages of its round; the history has one line for all that a client got.
+    in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
     """
 
     partition: int
@@ -47,6 +48,7 @@ class Task:
     returns: Mapping[str, tuple[int, ...]] | None = None
     summed: bool = False
     types: Mapping[str, str] = field(default_factory=dict)
+    in_turn: int = 0
 
 
 @dataclass(frozen=True)

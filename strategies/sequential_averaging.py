@@ -32,13 +32,15 @@ class SequentialAveraging(HouseAveraging):
     hands_on: bool = False
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """One exchange per participant; one that is lost moves nothing."""
+        """One exchange per participant; one that is lost moves nothing and is passed over."""
         chosen = self.participation(number, trainers(clients))
         weights, rate = weights_of(chosen), float(state.scalars[RATE])
         model, optimizer = state.arrays, state.optimizer
         replies: list[Reply] = []
         for client in chosen:
-            for reply in (yield [self._handed(client, model, optimizer)]):
+            for reply in (
+                yield [replace(self._handed(client, model, optimizer), in_turn=len(chosen))]
+            ):
                 optimizer = under_prefix(reply.arrays, OPTIMIZER)
                 local = {k: reply.arrays[k] for k in model}
                 replies.append(replace(reply, arrays=local))

@@ -145,6 +145,8 @@ class ToyStrategy(RoundStrategy):
         w = sum(np.float32(r.num_examples / total) * r.arrays["w"] for r in replies)
         if (self.c.fault, self.c.fault_round) == ("server-nan", number):
             w = w * np.float32(np.nan)
+        if (self.c.fault, self.c.fault_round) == ("server-large", number):
+            w = np.round(w / np.abs(w).max() * np.float32(9)) * np.float32(1e6)
         if (self.c.fault, self.c.fault_round) == ("server-bug", number):
             raise KeyError("a bug in the strategy")
         metrics = {"train-loss": float(np.mean([r.metrics["loss"] for r in replies]))}

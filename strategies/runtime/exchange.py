@@ -13,13 +13,14 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.runtime.records import RoundRecords
-from strategies.runtime.reply_checks import check_reply, usable_or_reason
+from strategies.runtime.reply_checks import check_merged, check_reply, usable_or_reason
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
 STRAY = "a reply that nobody waits for was ignored: a second one, or of a node that was not asked"
@@ -89,6 +90,9 @@ class TaskExchange:
             return []
         ordered = sorted(tasks, key=lambda task: task.partition)
         number, kind = records.number, ordered[0].kind
+        if not ordered[0].summed:  # those relay what came in replies
+            for arrays in {id(task.arrays): task.arrays for task in ordered}.values():
+                self.check(arrays, records)
         if ordered[0].summed:
             records.emit_progress(self.emit)
         else:
@@ -107,13 +111,21 @@ class TaskExchange:
             raise RunFailed(
                 f"{where}: {', '.join(dead)}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
             )
-        reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
-        if reason:
+        failed = [(n, c) for n, c in zip(names, checked, strict=True) if c.reply is None]
+        if asked := ordered[0].in_turn:
+            records.passed_over += failed
+            failed = records.passed_over
+        least = self.settings.min_reply_fraction
+        if reason := usable_or_reason(failed, asked or len(ordered), least):
             raise RunFailed(f"{where}: {reason}")
         replies = [c.reply for c in checked if c.reply is not None]
         if kind == "train":
             records.trained += replies
         return replies
+
+    def check(self, arrays: Arrays, records: RoundRecords) -> None:
+        """RunFailed if nobody must get these arrays."""
+        check_merged(records.number, arrays, records.trained, self.names)
 
     def _send(
         self, tasks: Sequence[Task], records: RoundRecords, common: Mapping[str, Scalar]

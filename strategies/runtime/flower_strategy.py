@@ -21,8 +21,8 @@ from strategies.runtime import bookkeeping
 from strategies.runtime.exchange import STRAY, Members, OnEvent
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, TaskMessages, read_reply
-from strategies.runtime.reply_checks import check_reply, usable_or_reason
-from strategies.runtime.round_loop import RoundLoop, check_state, run_rounds
+from strategies.runtime.reply_checks import check_merged, check_reply, usable_or_reason
+from strategies.runtime.round_loop import RoundLoop, run_rounds
 
 _ONE_EXCHANGE = (
     "this strategy does not {} with one exchange, which is all that Flower's configure_{} and aggregate_{} can express; "
@@ -178,14 +178,15 @@ class FedsuiteStrategy(Strategy):
         deadline_s = self.settings.reply_deadline_s
         checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
         names = [self._members.clients[t.partition].name for t in tasks]
-        if reason := usable_or_reason(checked, names, self.settings.min_reply_fraction):
+        failed = [(n, c) for n, c in zip(names, checked, strict=True) if c.reply is None]
+        if reason := usable_or_reason(failed, len(tasks), self.settings.min_reply_fraction):
             raise RunFailed(f"round {number}, {kind}: {reason}")
         usable = [v.reply for v in checked if v.reply is not None]
         try:
             exchanges.send(usable)
         except StopIteration as stop:
             result: RoundResult = stop.value
-            check_state(number, result.state)
+            check_merged(number, result.state.arrays, usable, self.names)
             return usable, result
         raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
 

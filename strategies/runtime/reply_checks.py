@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedsuite.arrays import Arrays, num_bytes, range_complaint
-from fedsuite.errors import one_line
+from fedsuite.arrays import Arrays, extremes, num_bytes, range_complaint
+from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
 from strategies.runtime.messages import EXAMPLES, RawReply
 
@@ -44,17 +44,35 @@ def check_reply(task: Task, raw: RawReply | None, deadline_s: float) -> CheckedR
     return CheckedReply("ok", "", Reply(task.partition, ordered, examples, metrics), size)
 
 
-def usable_or_reason(checked: Sequence[CheckedReply], names: Sequence[str], least: float) -> str:
-    """One line that names who failed and why, or "" if the share `least` of the replies is usable."""
-    failed = [(name, v) for name, v in zip(names, checked, strict=True) if v.status != "ok"]
-    usable = len(checked) - len(failed)
-    if usable >= least * len(checked):
+def usable_or_reason(failed: Sequence[tuple[str, CheckedReply]], asked: int, least: float) -> str:
+    """One line that names who failed and why, or "" if without them the share `least` of those asked is usable."""
+    usable = asked - len(failed)
+    if usable >= least * asked:
         return ""
     name, first = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return (
-        f"{usable} of {len(checked)} replies usable, min-reply-fraction = {least:g}; "
+        f"{usable} of {asked} replies usable, min-reply-fraction = {least:g}; "
         f"{name}: {first.status}: {first.reason}{more}"
+    )
+
+
+def check_merged(
+    number: int, arrays: Arrays, replies: Sequence[Reply], names: Mapping[int, str] | Sequence[str]
+) -> None:
+    """RunFailed if `arrays`, made of a round's replies, hold what no reply may; names the reply with the largest number."""
+    if not (complaint := range_complaint(arrays)):
+        return
+    found, cause = [(-1.0, "", "")], ""
+    for r in replies:
+        floats = {k: v for k, v in r.arrays.items() if v.dtype.kind == "f"}
+        found += [(abs(x), k, names[r.partition]) for k, x in extremes(floats).items()]
+    size, array, name = max(found)
+    if name:
+        cause = f"likely cause: {name}, whose reply has the largest number ({size:g} in {array}); "
+    raise RunFailed(
+        f"round {number}: the merged model: {complaint}; {cause}resume once it is put right, "
+        "or start again with lower learning rates"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedsuite.arrays import non_finite
+from fedsuite.arrays import with_prefix
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
@@ -164,17 +164,9 @@ class RoundLoop:
                 raise TypeError(
                     f"the strategy must return a RoundResult, got {stop.value!r}"
                 ) from None
-            check_state(rows.number, stop.value.state)
+            state = stop.value.state
+            self.exchange.check(state.arrays | with_prefix(state.optimizer, "optimizer."), rows)
             return stop.value
-
-
-def check_state(number: int, state: ServerState) -> None:
-    """Refuse a server state with NaN or infinity."""
-    if bad := non_finite(state.arrays):
-        raise RunFailed(
-            f"round {number}: the merged model holds NaN or infinity in {bad[0]} "
-            f"({len(bad)} such arrays); lower the learning rates"
-        )
 
 
 def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None:

@@ -81,9 +81,10 @@ def test_text_arrays_are_refused() -> None:
     ],
 )
 def test_share_of_usable_replies(statuses: str, least: float, fails: bool) -> None:
-    checked = [CheckedReply("ok") if s == "o" else CheckedReply("error", "E: x") for s in statuses]
-    names = [f"site-{i}" for i in range(len(statuses))]
-    reason = usable_or_reason(checked, names, least)
+    failed = [
+        (f"site-{i}", CheckedReply("error", "E: x")) for i, s in enumerate(statuses) if s == "e"
+    ]
+    reason = usable_or_reason(failed, len(statuses), least)
     assert bool(reason) == fails
     if fails:
         first = statuses.index("e")
