@@ -68,7 +68,9 @@ class ToyClient(NumPyClient):
     def __init__(self, settings: ToySettings, partition: int) -> None:
         self.c, self.partition = settings, partition
         self.x, self.y = _client_data(settings, partition)
-        self.private = Versions(folder_of(settings).client(f"site-{partition}") / "momentum")
+        self.private = Versions(
+            folder_of(settings).client(f"site-{partition}") / "momentum", f"site-{partition}"
+        )
 
     def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
         self.private.rollback(int(config["resume-round"]))
@@ -86,7 +88,7 @@ class ToyClient(NumPyClient):
         time.sleep(self.c.round_time_s)
         self._misbehave(number)
         arrays = named_arrays(parameters, config)
-        kept = self.private.load(number)
+        kept = self.private.load(number, config.get("last-trained", 0))
         momentum = kept[0]["momentum"] if kept else np.zeros(self.c.width, np.float32)
         noise = rng_for(self.c.seed, "toy noise", number, self.partition).standard_normal()
         error = self.x @ arrays["w"] - self.y

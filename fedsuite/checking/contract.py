@@ -14,7 +14,7 @@ from fedsuite.federation import Reply, RoundResult, ServerState, Task
 
 Forms = Mapping[str, tuple[tuple[int, ...], str]]
 STEPS, RATE, BEST = "local-steps", "server-learning-rate", "best-round"
-RESERVED = ("round", "checkpoint-rounds", "array-names", BEST)
+RESERVED = ("round", "checkpoint-rounds", "last-trained", "array-names", BEST)
 
 
 class ContractError(AssertionError):

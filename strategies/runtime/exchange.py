@@ -72,7 +72,11 @@ def exchange(
 
 
 class TaskExchange:
-    """Sends tasks and checks what comes back. best: the best round so far, told with training tasks that are not summed."""
+    """Sends tasks and checks what comes back.
+
+    Told with tasks that are not summed: best, the best round so far (in training), and trained, by partition the round,
+    before this training, in which a client has trained last.
+    """
 
     def __init__(
         self, grid: Grid, settings: RunSettings, folder: RunFolder, members: Members, emit: OnEvent
@@ -81,6 +85,7 @@ class TaskExchange:
         self.node_of = members.node_of
         self.names = {client.partition: client.name for client in members.clients}
         self.best: Mapping[str, Scalar] = {}
+        self.trained: dict[int, int] = {}
 
     def replies(
         self, tasks: Sequence[Task], records: RoundRecords, checkpoints: Sequence[int]
@@ -146,7 +151,8 @@ class TaskExchange:
 
         def message(task: Task) -> Message:
             best = self.best if task.kind == "train" and not task.summed else {}
-            config = {**task.config, **best, **common}
+            last = {} if task.summed else {"last-trained": self.trained.get(task.partition, 0)}
+            config = {**task.config, **best, **common, **last}
             return factory.message(task, self.node_of[task.partition], config)
 
         exchange(self.grid, map(message, tasks), deadline_s, keep, self.folder)

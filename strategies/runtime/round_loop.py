@@ -55,7 +55,7 @@ def run_rounds(
         state = loop.start(strategy)
         loop.save(0, state)
     else:
-        state = resumed.state
+        state, loop.exchange.trained = resumed.state, dict(resumed.trained)
         loop.checkpoint_rounds = loop.checkpoints.needed()
     number = at
     while number < settings.num_rounds and not bookkeeping.is_over(strategy.selection, state):
@@ -100,6 +100,7 @@ class RoundLoop:
         self.exchange.best = {k: v for k, v in state.scalars.items() if k == BEST_ROUND}
         with self._recorded(number) as rows:
             trained = self._run(strategy.train(number, state, self.clients), rows)
+            self.exchange.trained |= {reply.partition: number for reply in rows.trained}
             state, counts = bookkeeping.after_training(strategy, trained.state, rows.trained)
             rows.metrics = {**trained.metrics, **counts}
             if number == self.settings.num_rounds or (every > 0 and number % every == 0):
@@ -116,7 +117,8 @@ class RoundLoop:
         return RoundResult(result.state, rows.metrics)
 
     def save(self, number: int, state: ServerState) -> None:
-        self.checkpoints.save_state(RunState(number, state, self.digest))
+        written, trained = self.history.durable(), self.exchange.trained
+        self.checkpoints.save_state(RunState(number, state, self.digest, written, trained))
         self.checkpoint_rounds = self.checkpoints.needed()
 
     def emit(self, *events: Event) -> None:
@@ -190,6 +192,6 @@ def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None
             f"give num-rounds >= {state.round}"
         )
     checkpoints.rollback(state.round)
-    HistoryWriter(folder.path / HISTORY).truncate(state.round)
+    HistoryWriter(folder.path / HISTORY).cut(state.history)
     HistoryWriter(folder.path / TIMINGS).truncate(state.round)
     return state

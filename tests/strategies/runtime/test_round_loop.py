@@ -75,7 +75,12 @@ def test_only_the_named_arrays_and_settings_cross(tmp_path: Path) -> None:
         else:
             assert set(message.content) == {"arrays", "config"}
             assert list(message.content["arrays"]) == ["w"]
-            assert set(message.content["config"]) <= {"round", "checkpoint-rounds", "extra"}
+            assert set(message.content["config"]) <= {
+                "round",
+                "checkpoint-rounds",
+                "last-trained",
+                "extra",
+            }
     for message in recorder.received:
         kind = message.metadata.message_type
         if kind == "query":
