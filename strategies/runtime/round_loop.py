@@ -56,7 +56,7 @@ def run_rounds(
         loop.save(0, state)
     else:
         state, loop.exchange.trained = resumed.state, dict(resumed.trained)
-        loop.checkpoint_rounds = loop.checkpoints.needed()
+        loop.exchange.checkpoint_rounds = loop.checkpoints.needed()
     number = at
     while number < settings.num_rounds and not bookkeeping.is_over(strategy.selection, state):
         number += 1
@@ -84,7 +84,6 @@ class RoundLoop:
         self.timings = HistoryWriter(folder.path / TIMINGS)
         self.digest = config_digest(settings)
         self.checkpoints = Checkpoints(folder.checkpoints)
-        self.checkpoint_rounds = [0]
         self.exchange = TaskExchange(grid, settings, folder, members, self.emit)
 
     def start(self, strategy: RoundStrategy) -> ServerState:
@@ -119,7 +118,7 @@ class RoundLoop:
     def save(self, number: int, state: ServerState) -> None:
         written, trained = self.history.durable(), self.exchange.trained
         self.checkpoints.save_state(RunState(number, state, self.digest, written, trained))
-        self.checkpoint_rounds = self.checkpoints.needed()
+        self.exchange.checkpoint_rounds = self.checkpoints.needed()
 
     def emit(self, *events: Event) -> None:
         """Write events to timings.jsonl and hand them on."""
@@ -160,7 +159,7 @@ class RoundLoop:
         try:
             tasks = next(exchanges)
             while True:
-                tasks = exchanges.send(self.exchange.replies(tasks, rows, self.checkpoint_rounds))
+                tasks = exchanges.send(self.exchange.replies(tasks, rows))
         except StopIteration as stop:
             if not isinstance(stop.value, RoundResult):
                 raise TypeError(
