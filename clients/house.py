@@ -44,7 +44,7 @@ class HouseClient(HouseClientBase):
     def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """`steps` optimizer steps from the server's agent, or from the own one with what the server merges put in."""
         received, number = named_arrays(parameters, config), int(config["round"])
-        kept = self.kept(before_round=number)
+        kept = self.kept(number, config.get("last-trained", 0))
         sent = {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)}
         load_arrays(self.agent, {**under_prefix(kept, AGENT), **sent})
         self.agent.train()
@@ -80,8 +80,10 @@ class HouseClient(HouseClientBase):
             return 0.0, 0, {}
         own: Arrays = {}
         if is_personal(self.config):
-            kept = self.kept(before_round=int(config.get("export-round", number)) + 1)
-            own = under_prefix(kept, AGENT)
+            wanted = int(config.get("export-round", number))
+            # An earlier round's agent may be older than the last training.
+            least = config.get("last-trained", 0) if wanted == number else 0
+            own = under_prefix(self.kept(wanted + 1, least), AGENT)
         load_arrays(self.agent, {**own, **received})
         if "export-round" in config:
             write_atomically(self.site.folder / MODEL, arrays_to_bytes(own))

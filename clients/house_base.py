@@ -55,7 +55,7 @@ class HouseClientBase(NumPyClient):
 
     def __init__(self, site: HouseSite, config: FedVLNConfig) -> None:
         self.site, self.config = site, config
-        self.received_once = Versions(site.folder / SPEAKER.rstrip("."))
+        self.received_once = Versions(site.folder / SPEAKER.rstrip("."), site.name)
 
     def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
@@ -79,9 +79,10 @@ class HouseClientBase(NumPyClient):
             return [len(paths) for paths in self.site.sampled if len(paths)]
         return [len(h.samples["train"]) for h in self.site.houses if h.samples.get("train")]
 
-    def kept(self, before_round: int) -> Arrays:
-        """The newest private version older than `before_round`; {} if there is none."""
-        stored = self.site.private.load(before_round)
+    def kept(self, before_round: int, least: int) -> Arrays:
+        """The newest private version older than `before_round`, not older than `least`; {} if there is none."""
+        keeps = is_personal(self.config) or self.config.federation.client_optimizer == "kept"
+        stored = self.site.private.load(before_round, least if keeps else 0)
         return stored[0] if stored else {}
 
     def keep(self, number: int, config: Config, model: Module, optimizer: Optimizer) -> None:

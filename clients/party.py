@@ -48,11 +48,11 @@ class PartySite:
 
     @property
     def private(self) -> Versions:
-        return Versions(self.folder)  # by round
+        return Versions(self.folder, self.role)  # by round
 
     @property
     def working(self) -> Versions:
-        return Versions(self.folder / "working")  # by message of the round in progress
+        return Versions(self.folder / "working", self.role)  # by message of the round in progress
 
 
 class PartyClient(NumPyClient):
@@ -109,7 +109,7 @@ class PartyClient(NumPyClient):
             site.config, site.world, site.role, site.partition, site.device, site.noise_seed
         )
         after, message = place
-        kept = site.working.load(message + 1) if message else site.private.load(after + 1)
+        kept = site.working.load(message + 1) if message else site.private.load(after + 1, after)
         if message and (kept is None or kept[1]["waits-for"] != [after, message]):
             raise ValueError(
                 f"{site.role}: message {message} of round {after + 1} came, but the state before it is gone; "

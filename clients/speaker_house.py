@@ -38,7 +38,7 @@ class SpeakerClient(HouseClientBase):
         optimizer = torch.optim.Adam(
             self.speaker.parameters(), self.config.objective.learning_rate, foreach=True
         )
-        self.restore(self.speaker, optimizer, self.kept(before_round=number), {})
+        self.restore(self.speaker, optimizer, self.kept(number, config.get("last-trained", 0)), {})
         samples = self.site.samples("train")
         report = train_speaker(
             self.speaker,

@@ -64,7 +64,7 @@ class VehicleClient(NumPyClient):
     def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """Mixing steps `first-mixing` .. `first-mixing` + `mixings` - 1, the last one's mixing left to the server."""
         number = int(config["round"])
-        networks = self._networks(number)
+        networks = self._networks(number, config.get("last-trained", 0))
         # Until it is saved, so that an error here leaves nothing half trained behind.
         self.site.networks = None
         networks.load_backbone(named_arrays(parameters, config))
@@ -89,7 +89,7 @@ class VehicleClient(NumPyClient):
         own, average = under_prefix(arrays, OWN), under_prefix(arrays, AVERAGE)
         metrics: dict[str, Any] = {}
         for i, (silo, held) in enumerate(zip(self.site.numbers, self.site.silos, strict=True)):
-            local = self._local_tensors(int(config["round"]), i)
+            local = self._local_tensors(config, i)
             models = {"own": {k: v[i] for k, v in own.items()}, "average": average}
             for label, model in models.items():
                 if not model:
@@ -104,18 +104,17 @@ class VehicleClient(NumPyClient):
                 metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
         return 0.0, sum(len(s.test) for s in self.site.silos), metrics
 
-    def _local_tensors(self, number: int, i: int) -> dict[str, torch.Tensor]:
-        """What silo i of this client keeps of its backbone, as of round `number`."""
+    def _local_tensors(self, config: Config, i: int) -> dict[str, torch.Tensor]:
+        """What silo i of this client keeps of its backbone, as of the message's round."""
         if not self.site.names.local:
             return {}
-        backbone = self._networks(number + 1).backbone
+        backbone = self._networks(int(config["round"]) + 1, config.get("last-trained", 0)).backbone
         return {k: backbone[k].detach()[i] for k in self.site.names.local}
 
-    def _networks(self, number: int) -> SiloNetworks:
+    def _networks(self, number: int, least: int) -> SiloNetworks:
         """The silos as they were after the last round before `number`, from memory if that is what it holds."""
         site = self.site
-        earlier = [r for r in site.private.rounds() if r < number]
-        latest = earlier[-1] if earlier else None
+        latest = site.private.newest(number, least)
         if site.networks is None or site.networks_round != latest:
             site.networks = SiloNetworks(
                 self.config, site.names, site.initial, len(site.silos), site.device

@@ -4,6 +4,7 @@ Names are the dotted names of `torch.nn.Module.state_dict()`. Arrays are float32
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ import safetensors.numpy
 import torch
 
 Arrays = dict[str, np.ndarray]
+# No number that travels is larger in size; whole numbers are counts and ids, which grow with a run.
+LARGEST, LARGEST_COUNT = 1e6, 1e12
 
 
 def module_arrays(module: torch.nn.Module) -> Arrays:
@@ -72,6 +75,23 @@ def num_bytes(arrays: Iterable[np.ndarray]) -> int:
 def non_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:
     """Names of the floating-point arrays that hold a NaN or an infinity."""
     return [k for k, a in arrays.items() if a.dtype.kind == "f" and not np.isfinite(a).all()]
+
+
+def extremes(arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Of every array the number that is largest in size, NaN if there is one; arrays without elements have none."""
+    ends = {k: (float(a.min()), float(a.max())) for k, a in arrays.items() if a.size}
+    return {k: max(pair, key=abs) for k, pair in ends.items()}
+
+
+def range_complaint(arrays: Mapping[str, np.ndarray]) -> str:
+    """Which array holds NaN, infinity or too large a number, how large, and how many such arrays there are; "" if none."""
+    limits = {k: LARGEST if a.dtype.kind == "f" else LARGEST_COUNT for k, a in arrays.items()}
+    bad = {k: x for k, x in extremes(arrays).items() if not abs(x) <= limits[k]}
+    for name, value in bad.items():
+        large = f"{value:g}, more than {limits[name]:g} in size"
+        found = large if math.isfinite(value) else "NaN or infinity"
+        return f"array {name} holds {found} ({len(bad)} such arrays)"
+    return ""
 
 
 def fingerprint(arrays: Mapping[str, np.ndarray]) -> str:

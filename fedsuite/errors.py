@@ -1,7 +1,10 @@
 """The errors that users meet, told apart from bugs."""
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
+
+_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*)?")  # of terminals: colours, titles
 
 
 class InputError(ValueError):
@@ -13,6 +16,13 @@ class InputError(ValueError):
 
 class RunFailed(RuntimeError):
     """A run that started but could not go on (too few usable replies, a lost worker, a deadline)."""
+
+
+def one_line(text: str, most: int = 500) -> str:
+    """Text from elsewhere, fit to be shown: without escape sequences, blanks for control characters, cut to `most`."""
+    plain = _ESCAPE.sub("", text[: 10 * most])
+    line = "".join(c if c.isprintable() else " " for c in plain).rstrip()
+    return line if len(text) <= 10 * most and len(line) <= most else f"{line[:most]} (cut)"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

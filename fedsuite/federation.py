@@ -36,7 +36,9 @@ class ClientInfo:
 class Task:
     """One message to one client. `returns`: names and shapes the reply must carry; None = those of `arrays`.
 
+    types: of what `returns` names, such as "float32"; an array among `arrays` keeps its own, others may have any type.
     summed: one of very many small messages of its round; the history has one line for all that a client got.
+    in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
     """
 
     partition: int
@@ -45,11 +47,14 @@ class Task:
     config: Mapping[str, Scalar] = field(default_factory=dict)
     returns: Mapping[str, tuple[int, ...]] | None = None
     summed: bool = False
+    types: Mapping[str, str] = field(default_factory=dict)
+    in_turn: int = 0
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A checked answer: arrays finite, named and shaped as asked; num_examples >= 0; metrics finite numbers.
+    """A checked answer: arrays named and shaped as asked, finite, their numbers at most 1e6 in size (whole ones 1e12);
+    num_examples >= 0; metrics finite numbers.
 
     The metric `steps` of training replies is how many optimizer steps a client made; the loop adds them up.
     """

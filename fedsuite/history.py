@@ -7,15 +7,17 @@
 A resumed run is cut back to its checkpoint first, so that its file ends up equal to an uninterrupted one's.
 """
 
+import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import write_atomically
+from fedsuite.files import sha256_of, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +31,32 @@ class HistoryWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._seen = hashlib.sha256(path.read_bytes() if path.exists() else b"")
+        self._length = path.stat().st_size if path.exists() else 0
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
-        if text := _as_text(rows):
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(text)
+        if data := _as_text(rows).encode():
+            with self.path.open("ab") as file:
+                file.write(data)
+            self._seen.update(data)
+            self._length += len(data)
+
+    def durable(self) -> dict[str, Any]:
+        """Bytes and SHA-256 of all that has been appended, which is safe from a loss of power from then on."""
+        with self.path.open("ab") as file:
+            os.fsync(file.fileno())
+        return {"bytes": self._length, "sha256": self._seen.hexdigest()}
+
+    def cut(self, kept: Mapping[str, Any]) -> None:
+        """Drop what came after `durable` gave `kept`; InputError if what came before is not there as it was."""
+        data = self.path.read_bytes()[: kept["bytes"]] if self.path.exists() else b""
+        if sha256_of(data) != kept["sha256"]:
+            raise InputError(
+                f"{self.path}: rows from before the checkpoint are missing or changed (its first {kept['bytes']} bytes "
+                "are not those that the checkpoint knows); put the file back or start the run again with --overwrite"
+            )
+        write_atomically(self.path, data)
 
     def truncate(self, round: int) -> None:
         """Keep what belongs to rounds up to and including `round`; closing rows go, they are written anew."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RunSettings, check_resumable, read_config
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.files import write_json
 
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
@@ -68,6 +68,12 @@ class RunFolder:
             | self.status()
             | {"status": status, "error": line, "error-kind": kind, "ended": _now()},
         )
+
+    def log_error(self, whose: str, text: str) -> None:
+        """Add an error's full text to errors.log: its last 20,000 characters, made fit to be shown."""
+        lines = "\n".join(map(one_line, text.rstrip()[-20_000:].splitlines()))
+        with self.errors.open("a", encoding="utf-8") as file:
+            file.write(f"--- {whose}\n{lines}\n")
 
     def is_being_written(self) -> bool:
         """Whether a process holds the lock right now."""

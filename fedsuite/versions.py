@@ -1,8 +1,8 @@
 """States by round, each either complete on disk or absent: the server's checkpoints, the clients' private states.
 
-A version is one file, `round-000010.safetensors`, with one entry of metadata: format, order of the arrays, scalars, and the
-SHA-256 of all that. Equal states are equal bytes. A damaged version is an InputError that says what to do; no other one is
-taken in its place unasked.
+A version is one file, `round-000010.safetensors`, with one entry of metadata: format, order of the arrays, scalars, owner,
+round, and the SHA-256 of all that. Equal states are equal bytes. A damaged or missing version is an InputError that says
+what to do; no other one is taken in its place unasked.
 
 The server keeps its first checkpoint (before round 1) and the last two. A client keeps what is its own (personal layers,
 optimizer state, replay) under its own identity (house, silo, party), never on the wire and never under a node id. It saves
@@ -12,8 +12,9 @@ is, it rolls back to the "resume-round" found there: 0 in a new run.
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,18 @@ from fedsuite.errors import InputError
 from fedsuite.federation import ServerState
 from fedsuite.files import sync_folder, write_atomically
 
-FORMAT = 1
+FORMAT = 2
 _PREFIX, _SUFFIX, _ABOUT = "round-", ".safetensors", "about"
 OVERWRITE = "start the run again with --overwrite"
 
 
 class Versions:
-    """Versions of one state in `folder`, which is made when something is saved; a client's private state."""
+    """Versions of one state in `folder`, which is made when something is saved; a client's private state, by its name."""
 
     kind, cure, durable = "private state", OVERWRITE, False
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, owner: str = "") -> None:
+        self.folder, self.owner = folder, owner
 
     def rounds(self) -> list[int]:
         """Rounds that have a version, ascending."""
@@ -47,10 +48,23 @@ class Versions:
     def path(self, round: int) -> Path:
         return self.folder / f"{_PREFIX}{round:06d}{_SUFFIX}"
 
-    def load(self, before_round: int) -> tuple[Arrays, dict[str, Any]] | None:
-        """Arrays and scalars of the newest version older than `before_round`; None if there is none yet."""
-        earlier = [r for r in self.rounds() if r < before_round]
-        return self._read(self.path(earlier[-1])) if earlier else None
+    def newest(self, before_round: int, least: int = 0) -> int | None:
+        """Round of the newest version older than `before_round`; None if there is none yet.
+
+        least: at least this round's must be there (a message's "last-trained"), else InputError.
+        """
+        found = max((r for r in self.rounds() if r < before_round), default=None)
+        if (found or 0) < least:
+            raise InputError(
+                f"{self.path(least)}: missing {self.kind} of {self.owner or 'this client'}, which trained in round {least}; "
+                f"put it back, resume from an earlier checkpoint, or {OVERWRITE}"
+            )
+        return found
+
+    def load(self, before_round: int, least: int = 0) -> tuple[Arrays, dict[str, Any]] | None:
+        """Arrays and scalars of the version that `newest` finds; None if there is none yet."""
+        found = self.newest(before_round, least)
+        return None if found is None else self._read(found)
 
     def save(
         self, round: int, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, Any]
@@ -58,6 +72,7 @@ class Versions:
         """Write the version of `round`, in place of one that is already there. scalars: anything that JSON knows."""
         self.folder.mkdir(parents=True, exist_ok=True)
         about = {"format": FORMAT, "names": list(arrays), "scalars": dict(scalars)}
+        about |= {"owner": self.owner, "round": round}
         about["sha256"] = _digest(arrays, about)
         # One entry: safetensors writes several in random order.
         data = arrays_to_bytes(arrays, {_ABOUT: json.dumps(about, sort_keys=True, allow_nan=False)})
@@ -81,13 +96,19 @@ class Versions:
         for partial in self.folder.glob(".*.partial"):
             partial.unlink(missing_ok=True)
 
-    def _read(self, path: Path) -> tuple[Arrays, dict[str, Any]]:
+    def _read(self, round: int) -> tuple[Arrays, dict[str, Any]]:
+        path = self.path(round)
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
                 about = json.loads(file.metadata()[_ABOUT])
                 arrays = {name: file.get_tensor(name) for name in about["names"]}
             if about["format"] == FORMAT and about.pop("sha256") != _digest(arrays, about):
                 raise ValueError("its SHA-256 is not the recorded one")
+            if about["format"] == FORMAT and (about["owner"], about["round"]) != (
+                self.owner,
+                round,
+            ):
+                raise ValueError(f"it is that of {about['owner']!r} after round {about['round']}")
         except (safetensors.SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path}: damaged {self.kind}, {error}; {self.cure}") from None
         if about["format"] != FORMAT:
@@ -104,11 +125,16 @@ GROUPS = ("arrays", "optimizer", "best")
 
 @dataclass(frozen=True)
 class RunState:
-    """The server's state after `round` (0: before round 1) under the configuration with this digest."""
+    """The server's state after `round` (0: before round 1) under the configuration with this digest.
+
+    history: what HistoryWriter.durable said then; trained: by partition, the round in which a client has trained last.
+    """
 
     round: int
     state: ServerState
     config_digest: str
+    history: Mapping[str, Any] = field(default_factory=dict)
+    trained: Mapping[int, int] = field(default_factory=dict)
 
 
 class Checkpoints(Versions):
@@ -122,20 +148,21 @@ class Checkpoints(Versions):
         state = run_state.state
         groups = [with_prefix(getattr(state, group), f"{group}.") for group in GROUPS]
         arrays = {name: array for group in groups for name, array in group.items()}
-        scalars = {"scalars": dict(state.scalars), "config-digest": run_state.config_digest}
-        self.save(run_state.round, arrays, {"round": run_state.round, **scalars})
+        about = {"round": run_state.round, "config-digest": run_state.config_digest}
+        about |= {"scalars": dict(state.scalars), "history": dict(run_state.history)}
+        about["trained"] = sorted(run_state.trained.items())
+        self.save(run_state.round, arrays, about)
         self.prune([*self.rounds()[:1], *self.needed()])
 
     def latest(self) -> RunState | None:
         """The newest checkpoint, verified; None if the folder holds none at all."""
-        found = self.rounds()
-        stored = self.load(found[-1] + 1) if found else None
-        if stored is None:
+        if (stored := self.load(sys.maxsize)) is None:
             return None
         arrays, about = stored
         groups = {group: under_prefix(arrays, f"{group}.") for group in GROUPS}
         state = ServerState(**groups, scalars=about["scalars"])
-        return RunState(about["round"], state, about["config-digest"])
+        trained = dict(about["trained"])
+        return RunState(about["round"], state, about["config-digest"], about["history"], trained)
 
     def needed(self) -> list[int]:
         """The rounds that a resume may go back to short of starting over, ascending; private state of others can go."""

@@ -75,8 +75,7 @@ def _status_kept(folder: RunFolder) -> Iterator[None]:
         folder.end("failed", str(error), "input" if isinstance(error, InputError) else "run")
         raise
     except BaseException as error:
-        with folder.errors.open("a", encoding="utf-8") as file:
-            file.write(f"--- server\n{traceback.format_exc()}\n")
+        folder.log_error("server", traceback.format_exc())
         folder.end("failed", f"{type(error).__name__}: {error}", "bug")
         raise
     folder.end("completed")

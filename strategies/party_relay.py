@@ -14,6 +14,7 @@ ALPHA = 0
 MLP = "mlp."
 Shapes = Mapping[str, tuple[int, ...]]
 Scalars = Mapping[str, Scalar]
+_WHOLE = ("actions", "episodes", "ids")
 
 
 class PartyRelay(RoundStrategy):
@@ -33,7 +34,8 @@ class PartyRelay(RoundStrategy):
         for p, own in arrays.items():
             place = {"after-round": self._after_round, "message": self._messages[p]}
             asked = {"phase": phase, **place, **config}
-            tasks.append(Task(p, "train", own, asked, returns, summed=True))
+            types = {k: "int64" if k in _WHOLE else "float32" for k in returns}
+            tasks.append(Task(p, "train", own, asked, returns, summed=True, types=types))
             self._messages[p] += 1
         replies = yield tasks
         return {reply.partition: reply for reply in replies}

@@ -32,13 +32,15 @@ class SequentialAveraging(HouseAveraging):
     hands_on: bool = False
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """One exchange per participant; one that is lost moves nothing."""
+        """One exchange per participant; one that is lost moves nothing and is passed over."""
         chosen = self.participation(number, trainers(clients))
         weights, rate = weights_of(chosen), float(state.scalars[RATE])
         model, optimizer = state.arrays, state.optimizer
         replies: list[Reply] = []
         for client in chosen:
-            for reply in (yield [self._handed(client, model, optimizer)]):
+            for reply in (
+                yield [replace(self._handed(client, model, optimizer), in_turn=len(chosen))]
+            ):
                 optimizer = under_prefix(reply.arrays, OPTIMIZER)
                 local = {k: reply.arrays[k] for k in model}
                 replies.append(replace(reply, arrays=local))
@@ -55,10 +57,11 @@ class SequentialAveraging(HouseAveraging):
         task = self._task(client, model)
         if not self.hands_on:
             return task
-        returns = {k: v.shape for k, v in model.items()}
-        returns |= {f"{OPTIMIZER}square_avg.{k}": s for k, s in returns.items()}
-        returns[f"{OPTIMIZER}step"] = ()
-        return replace(task, arrays=model | with_prefix(optimizer, OPTIMIZER), returns=returns)
+        wanted = model | with_prefix(model, f"{OPTIMIZER}square_avg.")
+        returns = {k: v.shape for k, v in wanted.items()} | {f"{OPTIMIZER}step": ()}
+        types = {k: str(v.dtype) for k, v in wanted.items()} | {f"{OPTIMIZER}step": "int64"}
+        arrays = model | with_prefix(optimizer, OPTIMIZER)
+        return replace(task, arrays=arrays, returns=returns, types=types)
 
 
 @dataclass(frozen=True)

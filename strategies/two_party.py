@@ -36,6 +36,7 @@ from strategies.party_relay import (
     ALPHA,
     MLP,
     PartyRelay,
+    Scalars,
     Shapes,
     add_released,
     check_agreement,
@@ -79,12 +80,7 @@ class TwoParty(PartyRelay):
         scalars, metrics = dict(state.scalars), {}
         if number > 0:
             noisy = self.config.privacy.test_noise == "noisy"
-            plan: dict[str, Scalar] = {
-                "split": "valid",
-                "noisy": noisy,
-                "best": False,
-                "number": 4 * number,
-            }
+            plan: Scalars = dict(split="valid", noisy=noisy, best=False, number=4 * number)
             test = self._test(plan, state.arrays, scalars, clients)
             metrics = {f"valid.{k}": v for k, v in (yield from test).items()}
         return RoundResult(replace(state, scalars=scalars), metrics)
@@ -106,12 +102,7 @@ class TwoParty(PartyRelay):
         for noisy in kinds[self.config.privacy.test_noise]:
             label = "test-noisy" if noisy else "test"
             draw = 4 * self.config.num_rounds + 1 + noisy
-            plan: dict[str, Scalar] = {
-                "split": "test",
-                "noisy": noisy,
-                "best": best,
-                "number": draw,
-            }
+            plan: Scalars = dict(split="test", noisy=noisy, best=best, number=draw)
             test = self._test(plan, state.selected, scalars, clients)
             metrics |= {f"{label}.{k}": v for k, v in (yield from test).items()}
         yield from self._ask({p: {} for p in range(self.num_parties)}, "rest", {}, {})
@@ -188,8 +179,7 @@ class TwoParty(PartyRelay):
             sent = {p: asked | _others(q, p) | with_prefix(mlp_before, MLP) for p in self.partners}
             learnt = yield from self._ask(sent, "learn", {"proposal": seen}, at)
         else:
-            learnt = {}
-            shapes = {"proposal": seen} | {MLP + k: v.shape for k, v in mlp.items()}
+            learnt, shapes = {}, {"proposal": seen} | {MLP + k: v.shape for k, v in mlp.items()}
             for p in self.partners:
                 sent = {p: asked | _others(q, p) | with_prefix(mlp, MLP)}
                 learnt |= yield from self._ask(sent, "learn", shapes, at)

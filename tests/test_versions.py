@@ -151,7 +151,7 @@ def test_other_format_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(fedsuite.versions, "FORMAT", 99)
     checkpoints = with_checkpoints(tmp_path, 1)
     monkeypatch.undo()
-    with pytest.raises(InputError, match="checkpoint format 99, this version reads 1"):
+    with pytest.raises(InputError, match="checkpoint format 99, this version reads 2"):
         checkpoints.latest()
 
 

@@ -68,7 +68,9 @@ class ToyClient(NumPyClient):
     def __init__(self, settings: ToySettings, partition: int) -> None:
         self.c, self.partition = settings, partition
         self.x, self.y = _client_data(settings, partition)
-        self.private = Versions(folder_of(settings).client(f"site-{partition}") / "momentum")
+        self.private = Versions(
+            folder_of(settings).client(f"site-{partition}") / "momentum", f"site-{partition}"
+        )
 
     def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
         self.private.rollback(int(config["resume-round"]))
@@ -86,7 +88,7 @@ class ToyClient(NumPyClient):
         time.sleep(self.c.round_time_s)
         self._misbehave(number)
         arrays = named_arrays(parameters, config)
-        kept = self.private.load(number)
+        kept = self.private.load(number, config.get("last-trained", 0))
         momentum = kept[0]["momentum"] if kept else np.zeros(self.c.width, np.float32)
         noise = rng_for(self.c.seed, "toy noise", number, self.partition).standard_normal()
         error = self.x @ arrays["w"] - self.y
@@ -145,6 +147,8 @@ class ToyStrategy(RoundStrategy):
         w = sum(np.float32(r.num_examples / total) * r.arrays["w"] for r in replies)
         if (self.c.fault, self.c.fault_round) == ("server-nan", number):
             w = w * np.float32(np.nan)
+        if (self.c.fault, self.c.fault_round) == ("server-large", number):
+            w = np.round(w / np.abs(w).max() * np.float32(9)) * np.float32(1e6)
         if (self.c.fault, self.c.fault_round) == ("server-bug", number):
             raise KeyError("a bug in the strategy")
         metrics = {"train-loss": float(np.mean([r.metrics["loss"] for r in replies]))}

@@ -14,7 +14,7 @@ from fedsuite.federation import Reply, RoundResult, ServerState, Task
 
 Forms = Mapping[str, tuple[tuple[int, ...], str]]
 STEPS, RATE, BEST = "local-steps", "server-learning-rate", "best-round"
-RESERVED = ("round", "checkpoint-rounds", "array-names", BEST)
+RESERVED = ("round", "checkpoint-rounds", "last-trained", "array-names", BEST)
 
 
 class ContractError(AssertionError):
@@ -92,8 +92,8 @@ def check_metrics(where: str, metrics: Mapping[str, Any]) -> None:
 def echo(task: Task) -> Reply:
     """What was sent, or asked for, a little moved; 10 + partition examples, a loss, and one step with training."""
     partition, arrays = task.partition, {}
-    for name, (shape, _) in asked_of(task).items():
-        array = task.arrays.get(name, np.zeros(shape, np.float32))
+    for name, (shape, kind) in asked_of(task).items():
+        array = task.arrays.get(name, np.zeros(shape, kind or np.float32))
         moved = 0.01 * (1 + partition) if array.dtype.kind == "f" else 0
         arrays[name] = np.asarray(array + moved, array.dtype)
     steps = {"steps": 1.0} if task.kind == "train" else {}
@@ -104,7 +104,7 @@ def asked_of(task: Task) -> Forms:
     """Shape and type of the arrays that a reply must carry; an empty type is left to the client."""
     if task.returns is None:
         return {} if task.kind == "evaluate" else forms(task.arrays)
-    types = {name: str(array.dtype) for name, array in task.arrays.items()}
+    types = {**task.types, **{name: str(array.dtype) for name, array in task.arrays.items()}}
     return {k: (tuple(shape), types.get(k, "")) for k, shape in task.returns.items()}
 
 

@@ -32,7 +32,7 @@ def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
         name=node.member.name,
         numbers=tuple(node.member.details["silos"]),
         silos=tuple(open_own(folder, name) for name in node.member.details["names"]),
-        private=Versions(node.folder),
+        private=Versions(node.folder, node.member.name),
         network=network,
         names=names_of(network, config.network.batch_norm),
         initial=module_arrays(network),

@@ -54,7 +54,8 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     # A house draws the same headings whoever holds it.
     numbered = zip(houses, numbers, strict=True)
     sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]
-    world, private = join_houses(houses, device_of(config.device)), Versions(node.folder)
+    world = join_houses(houses, device_of(config.device))
+    private = Versions(node.folder, member.name)
     return HouseSite(
         node.partition, member.name, houses, world, private, node.folder, unseen, tuple(sampled)
     )

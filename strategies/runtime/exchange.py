@@ -6,22 +6,29 @@ and long ones do not keep a core busy.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.runtime.records import RoundRecords
-from strategies.runtime.reply_checks import check_reply, usable_or_reason
+from strategies.runtime.reply_checks import (
+    CheckedReply,
+    check_merged,
+    check_reply,
+    usable_or_reason,
+)
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
+STRAY = "a reply that nobody waits for was ignored: a second one, or of a node that was not asked"
 OnReply = Callable[[int, Message, float], None]
 OnEvent = Callable[[Mapping[str, Any]], None]
 
@@ -35,35 +42,43 @@ class Members:
 
 
 def exchange(
-    grid: Grid, messages: Iterable[Message], deadline_s: float, on_reply: OnReply
+    grid: Grid, messages: Iterable[Message], deadline_s: float, on_reply: OnReply, folder: RunFolder
 ) -> set[int]:
     """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
 
-    Returns the positions without one. Messages are pushed one by one, so that each is freed once it is sent.
+    Second replies, and those of nodes that were not asked, are left out and noted in the folder's errors.log. Returns the
+    positions without one. Messages are pushed one by one, so that each is freed once it is sent.
     """
-    waiting: dict[str, int] = {}
-    sent_at: dict[int, float] = {}
+    waiting: dict[str, tuple[int, int, float]] = {}  # position, node, when it was sent
     unanswered: set[int] = set()
     for position, message in enumerate(messages):
-        sent_at[position] = time.monotonic()
         unanswered.add(position)
-        for message_id in grid.push_messages([message]):
-            if message_id:
-                waiting[message_id] = position
+        sent = position, message.metadata.dst_node_id, time.monotonic()
+        waiting |= {message_id: sent for message_id in grid.push_messages([message]) if message_id}
     begin = time.monotonic()
     while waiting and (elapsed := time.monotonic() - begin) < deadline_s:
         replies = list(grid.pull_messages(list(waiting)))
         for reply in replies:
-            position = waiting.pop(reply.metadata.reply_to_message_id)
+            about = reply.metadata
+            position, node, sent_at = waiting.get(about.reply_to_message_id, (-1, 0, 0.0))
+            # An error may be Flower's own, about a node that it cannot reach.
+            if position < 0 or not (reply.has_error() or about.src_node_id == node):
+                folder.log_error(f"node {about.src_node_id}", STRAY)
+                continue
+            del waiting[about.reply_to_message_id]
             unanswered.discard(position)
-            on_reply(position, reply, time.monotonic() - sent_at[position])
+            on_reply(position, reply, time.monotonic() - sent_at)
         if not replies:
             time.sleep(min(LONGEST_WAIT_S, max(FIRST_WAIT_S, SHARE_OF_ELAPSED * elapsed)))
     return unanswered
 
 
 class TaskExchange:
-    """Sends tasks and checks what comes back. best: the best round so far, told with training tasks that are not summed."""
+    """Sends tasks and checks what comes back.
+
+    Told with tasks that are not summed: best, the best round so far (in training), and trained, by partition the round,
+    before this training, in which a client has trained last. With all: checkpoint_rounds, which a resume may go back to.
+    """
 
     def __init__(
         self, grid: Grid, settings: RunSettings, folder: RunFolder, members: Members, emit: OnEvent
@@ -72,65 +87,76 @@ class TaskExchange:
         self.node_of = members.node_of
         self.names = {client.partition: client.name for client in members.clients}
         self.best: Mapping[str, Scalar] = {}
+        self.trained: dict[int, int] = {}
+        self.checkpoint_rounds: Sequence[int] = [0]
 
-    def replies(
-        self, tasks: Sequence[Task], records: RoundRecords, checkpoints: Sequence[int]
-    ) -> list[Reply]:
-        """Checked replies by partition, or RunFailed; checkpoints: the rounds that a resume may go back to."""
+    def replies(self, tasks: Sequence[Task], records: RoundRecords) -> list[Reply]:
+        """Checked replies by partition, or RunFailed."""
         if not tasks:
             return []
         ordered = sorted(tasks, key=lambda task: task.partition)
-        number, kind = records.number, ordered[0].kind
-        if ordered[0].summed:
+        if ordered[0].summed:  # these relay what came in replies
             records.emit_progress(self.emit)
         else:
-            event = {"round": number, "kind": f"{records.prefix}exchange", "task": kind}
-            self.emit(event | {"clients": len(ordered)})
-        needed = ",".join(map(str, checkpoints))
-        raws = self._send(ordered, records, {"round": number, "checkpoint-rounds": needed})
-        deadline_s = self.settings.reply_deadline_s
-        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(ordered, raws, strict=True)]
-        for task, reply in zip(ordered, checked, strict=True):
-            records.checked(task, reply)
-        where = f"round {number}, {kind}"
-        names = [self.names[task.partition] for task in ordered]
-        dead = [n for n, r in zip(names, raws, strict=True) if r is not None and r.worker_died]
+            for arrays in {id(task.arrays): task.arrays for task in ordered}.values():
+                self.check(arrays, records)
+            event = {"round": records.number, "kind": f"{records.prefix}exchange"}
+            self.emit(event | {"task": ordered[0].kind, "clients": len(ordered)})
+        raws: list[RawReply | None] = [None] * len(ordered)
+
+        def keep(position: int, reply: Message, seconds: float) -> None:
+            raw = raws[position] = read_reply(reply)
+            task = ordered[position]
+            if raw.error:
+                whose = f"round {records.number}, {self.names[task.partition]}"
+                self.folder.log_error(whose, raw.detail or raw.error)
+            if event := records.timed(task, raw, seconds):
+                self.emit(event)
+
+        sent = self.messages(ordered, records.number)
+        exchange(self.grid, sent, self.settings.reply_deadline_s, keep, self.folder)
+        return self.judged(ordered, raws, records)
+
+    def messages(self, tasks: Sequence[Task], number: int) -> Iterator[Message]:
+        """The tasks of round `number` with all that a client is told."""
+        factory = TaskMessages(ttl_s=2 * self.settings.reply_deadline_s)
+        needed = ",".join(map(str, self.checkpoint_rounds))
+        for task in tasks:
+            config = {**task.config, "round": number, "checkpoint-rounds": needed}
+            if not task.summed:
+                config["last-trained"] = self.trained.get(task.partition, 0)
+                config |= self.best if task.kind == "train" else {}
+            yield factory.message(task, self.node_of[task.partition], config)
+
+    def judged(
+        self, tasks: Sequence[Task], raws: Sequence[RawReply | None], records: RoundRecords
+    ) -> list[Reply]:
+        """The usable ones of the replies to `tasks`; RunFailed if they are too few."""
+        deadline_s, least = self.settings.reply_deadline_s, self.settings.min_reply_fraction
+        failed: list[tuple[str, CheckedReply]] = []
+        dead, replies = [], []
+        for task, raw in zip(tasks, raws, strict=True):
+            checked, name = check_reply(task, raw, deadline_s), self.names[task.partition]
+            records.checked(task, checked)
+            if checked.reply is not None:
+                replies.append(checked.reply)
+                continue
+            failed.append((name, checked))
+            dead += [name] if raw is not None and raw.worker_died else []
+        where = f"round {records.number}, {tasks[0].kind}"
         if dead:
             raise RunFailed(
                 f"{where}: {', '.join(dead)}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
             )
-        reason = usable_or_reason(checked, names, self.settings.min_reply_fraction)
-        if reason:
+        if asked := tasks[0].in_turn:
+            records.passed_over += failed
+            failed = records.passed_over
+        if reason := usable_or_reason(failed, asked or len(tasks), least):
             raise RunFailed(f"{where}: {reason}")
-        replies = [c.reply for c in checked if c.reply is not None]
-        if kind == "train":
+        if tasks[0].kind == "train":
             records.trained += replies
         return replies
 
-    def _send(
-        self, tasks: Sequence[Task], records: RoundRecords, common: Mapping[str, Scalar]
-    ) -> list[RawReply | None]:
-        deadline_s = self.settings.reply_deadline_s
-        factory = TaskMessages(ttl_s=2 * deadline_s)
-        raws: list[RawReply | None] = [None] * len(tasks)
-
-        def keep(position: int, reply: Message, seconds: float) -> None:
-            raw = raws[position] = read_reply(reply)
-            task = tasks[position]
-            if raw.error:
-                self._log_error(records.number, task, raw.detail or raw.error)
-            event = records.timed(task, raw, seconds)
-            if event:
-                self.emit(event)
-
-        def message(task: Task) -> Message:
-            best = self.best if task.kind == "train" and not task.summed else {}
-            config = {**task.config, **best, **common}
-            return factory.message(task, self.node_of[task.partition], config)
-
-        exchange(self.grid, map(message, tasks), deadline_s, keep)
-        return raws
-
-    def _log_error(self, number: int, task: Task, detail: str) -> None:
-        with self.folder.errors.open("a", encoding="utf-8") as file:
-            file.write(f"--- round {number}, {self.names[task.partition]}\n{detail.rstrip()}\n")
+    def check(self, arrays: Arrays, records: RoundRecords) -> None:
+        """RunFailed if nobody must get these arrays."""
+        check_merged(records.number, arrays, records.trained, self.names)

@@ -18,11 +18,11 @@ from fedsuite.errors import RunFailed
 from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
-from strategies.runtime.exchange import Members, OnEvent
+from strategies.runtime.exchange import STRAY, OnEvent
 from strategies.runtime.membership import gather
-from strategies.runtime.messages import TaskMessages, read_reply
-from strategies.runtime.reply_checks import check_reply, usable_or_reason
-from strategies.runtime.round_loop import RoundLoop, check_state, run_rounds
+from strategies.runtime.messages import RawReply, read_reply
+from strategies.runtime.records import RoundRecords
+from strategies.runtime.round_loop import RoundLoop, run_rounds
 
 _ONE_EXCHANGE = (
     "this strategy does not {} with one exchange, which is all that Flower's configure_{} and aggregate_{} can express; "
@@ -43,7 +43,7 @@ class FedsuiteStrategy(Strategy):
     ) -> None:
         self.strategy, self.settings, self.folder = strategy, settings, folder
         self.names, self.on_event = names, on_event
-        self._members: Members | None = None
+        self._loop: RoundLoop | None = None
         # A step of the strategy between Flower's configure and aggregate, and what it asked for.
         self._opened: tuple[Exchanges, list[Task]] | None = None
         self._state: ServerState | None = None
@@ -65,15 +65,13 @@ class FedsuiteStrategy(Strategy):
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """The whole run, in Flower's terms. Rounds and timeout default to the settings'."""
-        given = {"initial_arrays": initial_arrays, "train_config": train_config}
-        given |= {"evaluate_config": evaluate_config, "evaluate_fn": evaluate_fn}  # type: ignore[dict-item]
-        refused = [name for name, value in given.items() if value]
-        if refused:
-            raise ValueError(f"{refused[0]}: the strategy makes its own; leave this argument out")
-        if num_rounds is not None:
-            self.settings = dataclasses.replace(self.settings, num_rounds=num_rounds)
-        if timeout is not None:
-            self.settings = dataclasses.replace(self.settings, reply_deadline_s=timeout)
+        values = (initial_arrays, train_config, evaluate_config, evaluate_fn)
+        names = ("initial_arrays", "train_config", "evaluate_config", "evaluate_fn")
+        for name in (name for name, value in zip(names, values, strict=True) if value):
+            raise ValueError(f"{name}: the strategy makes its own; leave this argument out")
+        changes = {"num_rounds": num_rounds, "reply_deadline_s": timeout}
+        given = {key: value for key, value in changes.items() if value is not None}
+        self.settings = dataclasses.replace(self.settings, **given)  # type: ignore[arg-type]
         outcome = self.run(grid)
         closing = {self.settings.num_rounds: MetricRecord(dict(outcome.metrics))}
         return Result(arrays=_record(outcome.state), evaluate_metrics_clientapp=closing)
@@ -87,10 +85,10 @@ class FedsuiteStrategy(Strategy):
     ) -> Iterable[Message]:
         """Messages of the round's one exchange; `config` is added to every task's."""
         state = self._with_arrays(grid, arrays)
-        clients = self._membership(grid).clients
-        exchanges = self.strategy.train(server_round, state, clients)
-        best = {k: v for k, v in state.scalars.items() if k == bookkeeping.BEST_ROUND}
-        return self._open(server_round, "train", exchanges, ConfigRecord({**config, **best}))
+        loop = self._in_loop(grid)
+        loop.exchange.best = {k: v for k, v in state.scalars.items() if k == bookkeeping.BEST_ROUND}
+        exchanges = self.strategy.train(server_round, state, loop.clients)
+        return self._open(loop, server_round, "train", exchanges, config)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -114,8 +112,9 @@ class FedsuiteStrategy(Strategy):
         if server_round != last and (every == 0 or server_round % every):
             return []
         state = self._with_arrays(grid, arrays)
-        exchanges = self.strategy.evaluate(server_round, state, self._membership(grid).clients)
-        return self._open(server_round, "evaluate", exchanges, config)
+        loop = self._in_loop(grid)
+        exchanges = self.strategy.evaluate(server_round, state, loop.clients)
+        return self._open(loop, server_round, "evaluate", exchanges, config)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -134,9 +133,7 @@ class FedsuiteStrategy(Strategy):
 
     def _current(self, grid: Grid) -> ServerState:
         if self._state is None:
-            members = self._membership(grid)
-            loop = RoundLoop(grid, self.settings, self.folder, members, self.on_event)
-            self._state = loop.start(self.strategy)
+            self._state = self._in_loop(grid).start(self.strategy)
         return self._state
 
     def _with_arrays(self, grid: Grid, arrays: ArrayRecord) -> ServerState:
@@ -145,48 +142,47 @@ class FedsuiteStrategy(Strategy):
         return dataclasses.replace(self._current(grid), arrays=named)
 
     def _open(
-        self, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
+        self, loop: RoundLoop, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
     ) -> list[Message]:
         tasks = sorted(next(exchanges), key=lambda task: task.partition)
         if any(task.kind != kind for task in tasks):
             raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
         self._opened = (exchanges, tasks)
-        assert self._members is not None  # asked for just before
-        factory = TaskMessages(2 * self.settings.reply_deadline_s)
-        common = {"round": number, "checkpoint-rounds": "0"}
-        return [
-            factory.message(t, self._members.node_of[t.partition], {**config, **t.config, **common})  # type: ignore[dict-item]
-            for t in tasks
-        ]
+        given = [dataclasses.replace(t, config={**config, **t.config}) for t in tasks]  # type: ignore[dict-item]
+        return list(loop.exchange.messages(given, number))
 
     def _close(
         self, number: int, kind: str, replies: Iterable[Message]
     ) -> tuple[list[Reply], RoundResult]:
         """The usable replies and what the strategy makes of them."""
-        if self._opened is None:
+        if self._opened is None or self._loop is None:
             raise RuntimeError(f"call configure_{kind} before aggregate_{kind}")
         (exchanges, tasks), self._opened = self._opened, None
-        assert self._members is not None  # as above
-        raws = {m.metadata.src_node_id: read_reply(m) for m in replies}
-        answers = [raws.get(self._members.node_of[t.partition]) for t in tasks]
-        deadline_s = self.settings.reply_deadline_s
-        checked = [check_reply(t, raw, deadline_s) for t, raw in zip(tasks, answers, strict=True)]
-        names = [self._members.clients[t.partition].name for t in tasks]
-        if reason := usable_or_reason(checked, names, self.settings.min_reply_fraction):
-            raise RunFailed(f"round {number}, {kind}: {reason}")
-        usable = [v.reply for v in checked if v.reply is not None]
+        exchange = self._loop.exchange
+        nodes = [exchange.node_of[t.partition] for t in tasks]
+        raws: dict[int, RawReply] = {}
+        for message in replies:
+            node = message.metadata.src_node_id
+            if node in nodes and node not in raws:
+                raws[node] = read_reply(message)
+            else:
+                self.folder.log_error(f"round {number}, node {node}", STRAY)
+        records = RoundRecords(number, "", exchange.names)
+        answers = [raws.get(node) for node in nodes]
+        usable = exchange.judged(tasks, answers, records) if tasks else []
         try:
             exchanges.send(usable)
         except StopIteration as stop:
             result: RoundResult = stop.value
-            check_state(number, result.state)
+            exchange.check(result.state.arrays, records)
             return usable, result
         raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
 
-    def _membership(self, grid: Grid) -> Members:
-        if self._members is None:
-            self._members = gather(grid, self.names, 0, self.settings)
-        return self._members
+    def _in_loop(self, grid: Grid) -> RoundLoop:
+        if self._loop is None:
+            members = gather(grid, self.names, 0, self.settings, self.folder)
+            self._loop = RoundLoop(grid, self.settings, self.folder, members, self.on_event)
+        return self._loop
 
 
 def _record(state: ServerState) -> ArrayRecord:

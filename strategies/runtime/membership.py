@@ -11,15 +11,18 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedsuite.config import RunSettings
-from fedsuite.errors import RunFailed
+from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import ClientInfo, Scalar
+from fedsuite.run_folder import RunFolder
 from strategies.runtime.exchange import Members, exchange
 from strategies.runtime.messages import identity_message, read_reply
 
 _IDENTITY = ("partition", "name", "num-examples")
 
 
-def gather(grid: Grid, names: Sequence[str], resume_round: int, settings: RunSettings) -> Members:
+def gather(
+    grid: Grid, names: Sequence[str], resume_round: int, settings: RunSettings, folder: RunFolder
+) -> Members:
     """Wait for a node of every name on the roster and learn which is which; RunFailed if that does not work out."""
     expected, deadline_s = len(names), settings.reply_deadline_s
     nodes = wait_for_nodes(grid, expected, settings.node_deadline_s)
@@ -38,7 +41,7 @@ def gather(grid: Grid, names: Sequence[str], resume_round: int, settings: RunSet
         found[info.partition] = (info, nodes[position])
 
     queries = (identity_message(node, resume_round, 2 * deadline_s) for node in nodes)
-    silent = exchange(grid, queries, deadline_s, learn)
+    silent = exchange(grid, queries, deadline_s, learn, folder)
     if silent:
         raise RunFailed(
             f"{len(silent)} of {expected} clients did not say who they are within "
@@ -76,12 +79,13 @@ def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
     if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
         raise RunFailed(
             "a client's get_properties must return partition (int), name (str) and num-examples (int), "
-            f"got {dict(properties)}"
+            f"got {one_line(str(dict(properties)))}"
         )
-    if not name or name != name.strip() or len(name.splitlines()) != 1 or examples < 0:
-        raise RunFailed(f"partition {partition}: bad name {name!r} or num-examples {examples}")
+    if not name.strip() or name != one_line(name.strip(), 200) or examples < 0:
+        shown = one_line(repr(name))
+        raise RunFailed(f"partition {partition}: bad name {shown} or num-examples {examples}")
     details: dict[str, Scalar] = {
-        key: value
+        one_line(key): one_line(value) if isinstance(value, str) else value
         for key, value in properties.items()
         if key not in _IDENTITY and isinstance(value, int | float | str | bool)
     }

@@ -4,6 +4,7 @@ Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "array
 num-examples), "timing" (ConfigRecord). The identity query and its answer are ConfigRecords only.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +12,10 @@ from dataclasses import dataclass, field
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedsuite.arrays import Arrays
+from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
 
 EXAMPLES = "num-examples"
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # Flower's error codes for a node that is gone or did not answer in time.
 _UNREACHABLE = (3, 4, 5)
 _UNKNOWN = 0
@@ -75,10 +76,9 @@ def read_reply(message: Message) -> RawReply:
 
 
 def last_line(text: str) -> str:
-    """The last line of an error text that says something, without terminal colours and Flower's wrapping."""
-    lines = [_ANSI.sub("", line).strip().removesuffix("'>") for line in text.splitlines()]
-    spoken = [line for line in lines if line]
-    return spoken[-1] if spoken else "no reason given"
+    """The last line of an error text that says something, made fit to be shown, without Flower's wrapping."""
+    lines = (one_line(line).strip() for line in reversed(text.splitlines()))
+    return next(filter(None, lines), "no reason given").removesuffix("'>")
 
 
 def _read_content(content: RecordDict) -> RawReply:
@@ -87,11 +87,12 @@ def _read_content(content: RecordDict) -> RawReply:
         arrays = {str(name): array.numpy() for name, array in record.items()}
     timing = content.get("timing")
     seconds = timing.get("seconds") if isinstance(timing, ConfigRecord) else None
+    timed = isinstance(seconds, int | float) and math.isfinite(seconds)
     return RawReply(
         arrays=arrays,
         metrics=_as_dict(content.get("metrics"), MetricRecord),
         properties=_as_dict(content.get("properties"), ConfigRecord),
-        compute_s=float(seconds) if isinstance(seconds, int | float) else None,
+        compute_s=float(seconds) if timed else None,  # type: ignore[arg-type]
     )
 
 

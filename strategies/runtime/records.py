@@ -21,7 +21,7 @@ PROGRESS_EVERY_S = 0.5
 class RoundRecords:
     """Lines of round `number`; `prefix` is "closing-" after the last round, else ""; names: partition -> name.
 
-    metrics: the round's own; trained: replies to its training tasks.
+    metrics: the round's own; trained: replies to its training tasks; passed_over: who failed of those asked in turn.
     """
 
     def __init__(self, number: int, prefix: str, names: Mapping[int, str]) -> None:
@@ -29,6 +29,7 @@ class RoundRecords:
         self.history: list[Event] = []
         self.metrics: dict[str, float] = {}
         self.trained: list[Reply] = []
+        self.passed_over: list[tuple[str, CheckedReply]] = []
         self._sums: dict[tuple[int, str], Event] = {}
         self._times: dict[tuple[int, str], Event] = {}
         self._messages, self._emitted = 0, 0.0

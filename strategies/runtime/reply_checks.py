@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from fedsuite.arrays import Arrays, non_finite, num_bytes
+from fedsuite.arrays import Arrays, extremes, num_bytes, range_complaint
+from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
 from strategies.runtime.messages import EXAMPLES, RawReply
 
+LONGEST_NAME = 200
 Status = Literal["ok", "error", "missing", "rejected"]
 
 
@@ -37,24 +37,42 @@ def check_reply(task: Task, raw: RawReply | None, deadline_s: float) -> CheckedR
     size = num_bytes(raw.arrays.values())
     reason = _arrays_complaint(task, raw.arrays) or _metrics_complaint(raw.metrics)
     if reason:
-        return CheckedReply("rejected", reason, bytes_up=size)
+        return CheckedReply("rejected", one_line(reason), bytes_up=size)
     metrics = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
     examples = int(raw.metrics[EXAMPLES])  # type: ignore[call-overload]
     ordered = {name: raw.arrays[name] for name in _expected(task)}
     return CheckedReply("ok", "", Reply(task.partition, ordered, examples, metrics), size)
 
 
-def usable_or_reason(checked: Sequence[CheckedReply], names: Sequence[str], least: float) -> str:
-    """One line that names who failed and why, or "" if the share `least` of the replies is usable."""
-    failed = [(name, v) for name, v in zip(names, checked, strict=True) if v.status != "ok"]
-    usable = len(checked) - len(failed)
-    if usable >= least * len(checked):
+def usable_or_reason(failed: Sequence[tuple[str, CheckedReply]], asked: int, least: float) -> str:
+    """One line that names who failed and why, or "" if without them the share `least` of those asked is usable."""
+    usable = asked - len(failed)
+    if usable >= least * asked:
         return ""
     name, first = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return (
-        f"{usable} of {len(checked)} replies usable, min-reply-fraction = {least:g}; "
+        f"{usable} of {asked} replies usable, min-reply-fraction = {least:g}; "
         f"{name}: {first.status}: {first.reason}{more}"
+    )
+
+
+def check_merged(
+    number: int, arrays: Arrays, replies: Sequence[Reply], names: Mapping[int, str] | Sequence[str]
+) -> None:
+    """RunFailed if `arrays`, made of a round's replies, hold what no reply may; names the reply with the largest number."""
+    if not (complaint := range_complaint(arrays)):
+        return
+    found, cause = [(-1.0, "", "")], ""
+    for r in replies:
+        floats = {k: v for k, v in r.arrays.items() if v.dtype.kind == "f"}
+        found += [(abs(x), k, names[r.partition]) for k, x in extremes(floats).items()]
+    size, array, name = max(found)
+    if name:
+        cause = f"likely cause: {name}, whose reply has the largest number ({size:g} in {array}); "
+    raise RunFailed(
+        f"round {number}: the merged model: {complaint}; {cause}resume once it is put right, "
+        "or start again with lower learning rates"
     )
 
 
@@ -76,11 +94,12 @@ def _arrays_complaint(task: Task, arrays: Arrays) -> str:
             return f"array {name} has shape {array.shape}, expected {tuple(shape)}"
         if array.dtype.kind not in "fiub":
             return f"array {name} has type {array.dtype}, expected numbers"
-        sent: np.ndarray | None = task.arrays.get(name)
-        if sent is not None and array.dtype != sent.dtype:
-            return f"array {name} has type {array.dtype}, expected {sent.dtype}"
-    bad = non_finite(arrays)
-    return f"array {bad[0]} holds NaN or infinity ({len(bad)} such arrays)" if bad else ""
+        wanted = (
+            task.arrays[name].dtype if name in task.arrays else task.types.get(name, array.dtype)
+        )
+        if array.dtype != wanted:
+            return f"array {name} has type {array.dtype}, expected {wanted}"
+    return range_complaint(arrays)
 
 
 def _metrics_complaint(metrics: Mapping[str, object]) -> str:
@@ -88,6 +107,8 @@ def _metrics_complaint(metrics: Mapping[str, object]) -> str:
     if not isinstance(examples, int) or examples < 0:
         return f"{EXAMPLES} must be a whole number >= 0, got {examples!r}"
     for key, value in metrics.items():
+        if not key.isprintable() or len(key) > LONGEST_NAME:
+            return f"metrics need printable names of at most {LONGEST_NAME} characters, got {key!r}"
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"metric {key} must be a finite number, got {value!r}"
     return ""

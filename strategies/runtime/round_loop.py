@@ -14,7 +14,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedsuite.arrays import non_finite
+from fedsuite.arrays import with_prefix
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
@@ -45,7 +45,7 @@ def run_rounds(
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(grid, names, at, settings)
+    members = gather(grid, names, at, settings, folder)
     loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.emit(
         {"round": at, "kind": "ready", "clients": len(names), "rounds": settings.num_rounds}
@@ -55,8 +55,8 @@ def run_rounds(
         state = loop.start(strategy)
         loop.save(0, state)
     else:
-        state = resumed.state
-        loop.checkpoint_rounds = loop.checkpoints.needed()
+        state, loop.exchange.trained = resumed.state, dict(resumed.trained)
+        loop.exchange.checkpoint_rounds = loop.checkpoints.needed()
     number = at
     while number < settings.num_rounds and not bookkeeping.is_over(strategy.selection, state):
         number += 1
@@ -84,7 +84,6 @@ class RoundLoop:
         self.timings = HistoryWriter(folder.path / TIMINGS)
         self.digest = config_digest(settings)
         self.checkpoints = Checkpoints(folder.checkpoints)
-        self.checkpoint_rounds = [0]
         self.exchange = TaskExchange(grid, settings, folder, members, self.emit)
 
     def start(self, strategy: RoundStrategy) -> ServerState:
@@ -100,6 +99,7 @@ class RoundLoop:
         self.exchange.best = {k: v for k, v in state.scalars.items() if k == BEST_ROUND}
         with self._recorded(number) as rows:
             trained = self._run(strategy.train(number, state, self.clients), rows)
+            self.exchange.trained |= {reply.partition: number for reply in rows.trained}
             state, counts = bookkeeping.after_training(strategy, trained.state, rows.trained)
             rows.metrics = {**trained.metrics, **counts}
             if number == self.settings.num_rounds or (every > 0 and number % every == 0):
@@ -116,8 +116,9 @@ class RoundLoop:
         return RoundResult(result.state, rows.metrics)
 
     def save(self, number: int, state: ServerState) -> None:
-        self.checkpoints.save_state(RunState(number, state, self.digest))
-        self.checkpoint_rounds = self.checkpoints.needed()
+        written, trained = self.history.durable(), self.exchange.trained
+        self.checkpoints.save_state(RunState(number, state, self.digest, written, trained))
+        self.exchange.checkpoint_rounds = self.checkpoints.needed()
 
     def emit(self, *events: Event) -> None:
         """Write events to timings.jsonl and hand them on."""
@@ -158,23 +159,15 @@ class RoundLoop:
         try:
             tasks = next(exchanges)
             while True:
-                tasks = exchanges.send(self.exchange.replies(tasks, rows, self.checkpoint_rounds))
+                tasks = exchanges.send(self.exchange.replies(tasks, rows))
         except StopIteration as stop:
             if not isinstance(stop.value, RoundResult):
                 raise TypeError(
                     f"the strategy must return a RoundResult, got {stop.value!r}"
                 ) from None
-            check_state(rows.number, stop.value.state)
+            state = stop.value.state
+            self.exchange.check(state.arrays | with_prefix(state.optimizer, "optimizer."), rows)
             return stop.value
-
-
-def check_state(number: int, state: ServerState) -> None:
-    """Refuse a server state with NaN or infinity."""
-    if bad := non_finite(state.arrays):
-        raise RunFailed(
-            f"round {number}: the merged model holds NaN or infinity in {bad[0]} "
-            f"({len(bad)} such arrays); lower the learning rates"
-        )
 
 
 def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None:
@@ -198,6 +191,6 @@ def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None
             f"give num-rounds >= {state.round}"
         )
     checkpoints.rollback(state.round)
-    HistoryWriter(folder.path / HISTORY).truncate(state.round)
+    HistoryWriter(folder.path / HISTORY).cut(state.history)
     HistoryWriter(folder.path / TIMINGS).truncate(state.round)
     return state

@@ -31,7 +31,7 @@ SPOKEN = {f"{kind}-{n}" for kind in ("correct", "total") for n in (1, 2, 3, 4)} 
 SCORED = {"num-examples", "loss"}
 PROPERTIES = {"partition", "name", "num-examples", "training-houses", "local-steps", "unseen"}
 COUNTS = {"val_seen.count", "val_unseen.count"}
-ROUTINE = {"round", "checkpoint-rounds"}
+ROUTINE = {"round", "checkpoint-rounds", "last-trained"}
 
 
 @pytest.fixture(scope="module")

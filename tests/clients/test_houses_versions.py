@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from clients.house_base import HouseClientBase, HouseSite
+from fedsuite.errors import InputError
 from fedsuite.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.training.rmsprop import RMSprop
@@ -33,7 +34,7 @@ def trained(house: HouseClientBase, number: int, config: dict[str, object]) -> N
 
 def weight_before(house: HouseClientBase, number: int) -> int:
     """The weight of the newest version older than `number`."""
-    return int(house.kept(number)["agent.weight"].item())
+    return int(house.kept(number, 0)["agent.weight"].item())
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -72,10 +73,10 @@ def test_without_a_choice_only_checkpoints_are_kept(tmp_path: Path) -> None:
 def test_nothing_is_kept_where_nothing_is_private(tmp_path: Path) -> None:
     house = member(tmp_path, changed(FedVLNConfig(), stage="train", client_optimizer="fresh"))
     trained(house, 1, {"checkpoint-rounds": "0"})
-    assert house.site.private.rounds() == [] and house.kept(2) == {}
+    assert house.site.private.rounds() == [] and house.kept(2, 0) == {}
     house = member(tmp_path, changed(FedVLNConfig(), stage="train", client_optimizer="kept"))
     trained(house, 1, {"checkpoint-rounds": "0"})
-    assert set(house.kept(2)) == {"optimizer.square_avg.weight", "optimizer.step"}
+    assert set(house.kept(2, 0)) == {"optimizer.square_avg.weight", "optimizer.step"}
 
 
 def test_a_resume_drops_later_versions(tmp_path: Path) -> None:
@@ -87,3 +88,21 @@ def test_a_resume_drops_later_versions(tmp_path: Path) -> None:
     assert properties == {
         "partition": 0, "name": "oak", "num-examples": 0, "training-houses": 0, "local-steps": 0, "unseen": 0,
     }  # fmt: skip
+
+
+def test_a_house_that_has_trained_must_find_what_it_kept(tmp_path: Path) -> None:
+    """Unless it keeps nothing at all."""
+    for kind, keeps in (("kept", True), ("fresh", False)):
+        house = member(
+            tmp_path / kind, changed(FedVLNConfig(), stage="train", client_optimizer=kind)
+        )
+        trained(house, 1, {"checkpoint-rounds": "0"})
+        assert bool(house.kept(2, 1)) == keeps
+        house.site.private.rollback(0)
+        if not keeps:
+            assert house.kept(2, 1) == {}
+            continue
+        with pytest.raises(
+            InputError, match=r"missing private state of .* trained in round 1; put"
+        ):
+            house.kept(2, 1)

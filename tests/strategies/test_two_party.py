@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from fedsuite.arrays import Arrays, module_arrays, under_prefix
+from fedsuite.errors import RunFailed
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.learning.party import Party
 from tests.fedrl.twins import Side, Stage, dqn, mlp_arrays, monolith, two_algorithms
 from tests.fedrl_runs import assert_same, config_of, kept_by, recorded, settings_from
 
@@ -168,3 +170,15 @@ def test_the_twins_agree_where_there_is_nothing_to_disagree_about(cache: Path) -
     two, _, _ = two_algorithms(settings, 20)
     assert one.actions == two.actions and len(one.told) == 20
     torch.testing.assert_close(one.now(0)[0], two.now(0)[0])
+
+
+def test_a_partner_with_other_types_of_numbers_is_named_itself(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beta's proposals in float64 are refused before alpha gets them."""
+    proposed = Party.propose
+    monkeypatch.setattr(Party, "propose", lambda *a: proposed(*a).astype(np.float64))
+    with pytest.raises(
+        RunFailed, match="beta: rejected: array proposal has type float64, expected float32"
+    ):
+        recorded(config_of(cache, tmp_path, **UNIFORM))

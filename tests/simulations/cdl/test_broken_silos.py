@@ -15,6 +15,7 @@ from fedsuite.driving.training.learner import Learner
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
 from fedsuite.progress import silent
+from fedsuite.versions import Checkpoints
 from simulations.cdl.system import SYSTEM
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import arrays_in, config_of, round_rows, settings_from
@@ -101,3 +102,34 @@ def backbones_sent(recorder: Recorder, number: int) -> dict[int, dict[str, np.nd
         for m in recorder.sent
         if m.metadata.message_type == "train" and m.content["config"]["round"] == number
     }
+
+
+def test_numbers_that_grow_in_mixing_stop_before_any_silo_gets_them(
+    cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mean just inside the limit makes its neighbours' mixed variance some 10^11."""
+    original, seen = VehicleClient.fit, list[str]()
+
+    def fit(self: VehicleClient, parameters: Any, config: dict[str, Any]) -> Any:
+        seen.append(f"{config['round']} train")
+        arrays, examples, metrics = original(self, parameters, config)
+        if config["round"] == 2 and self.site.partition == BROKEN:
+            names = metrics["array-names"].split("\n")
+            arrays[[n.endswith("running_mean") for n in names].index(True)][...] = -9e5
+        return arrays, examples, metrics
+
+    def evaluate(self: VehicleClient, parameters: Any, config: dict[str, Any]) -> Any:
+        seen.append(f"{config['round']} evaluate")
+        return scored(self, parameters, config)
+
+    scored = VehicleClient.evaluate
+    monkeypatch.setattr(VehicleClient, "fit", fit)
+    monkeypatch.setattr(VehicleClient, "evaluate", evaluate)
+    config = config_of(cache, tmp_path, "run", checkpoint_every=1)
+    SYSTEM.prepare(settings_from(config), silent)
+    name = silo_names(silos_folder(settings_from(config).data, 4))[BROKEN]
+    told = rf"running_var holds .*e\+11, .* likely cause: {re.escape(name)}, .* \(900000 in "
+    with pytest.raises(RunFailed, match=told):
+        run_inprocess(config)
+    assert seen[-4:] == ["2 train"] * 4
+    assert Checkpoints(tmp_path / "run" / "checkpoints").rounds()[-1] == 1

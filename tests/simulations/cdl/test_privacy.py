@@ -114,7 +114,7 @@ def test_only_backbones_counts_losses_and_error_sums_cross(planted_run: Any) -> 
             assert set(message.content) == {"config"} and config == {"resume-round"}
             continue
         assert set(message.content) == {"arrays", "config"}
-        told = {"round", "checkpoint-rounds"}
+        told = {"round", "checkpoint-rounds", "last-trained"}
         assert config == told | ({"first-mixing", "mixings"} if kind == "train" else set())
         for name, array in arrays_in(message).items():
             own = kind == "train" or name.startswith("own.")

@@ -44,6 +44,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert private_states(tmp_path / "whole") == private_states(tmp_path / "parts")
 
 
+def test_a_silo_whose_state_is_gone_is_not_begun_anew(
+    cache: Path, tmp_path: Path, undrawn: None
+) -> None:
+    changes = {"num_rounds": 2, "checkpoint_every": 1}
+    run_inprocess(config_of(cache, tmp_path, "parts", **changes))
+    parts = RunFolder(tmp_path / "parts")
+    newest = sorted(parts.clients.rglob("round-000002.safetensors"))
+    assert len(newest) == 4
+    newest[2].unlink()
+    changes = {**changes, "num_rounds": 3, "resume": str(parts.path)}
+    with pytest.raises(RunFailed, match=r"round 3, train: .* missing private state of silo-02"):
+        run_inprocess(config_of(cache, tmp_path, "parts", **changes))
+
+
 def stop_round(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     original = VehicleClient.fit
 

@@ -1,14 +1,17 @@
 """How long an exchange waits for replies; time is made up."""
 
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from flwr.app import Message
+from flwr.app import ConfigRecord, Error, Message
 
 from fedsuite.errors import RunFailed
+from fedsuite.history import read_rows
+from fedsuite.run_folder import RunFolder
 from strategies.runtime import exchange
-from tests.harness import Recorder, run_toy
+from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import FakeTime
 
 
@@ -78,3 +81,64 @@ def test_pauses_are_short_where_replies_are_quick_and_long_where_they_are_not(
         assert pause == pytest.approx(min(0.25, max(0.01, 0.02 * waited)))
         waited += pause
     assert late <= waited <= late + max(0.01, min(0.25, 0.02 * late)) + 1e-6
+
+
+class Doubled(Recorder):
+    """Every reply comes twice, and before it one of a node that nobody knows."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
+        strangers = [copy.deepcopy(reply) for reply in replies]
+        for stranger in strangers:
+            stranger.metadata.__dict__["_src_node_id"] = 4711
+        return [both for s, r in zip(strangers, replies, strict=True) for both in (s, r, r)]
+
+
+def test_second_replies_and_those_of_strangers_are_ignored_and_noted(tmp_path: Path) -> None:
+    plain, doubled = run_toy(tmp_path / "a"), run_toy(tmp_path / "b", Doubled)
+    assert results_of(doubled) == results_of(plain)
+    assert not plain.errors.exists()
+    lines = doubled.errors.read_text().splitlines()
+    assert lines.count("--- node 4711") == 3 + 3 * 4 + 3 and lines.count(exchange.STRAY) == 2 * 18
+
+
+class Rude(Recorder):
+    """Error texts with escape sequences and a megabyte of letters."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
+        for reply in replies:
+            if reply.metadata.message_type == "train":
+                reply.__dict__["_content"] = None
+                reply.__dict__["_error"] = Error(
+                    2, "\x1b[2Jx\r\nValueError: \x1b[31mno\x07" + "A" * 2**20
+                )
+        return replies
+
+
+def test_error_texts_are_kept_short_and_printable(tmp_path: Path) -> None:
+    with pytest.raises(
+        RunFailed, match=r"site-0: error: ValueError: no A+ \(cut\) \(and 2 more\)"
+    ) as caught:
+        run_toy(tmp_path, Rude)
+    folder = RunFolder(tmp_path / "run")
+    texts = [str(caught.value), folder.errors.read_text(), str(folder.status()["error"])]
+    reasons = [r["reason"] for r in read_rows(folder.path / "history.jsonl") if "reason" in r]
+    for text in [*texts, *reasons]:
+        assert text.replace("\n", "").isprintable() and len(text) < 3000
+
+
+class NotANumber(Recorder):
+    """Timings that are none."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
+        for reply in replies:
+            reply.content["timing"] = ConfigRecord({"seconds": float("nan")})
+        return replies
+
+
+def test_a_timing_that_is_no_number_is_left_out(tmp_path: Path) -> None:
+    folder = run_toy(tmp_path, NotANumber)
+    rows = [r for r in read_rows(folder.path / "timings.jsonl") if r["kind"] == "client"]
+    assert rows and all(r["compute-seconds"] is None for r in rows)

@@ -1,3 +1,4 @@
+import copy
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from fedsuite.errors import RunFailed
 from fedsuite.federation import RoundResult, Task
 from simulations.engines.inprocess import server_identity
+from strategies.runtime.exchange import STRAY
 from strategies.sequential_averaging import SequentialAveraging
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import Scored, in_flower, looped, round_metrics
@@ -164,3 +166,23 @@ def test_a_round_that_a_wrapper_gave_up_on_is_no_round(tmp_path: Path, every: in
     private = DifferentialPrivacyServerSideFixedClipping(strategy, 0.0, 1.0, 3)
     with pytest.raises(RunFailed, match="round 2: the replies to 3 tasks never came to be merged"):
         private.start(grid, strategy.initial_arrays(grid), num_rounds=4)
+
+
+def test_second_replies_and_those_of_strangers_are_ignored_there_too(tmp_path: Path) -> None:
+    strategy, grid = in_flower(tmp_path / "a", ToyStrategy)
+    own, plain = in_flower(tmp_path / "b", ToyStrategy)
+    found = []
+    for one, network, more in ((strategy, grid, True), (own, plain, False)):
+        asked = one.configure_train(1, one.initial_arrays(network), ConfigRecord(), network)
+        replies = list(network.send_and_receive(list(asked)))
+        if more:
+            second = copy.deepcopy(replies[0])
+            second.content["arrays"]["w"] = Array(np.full(4, 9, np.float32))
+            stranger = copy.deepcopy(second)
+            stranger.metadata.__dict__["_src_node_id"] = 4711
+            replies += [second, stranger]
+        merged, _ = one.aggregate_train(1, replies)
+        assert merged is not None
+        found.append(merged["w"].numpy())
+    np.testing.assert_array_equal(*found)
+    assert strategy.folder.errors.read_text().count(STRAY) == 2 and not own.folder.errors.exists()

@@ -81,6 +81,9 @@ class Liar(Recorder):
         ({"name": " "}, "bad name"),
         ({"name": 3}, "get_properties must return partition"),
         ({"num-examples": -1}, "bad name .* or num-examples -1"),
+        ({"name": "site-1\x1b[2J"}, r"bad name 'site-1\\x1b\[2J' or num-examples 21$"),
+        ({"name": "A" * 2**20}, r"bad name 'A{499} \(cut\) or num-examples 21$"),
+        ({"name": 3, "text": "\x1b[2J" + "A" * 2**20}, r"got \{.{200,600} \(cut\)$"),
     ],
 )
 def test_identities_must_make_sense(tmp_path: Path, change: dict, complaint: str) -> None:

@@ -81,11 +81,58 @@ def test_text_arrays_are_refused() -> None:
     ],
 )
 def test_share_of_usable_replies(statuses: str, least: float, fails: bool) -> None:
-    checked = [CheckedReply("ok") if s == "o" else CheckedReply("error", "E: x") for s in statuses]
-    names = [f"site-{i}" for i in range(len(statuses))]
-    reason = usable_or_reason(checked, names, least)
+    failed = [
+        (f"site-{i}", CheckedReply("error", "E: x")) for i, s in enumerate(statuses) if s == "e"
+    ]
+    reason = usable_or_reason(failed, len(statuses), least)
     assert bool(reason) == fails
     if fails:
         first = statuses.index("e")
         assert f"site-{first}: error: E: x" in reason
         assert ("and 1 more" in reason) == (statuses.count("e") == 2)
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.array([[1, 2, 3], [4, -2e6, 6]], np.float32), "array w holds -2e+06, more than 1e+06 in size (1 such arrays)"),
+        (np.full((2, 3), 1e6, np.float32), ""),
+        (np.array([[1, 2, np.nan], [4, 5, 3e6]], np.float32), "array w holds NaN or infinity (1 such arrays)"),
+    ],
+)  # fmt: skip
+def test_numbers_too_large_to_be_weights_are_refused(array: np.ndarray, reason: str) -> None:
+    assert check_reply(TASK, reply({"w": array, "n": np.array(1)}), 1).reason == reason
+
+
+def test_counts_may_grow_with_a_run_but_not_without_end() -> None:
+    for count, good in ((10**9, True), (2**62, False), (-(2**63), False)):
+        checked = check_reply(TASK, reply({"w": W, "n": np.array(count)}), 1)
+        assert (checked.status == "ok") == good
+    assert "array n holds -9.22337e+18, more than 1e+12 in size" in checked.reason
+
+
+def test_arrays_that_were_not_sent_have_the_type_that_the_task_names() -> None:
+    asked = Task(0, "train", {}, {}, {"q": (2,), "x": (1,)}, types={"q": "float32"})
+    for kind in ("float32", "float64", "int64"):
+        sent = reply({"q": np.zeros(2, kind), "x": np.zeros(1)})
+        reason = "" if kind == "float32" else f"array q has type {kind}, expected float32"
+        assert check_reply(asked, sent, 1).reason == reason
+
+
+NOISE = "\x1b[31m\x1b]0;title\x07\x07\u202e" + "A" * 2**20
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        reply({"w": W, "n": np.array(1), NOISE: W}),
+        reply(**{NOISE: 1.0}),
+        reply(**{NOISE: float("nan")}),
+        reply(loss=[1.0] * 10**5),
+        reply(**{"a\nb": 1.0}),
+    ],
+)
+def test_reasons_are_short_and_printable_whatever_a_client_sends(raw: RawReply) -> None:
+    checked = check_reply(TASK, raw, 1)
+    assert checked.status == "rejected"
+    assert checked.reason.isprintable() and len(checked.reason) < 600

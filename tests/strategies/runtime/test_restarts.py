@@ -10,6 +10,7 @@ from flwr.app import Message
 
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
+from fedsuite.history import HistoryWriter
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Checkpoints
 from strategies.house_averaging import HouseAveraging
@@ -211,3 +212,40 @@ def test_a_server_optimizer_makes_a_difference(tmp_path: Path) -> None:
             num_rounds=number,
         )
         assert np.allclose(heavy.state.arrays["w"], plain.state.arrays["w"], rtol=1e-6) == same
+
+
+def _rows_cut(path: Path) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2] + lines[4:]))
+
+
+HISTORIES: dict[str, Callable[[Path], object]] = {
+    "rows missing": _rows_cut,
+    "end missing": lambda path: path.write_bytes(path.read_bytes()[:300]),
+    "a digit changed": lambda path: path.write_text(path.read_text().replace(": 20", ": 21", 1)),
+    "gone": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", HISTORIES)
+def test_a_history_that_lost_rows_is_not_gone_on_with(tmp_path: Path, damage: str) -> None:
+    part = run_toy(tmp_path, num_rounds=3)
+    HISTORIES[damage](part.path / "history.jsonl")
+    with pytest.raises(InputError, match=r"history\.jsonl: rows from before the checkpoint are"):
+        run_toy(tmp_path, num_rounds=5, resume=str(part.path))
+
+
+def test_a_checkpoint_is_written_after_the_history_is_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    for kind, name in ((HistoryWriter, "durable"), (Checkpoints, "save_state")):
+        original = getattr(kind, name)
+
+        def noted(self, *given, original=original, name=name):
+            order.append(name)
+            return original(self, *given)
+
+        monkeypatch.setattr(kind, name, noted)
+    run_toy(tmp_path, num_rounds=2)
+    assert order == ["durable", "save_state"] * 3

@@ -11,11 +11,13 @@ from flwr.app import Error, Message
 from flwr.serverapp import Grid
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.federation import Task
+from fedsuite.federation import RateSchedule, Reply, Task
 from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
 from strategies.runtime import messages
+from strategies.runtime.reply_checks import check_merged
+from strategies.sequential_averaging import SequentialAveraging
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import Scored, looped, round_metrics
 from tests.toy import ToySettings, ToyStrategy
@@ -73,7 +75,12 @@ def test_only_the_named_arrays_and_settings_cross(tmp_path: Path) -> None:
         else:
             assert set(message.content) == {"arrays", "config"}
             assert list(message.content["arrays"]) == ["w"]
-            assert set(message.content["config"]) <= {"round", "checkpoint-rounds", "extra"}
+            assert set(message.content["config"]) <= {
+                "round",
+                "checkpoint-rounds",
+                "last-trained",
+                "extra",
+            }
     for message in recorder.received:
         kind = message.metadata.message_type
         if kind == "query":
@@ -133,15 +140,22 @@ def test_enough_usable_replies_keep_the_run_going(tmp_path: Path) -> None:
     assert np.isfinite(safetensors.numpy.load(folder.model.read_bytes())["w"]).all()
 
 
-def test_a_server_model_with_nan_stops_the_run_before_anybody_scores_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["server-nan", "server-large"])
+def test_a_bad_server_model_stops_the_run_before_anybody_scores_it(
+    tmp_path: Path, fault: str
+) -> None:
     recorders: list[Recorder] = []
 
     def record(grid: Grid) -> Grid:
         recorders.append(Recorder(grid))
         return recorders[0]
 
-    with pytest.raises(RunFailed, match="round 2: the merged model holds NaN or infinity in w"):
-        looped(tmp_path, Scored, record, fault="server-nan", fault_round=2)
+    complaint = {
+        "server-nan": r"round 2: the merged model: array w holds NaN or infinity \(1 such arrays\); likely cause: site-",
+        "server-large": r"the merged model: array w holds -?\d+e\+06, more than 1e\+06 in size .*; likely cause: site-",
+    }[fault]
+    with pytest.raises(RunFailed, match=complaint):
+        looped(tmp_path, Scored, record, fault=fault, fault_round=2)
     assert Versions(RunFolder(tmp_path / "run").checkpoints).rounds() == [0, 1]
     kinds = [m.metadata.message_type for m in recorders[0].sent]
     assert kinds[3:] == ["evaluate"] * 3 + ["train"] * 3 + ["evaluate"] * 3 + ["train"] * 3
@@ -221,3 +235,65 @@ def test_error_texts_are_cut_to_what_they_say() -> None:
     coloured = "\x1b[36mray::Actor.run()\x1b[39m\n  File x\nValueError: boom'>\n\n"
     assert messages.last_line(coloured) == "ValueError: boom"
     assert messages.last_line("") == "no reason given"
+
+
+class ToyHouses(SequentialAveraging):
+    """Houses in turn; clients of the toy count no steps."""
+
+    def _metrics(self, before, after, replies, chosen):
+        return {}
+
+
+def in_turn(settings: ToySettings, rate: float = 1e7, turns: bool = True) -> ToyHouses:
+    initial = {"w": np.zeros(settings.width, np.float32)}
+    return ToyHouses(initial, lambda client: 1, rate=RateSchedule(rate=rate), in_turn=turns)
+
+
+def test_a_model_that_one_house_spoilt_is_not_handed_to_the_next(tmp_path: Path) -> None:
+    """The server's step after the first house is ten million times too long."""
+    recorders: list[Recorder] = []
+
+    def record(grid: Grid) -> Grid:
+        recorders.append(Recorder(grid))
+        return recorders[0]
+
+    with pytest.raises(RunFailed, match=r"round 1: the merged model: .* likely cause: site-0, "):
+        looped(tmp_path, in_turn, record)
+    assert [m.metadata.message_type for m in recorders[0].sent] == ["query"] * 3 + ["train"]
+    assert Versions(RunFolder(tmp_path / "run").checkpoints).rounds() == [0]
+
+
+def test_the_reply_with_the_largest_number_is_the_likely_cause() -> None:
+    """Counts say nothing; sizes count, not signs."""
+    own = [
+        {"w": np.array([2.0, 3.0]), "n": np.array(10**9)},
+        {"w": np.array([-9.0, 1.0]), "n": np.array(1)},
+        {"w": np.zeros(0), "n": np.array(1)},
+    ]
+    replies = [Reply(p, arrays, 1, {}) for p, arrays in enumerate(own)]
+    check_merged(3, {"w": np.array([1e6])}, replies, "abc")
+    with pytest.raises(RunFailed, match=r"cause: b, whose reply has the largest number \(9 in w\)"):
+        check_merged(3, {"w": np.array([1, -2e6])}, replies, "abc")
+    with pytest.raises(RunFailed, match=r"\(1 such arrays\); resume once"):
+        check_merged(3, {"w": np.array([np.nan])}, [], "")
+
+
+@pytest.mark.parametrize("turns", [True, False])
+@pytest.mark.parametrize("fault", ["raise", "nan"])
+def test_a_house_that_fails_in_its_turn_is_passed_over(
+    tmp_path: Path, fault: str, turns: bool
+) -> None:
+    """Two of three in round 2 are enough, and the third house goes on from where the first left the model."""
+
+    def make(settings: ToySettings) -> ToyHouses:
+        return in_turn(settings, 1.0, turns)
+
+    changes = {"fault": fault, "num_rounds": 3, "min_reply_fraction": 0.6}
+    _, folder = looped(tmp_path, make, **changes)
+    rows = [r for r in history(folder) if r["kind"] == "client"]
+    assert [(r["round"], r["name"]) for r in rows if r["status"] != "ok"] == [(2, "site-1")]
+    assert len(rows) == 3 * 3
+    with pytest.raises(RunFailed, match=r"round 2, train: 2 of 3 replies usable.*0\.7; site-1"):
+        looped(tmp_path / "strict", make, **{**changes, "min_reply_fraction": 0.7})
+    rows = history(RunFolder(tmp_path / "strict" / "run"))
+    assert [r["name"] for r in rows if r["round"] == 2] == ["site-0", "site-1"]
