@@ -57,7 +57,7 @@ def test_where_a_run_goes(tmp_path: Path) -> None:
     assert folder_of(RunSettings(name="a", resume=str(tmp_path / "b"))).path == tmp_path / "b"
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a b", "-x"])
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a b", "-x", "ä", "x" * 201])
 def test_names_that_are_no_folder_names(name: str) -> None:
     with pytest.raises(InputError, match="name must be letters"):
         folder_of(RunSettings(name=name))

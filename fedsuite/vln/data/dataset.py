@@ -7,7 +7,6 @@ A prepared folder keeps each house apart, so that a client opens nothing of anot
     <houses>/<scan>/episodes.json       the scan's items of every split, R2R fields; RxR's also name each instruction
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsuite.errors import InputError
+from fedsuite.files import read_json
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD, Candidates, NavGraph, load_graph
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.environment import Episodes, World, build_world
@@ -58,17 +59,33 @@ def start_view(heading_rad: float) -> int:
     return HORIZON_ROW * HEADINGS + math.floor(turn + 0.5) % HEADINGS
 
 
+def read_prepared(houses_dir: Path, name: str) -> Any:
+    """A JSON file of a prepared folder; InputError if it is not there or damaged."""
+    return read_json(houses_dir / name, "as it was prepared", _cure(houses_dir))
+
+
+def _cure(houses_dir: Path) -> str:
+    return f"move {houses_dir} away, the next run makes it anew from the annotations"
+
+
 @lru_cache(maxsize=8)
 def load_vocabulary(houses_dir: Path) -> Vocabulary:
-    """The vocabulary of a prepared folder."""
-    return Vocabulary(tuple(json.loads((houses_dir / "vocabulary.json").read_text())))
+    """The vocabulary of a prepared folder; InputError if it has not as many words as the manifest says."""
+    words = read_prepared(houses_dir, "vocabulary.json")
+    expected = read_prepared(houses_dir, "manifest.json")["vocabulary"]
+    if len(words) != expected:
+        raise InputError(
+            f"{houses_dir / 'vocabulary.json'}: holds {len(words)} words, but manifest.json says {expected}; "
+            f"{_cure(houses_dir)}"
+        )
+    return Vocabulary(tuple(words))
 
 
 def load_samples(
     houses_dir: Path, graph: NavGraph, max_length: int, vocabulary: Vocabulary
 ) -> dict[str, tuple[Sample, ...]]:
     """The scan's own samples by split, in file order, one per instruction."""
-    items = json.loads((houses_dir / graph.scan / "episodes.json").read_text())
+    items = read_prepared(houses_dir, f"{graph.scan}/episodes.json")
     return {
         split: tuple(
             Sample(

@@ -85,7 +85,7 @@ def _guides(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             guide = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{file}: line {number} is not JSON ({error}); the file is damaged, fetch it again"
             ) from None
