@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,34 +47,21 @@ def read_json(file: Path, what: str, cure: str) -> Any:
         raise InputError(f"{file}: not {what} ({type(error).__name__}: {error}); {cure}") from None
 
 
-def take_lock(descriptor: int) -> bool:
-    """Whether the lock of an open file is this process's now; it is released when the file is closed."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextmanager
-def locked(
-    file: Path, patience_s: float = math.inf, busy: Callable[[], None] = lambda: None
-) -> Iterator[bool]:
-    """Hold the lock `file`; False if another process still has it after `patience_s`.
-
-    busy: called once where one has to wait.
-    """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def locked(file: Path, patience_s: float = math.inf) -> Iterator[bool]:
+    """Hold the lock `file`, at most as long as the process lives; False if another has it after `patience_s`."""
     give_up = time.monotonic() + patience_s
-    try:
-        if not (ours := take_lock(descriptor)):
-            busy()
-        while not ours and time.monotonic() < give_up:
+    with file.open("ab") as held:
+        while not (ours := _take(held.fileno())) and time.monotonic() < give_up:
             time.sleep(0.1)
-            ours = take_lock(descriptor)
         yield ours
-    finally:
-        os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress = silent) -> bool:
@@ -83,8 +70,11 @@ def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress
     Of several processes one writes, while the others wait for it. Nothing that is there is touched.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    waiting = f"waiting for another process that writes {folder}"
-    with locked(folder.with_name(f".{folder.name}.lock"), busy=lambda: progress(waiting)):
+    lock = folder.with_name(f".{folder.name}.lock")
+    with locked(lock, 0) as free:
+        if not free:
+            progress(f"waiting for another process that writes {folder}")
+    with locked(lock):
         if (folder.is_dir() and any(folder.iterdir())) or folder.is_file():
             return False
         for left_over in folder.parent.glob(f".{folder.name}.*.partial"):

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedsuite.config import RunSettings, check_resumable, read_config
 from fedsuite.errors import InputError
-from fedsuite.files import locked, path_name, take_lock, write_json
+from fedsuite.files import locked, path_name, read_json, write_json
 
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
@@ -67,11 +67,10 @@ class RunFolder:
 
     def is_being_written(self) -> bool:
         """Whether a process holds the lock right now."""
-        try:
-            with (self.path / ".lock").open("rb+") as file:
-                return not take_lock(file.fileno())
-        except FileNotFoundError:
+        if not (lock := self.path / ".lock").exists():
             return False
+        with locked(lock, 0) as ours:
+            return not ours
 
     @contextmanager
     def locked(self, patience_s: float = 0.0) -> Iterator[None]:
@@ -95,15 +94,8 @@ def folder_of(settings: RunSettings) -> RunFolder:
 
 def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
     """The flat configuration that a run was made with."""
-    try:
-        stored = json.loads(folder.config.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder.path}: no run to resume here (no config.json); `fedsuite runs` lists the runs"
-        ) from None
-    except ValueError:
-        raise InputError(f"{folder.config}: no valid JSON; start the run again") from None
-    return dict(stored)
+    cure = "there is no run to resume here; `fedsuite runs` lists the runs"
+    return dict(read_json(folder.config, "the settings of a run", cure))
 
 
 def check_folder(folder: RunFolder, settings: RunSettings) -> None:

@@ -81,5 +81,5 @@ def test_resume_needs_a_run_with_the_same_settings(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot resume with seed = 1, the run was made with 2"):
         check_folder(folder, wanted)
     folder.config.write_text("{")
-    with pytest.raises(InputError, match=r"config\.json: no valid JSON"):
+    with pytest.raises(InputError, match=r"config\.json: not the settings of a run"):
         check_folder(folder, wanted)

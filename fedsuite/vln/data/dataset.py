@@ -24,6 +24,7 @@ from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.environment import Episodes, World, build_world
 
 HORIZON_ROW = 1
+REMAKE = "move the folder houses-... away, the next run makes it anew from the annotations"
 
 
 @dataclass(frozen=True)
@@ -61,22 +62,17 @@ def start_view(heading_rad: float) -> int:
 
 def read_prepared(houses_dir: Path, name: str) -> Any:
     """A JSON file of a prepared folder; InputError if it is not there or damaged."""
-    return read_json(houses_dir / name, "as it was prepared", _cure(houses_dir))
-
-
-def _cure(houses_dir: Path) -> str:
-    return f"move {houses_dir} away, the next run makes it anew from the annotations"
+    return read_json(houses_dir / name, "as it was prepared", REMAKE)
 
 
 @lru_cache(maxsize=8)
 def load_vocabulary(houses_dir: Path) -> Vocabulary:
     """The vocabulary of a prepared folder; InputError if it has not as many words as the manifest says."""
-    words = read_prepared(houses_dir, "vocabulary.json")
-    expected = read_prepared(houses_dir, "manifest.json")["vocabulary"]
-    if len(words) != expected:
+    words, manifest = (read_prepared(houses_dir, f) for f in ("vocabulary.json", "manifest.json"))
+    if len(words) != manifest["vocabulary"]:
         raise InputError(
-            f"{houses_dir / 'vocabulary.json'}: holds {len(words)} words, but manifest.json says {expected}; "
-            f"{_cure(houses_dir)}"
+            f"{houses_dir}: vocabulary.json holds {len(words)} words, but manifest.json says {manifest['vocabulary']}; "
+            + REMAKE
         )
     return Vocabulary(tuple(words))
 

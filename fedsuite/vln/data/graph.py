@@ -149,7 +149,9 @@ def load_graph(connectivity_dir: Path, scan: str) -> NavGraph:
             if not isinstance(row["image_id"], str) or row["image_id"] in ids:
                 raise ValueError("image_id must be a text that no other panorama has")
             ids.append(row["image_id"])
-            poses.append(_pose(row["pose"]))
+            poses.append(np.array(row["pose"], np.float64))
+            if poses[ix].shape != (16,) or not np.isfinite(poses[ix]).all():
+                raise ValueError("pose must be 16 finite numbers")
             flags.append(_flags([row["included"], *row["unobstructed"]], 1 + len(rows)))
         included, edge = np.stack(flags)[:, 0], np.stack(flags)[:, 1:]
     except (KeyError, OverflowError, TypeError, ValueError) as error:
@@ -160,15 +162,8 @@ def load_graph(connectivity_dir: Path, scan: str) -> NavGraph:
     return NavGraph(scan, tuple(ids), np.stack(poses)[:, [3, 7, 11]], included, edge)
 
 
-def _pose(numbers: list[float]) -> np.ndarray:
-    pose = np.array(numbers, np.float64)
-    if pose.shape != (16,) or not np.isfinite(pose).all():
-        raise ValueError("pose must be 16 finite numbers")
-    return pose
-
-
 def _flags(values: list[bool], count: int) -> np.ndarray:
-    """included, then unobstructed [count] bool; texts and other numbers than 0 and 1 are none."""
+    """The values [count] as bool; texts and numbers other than 0 and 1 are none."""
     flags = np.array(values)
     if len(flags) != count:
         raise ValueError(f"{len(flags) - 1} unobstructed flags, expected {count - 1}")

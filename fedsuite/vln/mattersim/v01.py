@@ -1,19 +1,16 @@
 """MatterSim's older interface (v0.1), as the code of Speaker-Follower and EnvDrop calls it: one environment, scalars.
 
-Source: Matterport3D Simulator v0.1 (Anderson et al. 2018). Differences: those of `fedsuite.vln.mattersim`; settings act
-before init() only; states have no `rgb`; getState() before the first episode raises RuntimeError instead of crashing.
+Source: Matterport3D Simulator v0.1 (Anderson et al. 2018). Differences: those of `fedsuite.vln.mattersim`; scans.txt is
+needed; settings, the seed among them (1 if none is set), act before init() only; states have no `rgb`; getState() before
+the first episode raises RuntimeError instead of crashing.
 """
 
-import time
 from collections import namedtuple
-from pathlib import Path
 from typing import Any
 
-from fedsuite.files import path_name
 from fedsuite.vln import mattersim
 from fedsuite.vln.mattersim import arguments
-from fedsuite.vln.mattersim.houses import House, NavGraphs
-from fedsuite.vln.mattersim.random import MinimalStandard
+from fedsuite.vln.mattersim.houses import NavGraphs
 
 # Snapshots with the fields of the newer objects, but point = [x, y, z] (m).
 ViewPoint = namedtuple("ViewPoint", "viewpointId ix point rel_heading rel_elevation rel_distance")
@@ -22,28 +19,11 @@ SimState = namedtuple(
 )
 
 
-class _Houses(NavGraphs):
-    """Found by their files, without scans.txt."""
-
-    def open(self, folder: str, seed: int) -> None:
-        self._folder = Path(folder)
-
-    def house(self, scan: str) -> House:
-        self._houses.setdefault(path_name(scan, "MatterSim: scanId"))
-        return super().house(scan)
-
-
 class Simulator(mattersim.Simulator):
     """One environment; what only the newer interface has (batches, unrestricted navigation) is not for use here."""
 
     def __init__(self) -> None:
-        self._houses = _Houses()
-        super().__init__(self._houses)
-        self.setSeed(time.time_ns())
-
-    def setSeed(self, seed: int, /) -> None:
-        """Random starts anew from this seed, at any time; until then from the clock."""
-        self._houses.generator = MinimalStandard(arguments.integer("setSeed", seed))
+        super().__init__(NavGraphs())
 
     def initialize(self) -> None:
         """Make the environment's state anew; also called init()."""
@@ -55,8 +35,8 @@ class Simulator(mattersim.Simulator):
     def newEpisode(self, scanId: Any, viewpointId: Any, heading: Any, elevation: Any, /) -> None:
         """Start in scanId at viewpointId ("" = anywhere) with heading and elevation (rad)."""
         if viewpointId == "":
-            house = self._ready_graphs().house(arguments.text("newEpisode", scanId))
-            viewpointId = house.random_place(self._houses.generator).viewpoint_id
+            graphs = self._ready_graphs()
+            viewpointId = graphs.house(scanId).random_place(graphs.generator).viewpoint_id
         super().newEpisode([scanId], [viewpointId], [heading], [elevation])
 
     def makeAction(self, index: Any, heading: Any, elevation: Any, /) -> None:
