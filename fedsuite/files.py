@@ -1,4 +1,4 @@
-"""Files that are written in full or not at all, and tables that stand beside the code that reads them."""
+"""Files and folders that are written in full or not at all, locks, names fit for paths, and JSON that is checked."""
 
 import fcntl
 import hashlib
