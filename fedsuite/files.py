@@ -1,10 +1,91 @@
-"""Files that are written in full or not at all, and tables that stand beside the code that reads them."""
+"""Files and folders that are written in full or not at all, locks, names fit for paths, and JSON that is checked."""
 
+import fcntl
 import hashlib
 import json
+import math
 import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from fedsuite.errors import InputError
+from fedsuite.progress import Progress, silent
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_BARRED = '/ \\ : * ? " < > |'
+_LONGEST_NAME = 200  # bytes; file systems take 255, and files beside it have longer names
+
+
+def path_name(name: object, where: str, plain: bool = False) -> str:
+    """`name` if it is fit to name one file or folder; InputError, which starts with `where`, if it may lead elsewhere.
+
+    plain: it must also be fit for a command line as it stands.
+    """
+    text = name if isinstance(name, str) and name.isprintable() else ""
+    single = text[:1].isalnum() and text[-1] != " " and not set(text) & set(_BARRED.split())
+    if not single or len(text.encode()) > _LONGEST_NAME or (plain and not _PLAIN.fullmatch(text)):
+        signs = "'.', '_' and '-'" if plain else f"spaces and signs other than {_BARRED}"
+        raise InputError(
+            f"{where} must be letters, digits, {signs}, starting with a letter or digit, at most {_LONGEST_NAME} "
+            f"bytes long, got {repr(name)[:60]}; rename it"
+        )
+    return text
+
+
+def read_json(file: Path, what: str, cure: str) -> Any:
+    """The content of a JSON file; InputError says that `file` is missing or is not `what`, why, and the cure."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; {cure}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not {what} ({type(error).__name__}: {error}); {cure}") from None
+
+
+@contextmanager
+def locked(file: Path, patience_s: float = math.inf) -> Iterator[bool]:
+    """Hold the lock `file`, at most as long as the process lives; False if another has it after `patience_s`."""
+    give_up = time.monotonic() + patience_s
+    with file.open("ab") as held:
+        while not (ours := _take(held.fileno())) and time.monotonic() < give_up:
+            time.sleep(0.1)
+        yield ours
+
+
+def _take(descriptor: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress = silent) -> bool:
+    """Have `fill` write a folder that gets its name when it is complete; False if there is something of that name.
+
+    Of several processes one writes, while the others wait for it. Nothing that is there is touched.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".{folder.name}.lock")
+    with locked(lock, 0) as free:
+        if not free:
+            progress(f"waiting for another process that writes {folder}")
+    with locked(lock):
+        if (folder.is_dir() and any(folder.iterdir())) or folder.is_file():
+            return False
+        for left_over in folder.parent.glob(f".{folder.name}.*.partial"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+        try:
+            fill(partial)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return True
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:

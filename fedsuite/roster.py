@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import write_json
+from fedsuite.files import path_name, write_json
 
 ROSTER, VOCABULARY = "roster.json", "vocabulary.json"  # in a run folder
 
 
 @dataclass(frozen=True)
 class Member:
-    """One client. examples: training samples held; details: what the system's two halves must agree on, JSON values."""
+    """One client. name: fit for its private folder (`fedsuite.files.path_name`); examples: training samples held.
+
+    details: what the system's two halves must agree on, JSON values.
+    """
 
     name: str
     role: str
@@ -67,12 +70,14 @@ def read_roster(file: Path) -> Roster:
         roster = Roster(members, dict(raw["facts"]), tuple(raw["words"]))
     except FileNotFoundError:
         raise InputError(f"{file}: no such roster; whoever prepares the data writes one") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{file}: no roster ({type(error).__name__}: {error}); expected members, facts and words"
         ) from None
     if complaint := _complaint(roster):
         raise InputError(f"{file}: {complaint}")
+    for name in roster.names:
+        path_name(name, f"{file}: a member's name")
     return roster
 
 

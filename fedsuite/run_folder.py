@@ -5,11 +5,8 @@ run.json: status running | completed | failed | stopped, error (one line), error
 process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
 """
 
-import fcntl
 import json
-import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,10 +16,9 @@ from typing import Any
 
 from fedsuite.config import RunSettings, check_resumable, read_config
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import write_json
+from fedsuite.files import locked, path_name, read_json, write_json
 
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class RunFolder:
@@ -77,53 +73,35 @@ class RunFolder:
 
     def is_being_written(self) -> bool:
         """Whether a process holds the lock right now."""
-        try:
-            with (self.path / ".lock").open("rb+") as file:
-                return not _take(file.fileno())
-        except FileNotFoundError:
+        if not (lock := self.path / ".lock").exists():
             return False
+        with locked(lock, 0) as ours:
+            return not ours
 
     @contextmanager
     def locked(self, patience_s: float = 0.0) -> Iterator[None]:
         """Hold the right to write here; InputError if another process still has it after `patience_s`."""
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        give_up = time.monotonic() + patience_s
-        try:
-            while not _take(descriptor):
-                if time.monotonic() >= give_up:
-                    raise InputError(
-                        f"{self.path}: another process is writing to this run; stop it first or use another name"
-                    )
-                time.sleep(0.1)
+        with locked(self.path / ".lock", patience_s) as ours:
+            if not ours:
+                raise InputError(
+                    f"{self.path}: another process is writing to this run; stop it first or use another name"
+                )
             yield
-        finally:
-            os.close(descriptor)
 
 
 def folder_of(settings: RunSettings) -> RunFolder:
     """Where the run of these settings writes: the folder to resume, else results-dir/name."""
     if settings.resume:
         return RunFolder(Path(settings.resume).expanduser().absolute())
-    name = settings.name or settings.system.replace(":", ".")
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"name must be letters, digits, '.', '_' and '-', starting with a letter or digit, got {name!r}"
-        )
+    name = path_name(settings.name or settings.system.replace(":", "."), "name", plain=True)
     return RunFolder(Path(settings.results_dir).expanduser().absolute() / name)
 
 
 def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
     """The flat configuration that a run was made with."""
-    try:
-        stored = json.loads(folder.config.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder.path}: no run to resume here (no config.json); `fedsuite runs` lists the runs"
-        ) from None
-    except ValueError:
-        raise InputError(f"{folder.config}: no valid JSON; start the run again") from None
-    return dict(stored)
+    cure = "there is no run to resume here; `fedsuite runs` lists the runs"
+    return dict(read_json(folder.config, "the settings of a run", cure))
 
 
 def check_folder(folder: RunFolder, settings: RunSettings) -> None:
@@ -143,15 +121,6 @@ def variant_of(label: str) -> str:
     """The variant that a run of an experiment belongs to; "" where only seeds differ."""
     variant, _, last = label.rpartition("/")
     return variant or ("" if re.fullmatch(r"seed-\d+", last) else last)
-
-
-def _take(descriptor: int) -> bool:
-    """Whether the lock is ours now."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _versions() -> dict[str, str]:

@@ -142,16 +142,25 @@ def keys(
 def prepare(
     features: Annotated[Path, typer.Argument(help="View features, .tsv or .hdf5.")],
     connectivity: Annotated[Path, typer.Argument(help="Folder of <scan>_connectivity.json.")],
-    out: Annotated[Path, typer.Argument(help="Folder to write <scan>.npy to.")],
+    out: Annotated[Path, typer.Argument(help="New folder to write <scan>.npy to.")],
+    feature_size: Annotated[int, typer.Option(help="Width F that is meant.", min=0)] = 0,
 ) -> None:
     """Convert view features once, to one memory-mapped array per house."""
+    from fedsuite.files import make_folder
     from fedsuite.vln.data.prepare import prepare_views
     from simulations.experiments.progress import Preparing
 
     console = Console()
     with Preparing(console) as progress:
-        width = prepare_views(features, connectivity, out, progress)
-    console.print(f"{out}: features of width {width}", highlight=False)
+
+        def fill(folder: Path) -> None:
+            width = prepare_views(features, connectivity, folder, progress, feature_size)
+            console.print(f"{out}: features of width {width}", highlight=False)
+
+        if not make_folder(out, fill, progress):
+            raise InputError(
+                f"{out}: is there already, nothing in it was touched; give a new folder"
+            )
 
 
 def main() -> None:

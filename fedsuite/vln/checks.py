@@ -8,7 +8,6 @@ from fedsuite.errors import InputError
 from fedsuite.penalties import PENALTIES
 from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.mattersim import make_simulator
 from fedsuite.vln.start import model_file, run_of
 
 
@@ -18,6 +17,10 @@ def validate(config: FedVLNConfig) -> None:
         for complaint in find(config):
             raise InputError(complaint)
     if config.data.simulator != "tables":
+        from fedsuite.vln.mattersim import (
+            make_simulator,
+        )  # reads houses, which servers have no use for
+
         make_simulator(config.data.simulator)
     check_device(config.device)
 

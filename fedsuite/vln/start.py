@@ -94,7 +94,7 @@ def _check_words(theirs: Path, ours: Sequence[str], key: str) -> None:
         )
     try:
         words = json.loads(theirs.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{key}: {theirs} is damaged ({error}); give another run or run it again"
         ) from None

@@ -10,12 +10,12 @@ from typing import Any
 
 from fedsuite.config import flatten
 from fedsuite.errors import InputError, suggestion
+from fedsuite.files import path_name
 from fedsuite.run_folder import variant_of
 from simulations.experiments.sweep import SWEEP, Sweep, read_sweep
 
 VARIANTS, SEEDS = "variants", "seeds"
 PLACING = ("name", "results-dir", "resume")  # keys that say where a run lies
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TAKEN = re.compile(r"seed-\d+|results\.md|experiment\.json")
 
 
@@ -108,10 +108,9 @@ def _variants(raw: Any, seeded: bool, source: str) -> dict[str, dict[str, object
     variants = {}
     for name, nested in raw.items():
         where = f"{source}: [variants.{name}]"
-        if not _NAME.fullmatch(name) or _TAKEN.fullmatch(name):
+        if _TAKEN.fullmatch(path_name(name, f"{where} the name", plain=True)):
             raise InputError(
-                f"{where} the name must be letters, digits, '.', '_' and '-', starting with a letter or "
-                "digit, and not seed-NUMBER, results.md or experiment.json"
+                f"{where} the name must not be seed-NUMBER, results.md or experiment.json; rename it"
             )
         own = variants[name] = flatten(nested, where)
         refused = {*PLACING, "system", *(["seed"] if seeded else [])} & set(own)

@@ -229,6 +229,9 @@ def test_data_prepare(call, data_dir: Path, tmp_path: Path) -> None:
     assert code == 0 and "features of width 8" in out.replace("\n", " ")
     assert "houses whose views are converted: 3\n" in out
     assert (tmp_path / "v" / "oak.npy").is_file()
+    code, _, err = call("data", "prepare", *arguments)
+    assert code == 2 and "is there already, nothing in it was touched" in err
+    arguments[2] = str(tmp_path / "w")
     code, _, err = call("data", "prepare", str(tmp_path / "no.tsv"), *arguments[1:])
     assert code == 2 and "no such feature file" in err
 

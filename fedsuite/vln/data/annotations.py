@@ -4,7 +4,6 @@ An item is a dictionary with scan, path_id, path (viewpoint ids), heading (rad) 
 (`rxr.py`) also hold instruction_ids, one per instruction.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
+from fedsuite.files import read_json
 from fedsuite.vln.data.graph import NavGraph
 from fedsuite.vln.data.instructions import tokenize
 from fedsuite.vln.data.rxr import guide_file
@@ -28,23 +28,23 @@ def annotation_files(data_dir: Path, dataset: str) -> dict[str, Path]:
 
 
 def read_annotations(file: Path) -> list[dict[str, Any]]:
-    """Items of one R2R annotation file; InputError if it is not one."""
+    """Items of one R2R annotation file; InputError if it is not one, or if a path_id stands in it twice."""
+    kind, cure = "an R2R annotation file", f"data.dir needs annotations/{file.name}, fetch it again"
+    items, met = read_json(file, kind, cure), set()
     try:
-        items = json.loads(file.read_text())
         for item in items:
             texts = [item["scan"], *item["path"], *item["instructions"]]
             lists = isinstance(item["path"], list) and isinstance(item["instructions"], list)
             if not lists or not all(isinstance(t, str) for t in texts):
                 raise TypeError("scan must be text, path and instructions lists of texts")
-            if not math.isfinite(float(item["heading"])):
+            item["heading"], item["path_id"] = float(item["heading"]), int(item["path_id"])
+            if not math.isfinite(item["heading"]):
                 raise ValueError("heading must be a finite number")
-            item["path_id"] = int(item["path_id"])
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; data.dir needs annotations/{file.name}") from None
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{file}: not an R2R annotation file ({type(error).__name__}: {error}); fetch it again"
-        ) from None
+            if item["path_id"] in met:
+                raise ValueError(f"path_id {item['path_id']} stands in it twice")
+            met.add(item["path_id"])
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: not {kind} ({type(error).__name__}: {error}); {cure}") from None
     return list(items)
 
 

@@ -7,7 +7,6 @@ A prepared folder keeps each house apart, so that a client opens nothing of anot
     <houses>/<scan>/episodes.json       the scan's items of every split, R2R fields; RxR's also name each instruction
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsuite.errors import InputError
+from fedsuite.files import read_json
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD, Candidates, NavGraph, load_graph
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.environment import Episodes, World, build_world
 
 HORIZON_ROW = 1
+REMAKE = "move the folder houses-... away, the next run makes it anew from the annotations"
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,28 @@ def start_view(heading_rad: float) -> int:
     return HORIZON_ROW * HEADINGS + math.floor(turn + 0.5) % HEADINGS
 
 
+def read_prepared(houses_dir: Path, name: str) -> Any:
+    """A JSON file of a prepared folder; InputError if it is not there or damaged."""
+    return read_json(houses_dir / name, "as it was prepared", REMAKE)
+
+
 @lru_cache(maxsize=8)
 def load_vocabulary(houses_dir: Path) -> Vocabulary:
-    """The vocabulary of a prepared folder."""
-    return Vocabulary(tuple(json.loads((houses_dir / "vocabulary.json").read_text())))
+    """The vocabulary of a prepared folder; InputError if it has not as many words as the manifest says."""
+    words, manifest = (read_prepared(houses_dir, f) for f in ("vocabulary.json", "manifest.json"))
+    if len(words) != manifest["vocabulary"]:
+        raise InputError(
+            f"{houses_dir}: vocabulary.json holds {len(words)} words, but manifest.json says {manifest['vocabulary']}; "
+            + REMAKE
+        )
+    return Vocabulary(tuple(words))
 
 
 def load_samples(
     houses_dir: Path, graph: NavGraph, max_length: int, vocabulary: Vocabulary
 ) -> dict[str, tuple[Sample, ...]]:
     """The scan's own samples by split, in file order, one per instruction."""
-    items = json.loads((houses_dir / graph.scan / "episodes.json").read_text())
+    items = read_prepared(houses_dir, f"{graph.scan}/episodes.json")
     return {
         split: tuple(
             Sample(

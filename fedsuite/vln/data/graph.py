@@ -8,7 +8,6 @@ Conventions: heading 0 = +y, clockwise positive; elevation 0 = horizon, up posit
 at heading 30 deg * (v % 12) and elevation 30 deg * (v // 12 - 1), v = 0..35.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse.csgraph import shortest_path
 
 from fedsuite.errors import InputError
+from fedsuite.files import read_json
 
 NUM_VIEWS = 36
 HEADINGS = 12
@@ -62,6 +61,10 @@ class NavGraph:
 
     @cached_property
     def _paths(self) -> tuple[np.ndarray, np.ndarray]:
+        from scipy.sparse.csgraph import (
+            shortest_path,
+        )  # slow to load, and simulators walk without it
+
         gap = self.position_m[:, None] - self.position_m[None]
         # Two cameras at one place would read as "no edge" in a dense matrix; a micrometre keeps them joined.
         length = np.where(self.edge, np.maximum(np.linalg.norm(gap, axis=-1), 1e-6), np.inf)
@@ -135,25 +138,38 @@ def padded(panoramas: int, source: np.ndarray, *columns: np.ndarray) -> Candidat
 
 
 def load_graph(connectivity_dir: Path, scan: str) -> NavGraph:
-    """Read `<scan>_connectivity.json`; InputError if it is missing or not a connectivity file."""
+    """Read `<scan>_connectivity.json`; InputError names it, and the viewpoint, if it is missing or damaged."""
     file = connectivity_dir / f"{scan}_connectivity.json"
+    kind, cure = "a Matterport3D connectivity file", "put the official file of the scan there"
+    rows, where, ids = read_json(file, kind, cure), "a list of panoramas", list[str]()
+    poses, flags = [], []
     try:
-        rows = json.loads(file.read_text())
-        if not rows:
-            raise ValueError("no panoramas")
-        included = np.array([bool(r["included"]) for r in rows])
-        pose = np.array([r["pose"] for r in rows], dtype=np.float64).reshape(len(rows), 16)
-        edge = np.array([r["unobstructed"] for r in rows], dtype=bool).reshape(len(rows), len(rows))
-        ids = tuple(str(r["image_id"]) for r in rows)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; put the scan's connectivity file there") from None
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{file}: not a Matterport3D connectivity file ({type(error).__name__}: {error}); fetch it again"
-        ) from None
-    edge &= included[:, None] & included[None]
+        for ix, row in enumerate(rows):
+            where = f"panorama {ix}, {row['image_id']!r}"
+            if not isinstance(row["image_id"], str) or row["image_id"] in ids:
+                raise ValueError("image_id must be a text that no other panorama has")
+            ids.append(row["image_id"])
+            poses.append(np.array(row["pose"], np.float64))
+            if poses[ix].shape != (16,) or not np.isfinite(poses[ix]).all():
+                raise ValueError("pose must be 16 finite numbers")
+            flags.append(_flags([row["included"], *row["unobstructed"]], 1 + len(rows)))
+        included, edge = np.stack(flags)[:, 0], np.stack(flags)[:, 1:]
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        problem = f"{where}: {type(error).__name__}: {error}"
+        raise InputError(f"{file}: not {kind} ({problem}); {cure}") from None
+    edge = edge & included[:, None] & included
     np.fill_diagonal(edge, False)
-    return NavGraph(scan, ids, pose[:, [3, 7, 11]], included, edge)
+    return NavGraph(scan, tuple(ids), np.stack(poses)[:, [3, 7, 11]], included, edge)
+
+
+def _flags(values: list[bool], count: int) -> np.ndarray:
+    """The values [count] as bool; texts and numbers other than 0 and 1 are none."""
+    flags = np.array(values)
+    if len(flags) != count:
+        raise ValueError(f"{len(flags) - 1} unobstructed flags, expected {count - 1}")
+    if flags.dtype.kind not in "bi" or (flags != flags.astype(bool)).any():
+        raise ValueError("included and unobstructed must be true or false")
+    return flags.astype(bool)
 
 
 def missing_scans(connectivity_dir: Path, scans: Sequence[str]) -> list[str]:

@@ -9,7 +9,6 @@ import base64
 import binascii
 import csv
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import sha256_of
+from fedsuite.files import path_name, sha256_of
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.data.annotations import annotation_files, check_items, read_annotations
 from fedsuite.vln.data.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
@@ -27,9 +26,14 @@ from fedsuite.vln.data.rxr import read_guides
 HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
-def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file."""
+def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file.
+
+    width: the F that is meant. Nothing in the file says whether its numbers are float32 or float64; those of F float64
+    are converted, and without a width a file that looks like float64 is refused.
+    """
     csv.field_size_limit(sys.maxsize)
+    kind: type[np.floating] | None = None
     # Bytes that are no text give lines that are no TSV, which is said below.
     with file.open(newline="", encoding="utf-8", errors="replace") as lines:
         for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
@@ -39,19 +43,36 @@ def read_tsv(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
                     "feature TSV, fetch it again"
                 )
             try:
-                values = np.frombuffer(base64.b64decode(row[5], validate=True), np.float32)
+                data = base64.b64decode(row[5], validate=True)
             except (binascii.Error, ValueError):
-                values = np.zeros(0, np.float32)
-            if len(values) == 0 or len(values) % NUM_VIEWS:
+                data = b""
+            if len(data) == 0 or len(data) % (4 * NUM_VIEWS):
                 raise InputError(
                     f"{file}: line {number} ({row[0]} {row[1]}) does not hold 36 x F float32 values; the file "
                     "is truncated or damaged, fetch it again"
                 )
+            if not width and kind is None and _looks_like_float64(data):
+                half = len(data) // (8 * NUM_VIEWS)
+                raise InputError(
+                    f"{file}: line {number} ({row[0]} {row[1]}) looks like {half} float64 values a view, not {2 * half} "
+                    "of float32; say which width is meant with data.feature-size (--feature-size)"
+                )
+            kind = kind or (np.float64 if len(data) == 8 * NUM_VIEWS * width else np.float32)
+            with np.errstate(over="ignore"):  # becomes infinity, which is refused
+                values = np.frombuffer(data, kind).astype(np.float32)
             yield row[0], row[1], values.reshape(NUM_VIEWS, -1)
 
 
-def read_hdf5(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`."""
+def _looks_like_float64(data: bytes) -> bool:
+    """Whether every other float32 is out of all proportion, as the lower halves of float64 are."""
+    lower = np.abs(np.frombuffer(data, np.float32)[::2])
+    lower = lower[lower != 0]
+    usual = (lower > 1e-12) & (lower < 1e12)
+    return usual.mean() < 0.5 if len(lower) else any(data)
+
+
+def read_hdf5(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`, which knows its types."""
     try:
         import h5py
     except ModuleNotFoundError:
@@ -60,44 +81,52 @@ def read_hdf5(file: Path) -> Iterator[tuple[str, str, np.ndarray]]:
         with h5py.File(file) as entries:
             for key in entries:
                 scan, _, viewpoint = key.partition("_")
-                if not isinstance(entries[key], h5py.Dataset):
+                entry = entries.get(key)
+                numbers = isinstance(entry, h5py.Dataset) and entry.dtype.kind in "fiu"
+                if not numbers or entry.shape is None:
                     raise InputError(
-                        f"{file}: {key} is a group; expected one [36, F] entry per <scan>_<viewpoint>"
+                        f"{file}: {key} is a group, a broken link or holds no numbers; expected one [36, F] array per "
+                        "<scan>_<viewpoint>, convert the features again"
                     )
-                yield scan, viewpoint, np.asarray(entries[key], np.float32)
-    except OSError as error:
+                with np.errstate(over="ignore"):
+                    yield scan, viewpoint, np.asarray(entry[()], np.float32)
+    except (OSError, RuntimeError) as error:
         raise InputError(
             f"{file}: cannot be read as HDF5 ({error}); the file is truncated or damaged, fetch it again"
         ) from None
 
 
 def prepare_views(
-    features_file: Path, connectivity_dir: Path, out_dir: Path, progress: Progress = silent
+    features_file: Path,
+    connectivity_dir: Path,
+    out_dir: Path,
+    progress: Progress = silent,
+    feature_size: int = 0,
 ) -> int:
-    """Convert a feature file to `<out_dir>/<scan>.npy` [P, 36, F] per house; returns F.
+    """Convert a feature file to `<out_dir>/<scan>.npy` [P, 36, F] float32 per house; returns F.
 
-    Rows follow the connectivity file; excluded panoramas stay zero. The folder takes its name when all is complete.
+    Rows follow the connectivity file; excluded panoramas stay zero. A house is written when its last panorama has come.
+    feature_size: see `read_tsv`. For a folder that is there in full or not at all, see `fedsuite.files.make_folder`.
     """
     if not features_file.is_file():
         raise InputError(f"{features_file}: no such feature file; give a .tsv or .hdf5 file")
     reader = read_hdf5 if features_file.suffix in HDF5_SUFFIXES else read_tsv
-    partial = out_dir.with_name(out_dir.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    out_dir.mkdir(parents=True, exist_ok=True)
     open_houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]] = {}
     width, done = 0, 0
-    for scan, viewpoint, values in reader(features_file):
-        width = width or values.shape[-1]
+    for scan, viewpoint, values in reader(features_file, feature_size):
+        width = width or (values.shape[-1] if values.ndim == 2 else 0)
         if values.shape != (NUM_VIEWS, width):
             raise InputError(
-                f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {width}) as "
-                "in the first entry; convert one kind of features at a time"
+                f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {width or 'F'}), "
+                "the same in all entries; convert one kind of features at a time"
             )
         if not np.isfinite(values).all():
             raise InputError(
                 f"{features_file}: {scan}_{viewpoint} holds NaN or infinity; the file is damaged, fetch it again"
             )
         if scan not in open_houses:
+            path_name(scan, f"{features_file}: a scan")
             if missing_scans(connectivity_dir, [scan]):
                 continue
             graph = load_graph(connectivity_dir, scan)
@@ -109,7 +138,7 @@ def prepare_views(
             continue
         table[row], have[row] = values, True
         if have.all():
-            np.save(partial / f"{scan}.npy", table)
+            np.save(out_dir / f"{scan}.npy", table)
             open_houses[scan] = (graph, np.zeros((0, NUM_VIEWS, width), np.float32), have)
             done += 1
             progress("houses whose views are converted", done)
@@ -119,8 +148,6 @@ def prepare_views(
             f"{features_file}: no panorama of the scans in {connectivity_dir}; the two do not belong together"
         )
     progress("houses whose views are converted", done, done)
-    shutil.rmtree(out_dir, ignore_errors=True)
-    partial.rename(out_dir)
     return width
 
 
@@ -154,6 +181,9 @@ def prepare_houses(
         for s, f in files.items()
     }
     order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
+    for split, names in order.items():
+        for scan in names:
+            path_name(scan, f"{files[split]}: a scan")
     scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
     if absent := missing_scans(connectivity, scans):
         raise InputError(
@@ -173,31 +203,31 @@ def prepare_houses(
         check_items(files[split], items, graphs)
     texts = (t for i in splits["train"] for t in i["instructions"])
     vocabulary = build_vocabulary(texts, min_word_count)
-    partial = out_dir.with_name(out_dir.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     samples = {}
     for number, scan in enumerate(scans, 1):
-        (partial / scan).mkdir(parents=True)
+        (out_dir / scan).mkdir(parents=True)
         own = {s: [i for i in items if i["scan"] == scan] for s, items in splits.items()}
         text = json.dumps({s: v for s, v in own.items() if v})
-        (partial / scan / "episodes.json").write_text(text)
+        (out_dir / scan / "episodes.json").write_text(text)
         samples[scan] = {s: sum(len(i["instructions"]) for i in v) for s, v in own.items()}
         progress("houses whose instructions are split off", number, len(scans))
-    (partial / "vocabulary.json").write_text(json.dumps(vocabulary.words))
+    (out_dir / "vocabulary.json").write_text(json.dumps(vocabulary.words))
     panoramas = {s: len(g.viewpoint_ids) for s, g in graphs.items()}
     manifest = {"splits": order, "samples": samples, "panoramas": panoramas}
     manifest["vocabulary"] = len(vocabulary)
-    (partial / "manifest.json").write_text(json.dumps(manifest, indent=1))
-    shutil.rmtree(out_dir, ignore_errors=True)
-    partial.rename(out_dir)
+    (out_dir / "manifest.json").write_text(json.dumps(manifest, indent=1))
 
 
 def digest_of(*parts: object) -> str:
-    """Short name for a cached conversion of files (by path, size and modification time) and settings."""
+    """Short name for a cached conversion of settings and files: by name, and by path, size and modification time of what
+    a link leads to."""
     text = []
     for part in parts:
         text.append(str(part))
         if isinstance(part, Path):
-            stat = part.stat()
-            text[-1] = f"{part.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+            try:
+                stat = part.stat()
+            except OSError as error:
+                raise InputError(f"{part}: cannot be read ({error.strerror}); mend it") from None
+            text[-1] = f"{part.name}|{part.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
     return sha256_of("\n".join(text).encode())[:16]

@@ -75,19 +75,13 @@ def read_guides(file: Path, language: str) -> list[dict[str, Any]]:
 def _guides(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, guide) of every line that is not blank, with its fields checked."""
     for number, raw in _lines(file):
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{file}: line {number} is not UTF-8 ({error.reason}); fetch the file again"
-            ) from None
-        if not text.strip():
+        if not raw.strip():
             continue
         try:
-            guide = json.loads(text)
-        except ValueError as error:
+            guide = json.loads(raw.decode())
+        except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{file}: line {number} is not JSON ({error}); the file is damaged, fetch it again"
+                f"{file}: line {number} is not JSON in UTF-8 ({error}); the file is damaged, fetch it again"
             ) from None
         _check(guide, f"{file}: line {number}")
         yield number, guide

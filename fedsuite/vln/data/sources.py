@@ -3,22 +3,26 @@
 data.dir empty   houses are generated into <cache-dir>/generated-<digest>
 features a file  it is converted into <cache-dir>/views-<digest>; a folder is used as it is
 always           instructions are checked and split by house into <cache-dir>/houses-<digest>
+
+A digest is that of all files read and of the settings that matter; connectivity files decide which row is which panorama.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from fedsuite.errors import InputError
+from fedsuite.files import make_folder
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files
-from fedsuite.vln.data.graph import NUM_VIEWS
+from fedsuite.vln.data.dataset import read_prepared
+from fedsuite.vln.data.graph import NUM_VIEWS, load_graph
 from fedsuite.vln.data.prepare import HDF5_SUFFIXES, digest_of, prepare_houses, prepare_views
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 
@@ -77,13 +81,14 @@ def places_of(config: FedVLNConfig) -> Places:
         key = digest_of(LAYOUT_VERSION, name, own.min_word_count)
         return Places(data, cache / f"houses-{key}", data / "views", settings)
     data, features = Path(own.dir), Path(own.features)
+    graphs = sorted((data / "connectivity").glob("*_connectivity.json"))
     # R2R is English alone: its language says nothing, and must not make another folder.
     kind = [own.dataset, own.language] if own.dataset == "rxr" else [own.dataset]
     files = annotation_files(data, own.dataset).values()
-    key = digest_of(LAYOUT_VERSION, *files, own.min_word_count, *kind)
+    key = digest_of(LAYOUT_VERSION, *files, *graphs, own.min_word_count, *kind)
     views = features
     if features.is_file():
-        views = cache / f"views-{digest_of(LAYOUT_VERSION, features, data.resolve())}"
+        views = cache / f"views-{digest_of(LAYOUT_VERSION, features, *graphs, own.feature_size)}"
     return Places(data, cache / f"houses-{key}", views, None)
 
 
@@ -113,25 +118,46 @@ def _complaints(own: DataSettings) -> Iterator[str]:
 
 def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Sources:
     """Generate, convert and check all that a run reads; InputError before anything is trained."""
-    places = places_of(config)
-    if places.generated is not None and not (places.data_dir / "annotations").is_dir():
-        partial = places.data_dir.with_name(places.data_dir.name + ".partial")
-        write_houses(places.generated, partial, progress)
-        partial.rename(places.data_dir)
-    own = config.data
-    if not (places.houses_dir / "manifest.json").is_file():
-        settings = own.min_word_count, progress, own.dataset, own.language
-        prepare_houses(places.data_dir, places.houses_dir, *settings)
-    if not places.views_dir.is_dir():
-        prepare_views(Path(own.features), places.connectivity_dir, places.views_dir, progress)
-    return open_sources(config)
+    places, own = places_of(config), config.data
+    kind = own.min_word_count, progress, own.dataset, own.language
+    features = Path(own.features), places.connectivity_dir
+    steps: dict[Path, Callable[[Path], object]] = {
+        places.houses_dir: lambda to: prepare_houses(places.data_dir, to, *kind),
+        places.views_dir: lambda to: prepare_views(*features, to, progress, own.feature_size),
+    }
+    if (houses := places.generated) is not None:
+        steps = {places.data_dir: lambda to: write_houses(houses, to, progress)} | steps
+    for folder, fill in steps.items():
+        if not folder.is_dir():
+            make_folder(folder, fill, progress)
+    sources = open_sources(config)
+    _check_values(sources, Path(own.cache_dir), progress)
+    return sources
+
+
+def _check_values(sources: Sources, cache: Path, progress: Progress) -> None:
+    """Refuse views that are not finite; what has passed is remembered in the cache."""
+    scans = sources.manifest["panoramas"]
+    files = {scan: sources.views_dir / f"{scan}.npy" for scan in scans}
+    passed = cache / f"finite-{digest_of(*files.values())}"
+    if passed.exists():
+        return
+    for number, (scan, file) in enumerate(files.items(), 1):
+        bad = ~np.isfinite(np.load(file, mmap_mode="r")).all((1, 2))
+        if bad.any():
+            viewpoint = load_graph(sources.connectivity_dir, scan).viewpoint_ids[int(bad.argmax())]
+            raise InputError(
+                f"{file}: the views of {scan}, viewpoint {viewpoint}, hold NaN or infinity; convert the features again"
+            )
+        progress("houses whose views are checked", number, len(files))
+    passed.touch()
 
 
 @lru_cache(maxsize=4)
 def open_sources(config: FedVLNConfig) -> Sources:
     """The prepared folders of a run, with every house's view file checked by its header."""
     places = places_of(config)
-    manifest = json.loads((places.houses_dir / "manifest.json").read_text())
+    manifest = read_prepared(places.houses_dir, "manifest.json")
     scans = list(dict.fromkeys(s for names in manifest["splits"].values() for s in names))
     widths = {s: _width(places.views_dir, s, manifest["panoramas"][s]) for s in scans}
     width = widths[scans[0]]
@@ -152,12 +178,12 @@ def open_sources(config: FedVLNConfig) -> Sources:
 def _width(views_dir: Path, scan: str, panoramas: int) -> int:
     file = views_dir / f"{scan}.npy"
     try:
-        views = np.load(file, mmap_mode="r")
+        views = open_memmap(file, mode="r")
     except FileNotFoundError:
         raise InputError(
             f"{file}: no such file; the features lack house {scan}, convert them again"
         ) from None
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, OverflowError) as error:
         raise InputError(
             f"{file}: truncated or no array file ({error}); convert the features again"
         ) from None

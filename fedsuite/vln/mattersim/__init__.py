@@ -11,7 +11,8 @@ collision.
 Differences from the original:
 1. No images: initialize() refuses rendering, `rgb` and `depth` are zero arrays, the image filter `cbf` is absent.
 2. A call that raises changes nothing, where the original leaves part of the batch moved.
-3. Unreadable house files raise InputError when the house is visited, where the original aborts at the first episode.
+3. Unreadable house files raise InputError when the house is visited, where the original aborts at the first episode; so
+   do a panorama without `included`, flags that are no booleans, poses that are not finite, and ids that repeat.
 4. Relative headings are correctly rounded; the original's come from its C library and may differ by 2.4e-7 rad.
 """
 

@@ -6,13 +6,13 @@ are x, y, z in metres), included, unobstructed (one flag per panorama: row = fro
 when the house is first visited; the original reads all of them at the first episode.
 """
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedsuite.errors import InputError
+from fedsuite.files import path_name
+from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.mattersim.geometry import (
     ELEVATION_STEP_RAD,
     HEADING_STEP_RAD,
@@ -32,35 +32,21 @@ _ELEVATIONS_RAD = [(row - 1) * ELEVATION_STEP_RAD for row in range(3)]
 class House:
     """One scan: its panoramas and the candidates of each (found at the first visit, then kept)."""
 
-    def __init__(self, scan: str, file: Path) -> None:
-        self.scan = scan
-        rows = _read(file)
-        try:
-            self.places = tuple(_place(row, ix) for ix, row in enumerate(rows))
-            self.included = [bool(row.get("included", False)) for row in rows]
-            self._neighbours = [self._edges(row, ix) for ix, row in enumerate(rows)]
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(
-                f"MatterSim: {file} is not a connectivity file ({type(error).__name__}: {error}); "
-                "fetch it again"
-            ) from None
-        self._index: dict[str, int] = {}
-        for place in self.places:
-            self._index.setdefault(place.viewpoint_id, place.ix)
-        self._around: dict[int, Surroundings] = {}
+    def __init__(self, scan: str, folder: Path) -> None:
+        graph = load_graph(folder, scan)
+        self.scan, self.included = scan, graph.included.tolist()
+        xyz = graph.position_m.astype(np.float32).tolist()
+        named = zip(graph.viewpoint_ids, xyz, strict=True)
+        self.places = tuple(Place(name, ix, *place) for ix, (name, place) in enumerate(named))
+        # An edge may have one direction only.
+        self._neighbours = [
+            tuple(self.places[j] for j in np.flatnonzero(row)) for row in graph.edge
+        ]
+        self._index, self._around = graph.index, dict[int, Surroundings]()
         self._views: dict[float | None, dict[int, list[Candidates]]] = {}
 
-    def _edges(self, row: dict[str, Any], ix: int) -> tuple[Place, ...]:
-        """Where one can go from panorama ix; edges may have one direction only."""
-        if not self.included[ix]:
-            return ()
-        free, total = row["unobstructed"], len(self.places)
-        if len(free) < total:
-            raise ValueError(f"panorama {ix} has {len(free)} unobstructed flags, expected {total}")
-        return tuple(p for p in self.places if free[p.ix] and self.included[p.ix] and p.ix != ix)
-
     def find(self, viewpoint_id: str) -> Place:
-        """The panorama of that id, the first one if ids repeat."""
+        """The panorama of that id."""
         ix = self._index.get(viewpoint_id)
         if ix is None:
             raise ValueError(
@@ -101,27 +87,6 @@ class House:
         return self._around[ix]
 
 
-def _place(row: dict[str, Any], ix: int) -> Place:
-    x, y, z = (float(np.float32(row["pose"][k])) for k in (3, 7, 11))
-    return Place(str(row["image_id"]), ix, x, y, z)
-
-
-def _read(file: Path) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(file.read_text())
-    except OSError:
-        raise InputError(
-            f"MatterSim: Could not open navigation graph file: {file}, is path valid?"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"MatterSim: {file} is not valid JSON ({error}); fetch it again") from None
-    if not isinstance(rows, list):
-        raise InputError(
-            f"MatterSim: {file}: expected a list of panoramas, got {type(rows).__name__}"
-        )
-    return rows
-
-
 class NavGraphs:
     """The houses of one folder and the random starts; who starts an episode first decides on folder and seed for good."""
 
@@ -136,12 +101,12 @@ class NavGraphs:
             return
         file = Path(folder) / "scans.txt"
         try:
-            scans = file.read_text().split()
+            scans = file.read_text(errors="replace").split()
         except OSError:
             raise InputError(
                 f"MatterSim: Could not open list of scans at: {file}, is path valid?"
             ) from None
-        self._houses = dict.fromkeys(scans)
+        self._houses = {path_name(s, f"MatterSim: {file}: a scan"): None for s in scans}
         self.generator = MinimalStandard(seed)
         self._folder = Path(folder)
 
@@ -151,5 +116,5 @@ class NavGraphs:
             raise IndexError(f"map::at: scan {scan!r} is not listed in {self._folder}/scans.txt")
         house = self._houses[scan]
         if house is None:
-            house = self._houses[scan] = House(scan, self._folder / f"{scan}_connectivity.json")
+            house = self._houses[scan] = House(scan, self._folder)
         return house

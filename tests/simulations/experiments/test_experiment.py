@@ -151,7 +151,7 @@ def test_seeds(call, tmp_path: Path, end: str, folders: list[str], own: dict) ->
         ("", "[variants]\nwidth = 2\n", "exp.toml: variants must be tables"),
         ("", '[variants."a/b"]\n', "exp.toml: [variants.a/b] the name must be letters"),
         ("", '[variants."../b"]\n', "the name must be letters"),
-        ("", "[variants.seed-1]\n", "not seed-NUMBER"),
+        ("", "[variants.seed-1]\n", "must not be seed-NUMBER"),
         ("", '[variants.a]\nname = "x"\n', "exp.toml: [variants.a] name cannot differ"),
         ("", '[variants.a]\nresults-dir = "x"\n', "[variants.a] results-dir cannot differ"),
         ("", '[variants.a]\nresume = "x"\n', "[variants.a] resume cannot differ"),

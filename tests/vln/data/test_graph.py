@@ -164,3 +164,60 @@ def test_missing_connectivity_is_named(prepared, tmp_path):
     with pytest.raises(InputError, match=r"oak_connectivity\.json: no such file"):
         load_graph(tmp_path, "oak")
     assert missing_scans(prepared.connectivity_dir, ["oak", "fir", "ash"]) == ["fir"]
+
+
+def with_second(**changes):
+    """The second row (elm-1) with other values."""
+    return lambda rows: [rows[0], {**rows[1], **changes}, *rows[2:]]
+
+
+@pytest.mark.parametrize(
+    "value", ["false", "true", 2, 0.0, None, [True]], ids=["text", "yes", "two", "real", "null", "list"]
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["included", "unobstructed"])
+def test_flags_that_are_no_booleans_are_refused(name, value, prepared, tmp_path):
+    flags = value if name == "included" else [value, *rows_of(prepared)[1][name][1:]]
+    line = damaged(prepared, tmp_path, with_second(**{name: flags}))
+    assert "panorama 1, 'elm-1': " in line
+
+
+def test_flags_may_be_0_and_1(prepared, tmp_path):
+    def change(rows):
+        return [
+            {**r, "included": int(r["included"]), "unobstructed": [*map(int, r["unobstructed"])]}
+            for r in rows
+        ]
+
+    (tmp_path / "elm_connectivity.json").write_text(json.dumps(change(rows_of(prepared))))
+    got, want = load_graph(tmp_path, "elm"), load_graph(prepared.connectivity_dir, "elm")
+    assert np.array_equal(got.edge, want.edge) and np.array_equal(got.included, want.included)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [3, 7, 11, 0])
+def test_poses_that_are_not_finite_are_named(bad, place, prepared, tmp_path):
+    pose = [*rows_of(prepared)[1]["pose"]]
+    pose[place] = bad
+    line = damaged(prepared, tmp_path, with_second(pose=pose))
+    assert "panorama 1, 'elm-1': ValueError: pose must be 16 finite numbers" in line
+
+
+@pytest.mark.parametrize("name", ["elm-0", 7, None])
+def test_ids_that_repeat_or_are_no_texts_are_named(name, prepared, tmp_path):
+    assert "panorama 1, " in damaged(prepared, tmp_path, with_second(image_id=name))
+
+
+def test_connectivity_that_is_nested_too_deep(tmp_path):
+    (tmp_path / "elm_connectivity.json").write_text("[" * 200_000)
+    with pytest.raises(InputError, match=r"elm_connectivity\.json: not .*RecursionError"):
+        load_graph(tmp_path, "elm")
+
+
+def damaged(prepared, folder, change) -> str:
+    file = folder / "elm_connectivity.json"
+    file.write_text(json.dumps(change(rows_of(prepared))))
+    with pytest.raises(InputError) as error:
+        load_graph(folder, "elm")
+    line = str(error.value)
+    assert line.startswith(f"{file}: not a Matterport3D connectivity file") and "\n" not in line
+    return line

@@ -1,5 +1,6 @@
 """From a user's files to a prepared folder, and what is said when the files are wrong."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -18,7 +19,6 @@ SCANS = ("oak", "elm", "ash")
 def convert(data: Path, file: Path) -> dict[str, np.ndarray]:
     out = data.parent / f"views-{file.suffix[1:]}"
     assert prepare_views(file, data / "connectivity", out) == 8
-    assert not out.with_name(out.name + ".partial").exists()
     return {f.stem: np.load(f) for f in out.iterdir()}
 
 
@@ -27,8 +27,6 @@ def rows(file: Path) -> list[list[str]]:
 
 
 def write_hdf5(data: Path, name: str = "features.hdf5") -> Path:
-    import base64
-
     with h5py.File(data / name, "w") as out:
         for scan, viewpoint, *_, code in rows(data / "features.tsv"):
             values = np.frombuffer(base64.b64decode(code), np.float32).reshape(36, -1)
@@ -46,10 +44,7 @@ def refusal(work, *arguments) -> str:
 
 
 def views_refusal(data: Path, file: Path) -> str:
-    out = data.parent / "views"
-    message = refusal(prepare_views, file, data / "connectivity", out)
-    assert not out.exists(), "a failed conversion must not look like a finished one"
-    return message
+    return refusal(prepare_views, file, data / "connectivity", data.parent / "views")
 
 
 # --- view features ----------------------------------------------------------------------------
@@ -68,8 +63,6 @@ def test_rows_follow_the_connectivity_file_and_excluded_ones_are_zero(prepared, 
     assert views.shape == (13, 36, 8)
     assert not views[1].any() and views[12].any()
     code = {r[1]: r[5] for r in rows(data_dir / "features.tsv")}
-    import base64
-
     want = np.frombuffer(base64.b64decode(code["oak-7"]), np.float32).reshape(36, 8)
     assert np.array_equal(views[7], want)
 
@@ -84,16 +77,6 @@ def test_order_of_the_lines_repeats_and_unknown_scans_do_not_matter(data_dir):
     assert {f.stem for f in (data_dir / "mixed").iterdir()} == set(SCANS)
     for scan in SCANS:
         assert np.array_equal(np.load(data_dir / "mixed" / f"{scan}.npy"), want[scan])
-
-
-def test_a_new_conversion_replaces_the_old_one(data_dir):
-    out = data_dir / "out"
-    out.mkdir()
-    (out / "old.npy").write_text("old")
-    (data_dir / "out.partial").mkdir()
-    (data_dir / "out.partial" / "left-over.npy").write_text("from a run that was killed")
-    prepare_views(data_dir / "features.tsv", data_dir / "connectivity", out)
-    assert {f.name for f in out.iterdir()} == {f"{s}.npy" for s in SCANS}
 
 
 def test_truncated_tsv(data_dir):
@@ -197,6 +180,93 @@ def test_features_of_other_houses(data_dir):
     assert "do not belong together" in views_refusal(data_dir, data_dir / "features.tsv")
 
 
+def as_float64(data: Path, change=lambda values: values) -> Path:
+    """The same features as float64."""
+    lines = rows(data / "features.tsv")
+    for line in lines:
+        values = np.frombuffer(base64.b64decode(line[5]), np.float32).astype(np.float64)
+        line[5] = base64.b64encode(change(values).tobytes()).decode()
+    (data / "double.tsv").write_text("\n".join("\t".join(line) for line in lines) + "\n")
+    return data / "double.tsv"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda v: v, lambda v: v * 1.1, lambda v: np.round(v * 4) / 4],
+    ids=["widened", "computed", "short"],
+)
+def test_tsv_of_float64_is_never_taken_for_wider_float32(data_dir, change):
+    file = as_float64(data_dir, change)
+    message = views_refusal(data_dir, file)
+    assert message.startswith(f"{file}: line 1 (oak oak-0) looks like 8 float64 values a view")
+    assert "data.feature-size" in message
+    out = data_dir / "out"
+    assert prepare_views(file, data_dir / "connectivity", out, feature_size=8) == 8
+    want = convert(data_dir, data_dir / "features.tsv")
+    for scan in SCANS:
+        assert np.array_equal(
+            np.load(out / f"{scan}.npy"), change(want[scan].astype(float)).astype("f4")
+        )
+
+
+def test_the_width_that_is_meant_decides(data_dir):
+    lines = rows(data_dir / "features.tsv")
+    for line in lines:  # one feature in two is zero
+        values = np.frombuffer(base64.b64decode(line[5]), np.float32).copy()
+        values[::2] = 0
+        line[5] = base64.b64encode(values.tobytes()).decode()
+    file = data_dir / "half.tsv"
+    file.write_text("\n".join("\t".join(line) for line in lines) + "\n")
+    assert "looks like 4 float64" in views_refusal(data_dir, file)
+    out = data_dir / "out"
+    assert prepare_views(file, data_dir / "connectivity", out, feature_size=8) == 8
+    assert not np.load(out / "oak.npy")[..., ::2].any() and np.load(out / "oak.npy").any()
+
+
+@pytest.mark.parametrize("value", [1e39, -1e300, np.nan, np.inf])
+def test_float64_that_is_no_finite_float32(data_dir, value):
+    def change(values):
+        values[5] = value
+        return values
+
+    message = refusal(
+        lambda: prepare_views(
+            as_float64(data_dir, change), data_dir / "connectivity", data_dir / "o", feature_size=8
+        )
+    )
+    assert "oak_oak-0 holds NaN or infinity" in message
+
+
+def test_hdf5_entries_that_are_no_numbers_or_lead_nowhere(data_dir):
+    for number, bad in enumerate(
+        [
+            5.0,
+            "text",
+            h5py.SoftLink("/nowhere"),
+            h5py.ExternalLink("no.hdf5", "/a"),
+            h5py.Empty("f4"),
+        ]
+    ):
+        file = write_hdf5(data_dir, f"bad{number}.hdf5")
+        with h5py.File(file, "a") as entries:
+            del entries["elm_elm-3"]
+            entries["elm_elm-3"] = bad
+        message = views_refusal(data_dir, file)
+        assert message.startswith(f"{file}: elm_elm-3 ")
+
+
+@pytest.mark.parametrize("scan", ["../evil", "/tmp/evil", "..", "a\\b", "a/b"])
+def test_scans_that_lead_elsewhere_are_refused(data_dir, scan):
+    tsv = data_dir / "features.tsv"
+    tsv.write_text(tsv.read_text().replace("oak\t", f"{scan}\t", 1))
+    message = views_refusal(data_dir, tsv)
+    assert message.startswith(f"{tsv}: a scan must be ") and repr(scan) in message
+    file = edit(data_dir, "train", set_field(0, scan=scan))
+    message = houses_refusal(data_dir)
+    assert message.startswith(f"{file}: a scan must be ") and repr(scan) in message
+    assert not list(data_dir.parent.rglob("*evil*"))
+
+
 # --- annotations ------------------------------------------------------------------------------
 
 
@@ -251,9 +321,7 @@ def edit(data: Path, split: str, change) -> Path:
 
 
 def houses_refusal(data: Path) -> str:
-    message = refusal(prepare_houses, data, data.parent / "houses", 2)
-    assert not (data.parent / "houses").exists()
-    return message
+    return refusal(prepare_houses, data, data.parent / "houses", 2)
 
 
 def set_field(number: int, **values):
@@ -287,6 +355,8 @@ def test_items_that_do_not_fit_the_graph(data_dir, values, message):
         {"instructions": [None]},
         {"heading": None},
         {"heading": float("nan")},
+        {"heading": 10**400},
+        {"path_id": float("inf")},
         {"path_id": "first"},
         {"scan": 5},
     ],
@@ -303,6 +373,17 @@ def test_files_that_are_no_annotations(data_dir, text):
     file = data_dir / "annotations" / "R2R_val_seen.json"
     file.write_text(text)
     assert houses_refusal(data_dir).startswith(f"{file}: not an R2R annotation file")
+
+
+def test_a_path_id_that_repeats(data_dir):
+    file = edit(data_dir, "train", set_field(1, path_id=0))
+    message = houses_refusal(data_dir)
+    assert message.startswith(f"{file}: not an R2R") and "path_id 0 stands in it twice" in message
+
+
+def test_headings_as_texts_are_read_as_numbers(data_dir):
+    file = edit(data_dir, "train", set_field(1, heading="1.5"))
+    assert read_annotations(file)[1]["heading"] == 1.5
 
 
 def test_missing_files(data_dir):

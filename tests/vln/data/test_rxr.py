@@ -186,7 +186,7 @@ def test_damaged_files(file):
         message = refusal(read_guides, file, "en")
         assert message.startswith(f"{file}: ") and "fetch it again" in message
     file.write_bytes(gzip.compress(lines_of([guide(1)]) + ENGLISH.encode("utf-16")))
-    assert f"{file}: line 2 is not UTF-8" in refusal(read_guides, file, "en")
+    assert f"{file}: line 2 is not JSON in UTF-8" in refusal(read_guides, file, "en")
     file.unlink()
     assert f"{file}: no such file" in refusal(read_guides, file, "en")
 

@@ -1,5 +1,10 @@
 """Where a run's houses come from: caching, checks before training, generated houses."""
 
+import base64
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +12,10 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.dataset import load_vocabulary
 from tests.harness import changed
+
+ROOT = Path(__file__).parents[3]
 
 pytest.importorskip("fedsuite.vln.generator.houses")
 
@@ -42,7 +50,7 @@ def refusal(work, *arguments) -> str:
 
 
 def cached(config: FedVLNConfig) -> set[str]:
-    return {p.name for p in Path(config.data.cache_dir).iterdir()}
+    return {p.name for p in Path(config.data.cache_dir).iterdir() if p.is_dir()}
 
 
 def test_files_are_converted_once(sources, config):
@@ -67,6 +75,139 @@ def test_changed_files_are_converted_again(sources, config):
     sources.open_sources.cache_clear()
     sources.prepare_sources(config)
     assert before < cached(config) and len(cached(config)) == 4
+
+
+def edit_connectivity(config: FedVLNConfig, scan: str = "ash") -> Path:
+    """The file with its panoramas in another order; returns it."""
+    file = Path(config.data.dir) / "connectivity" / f"{scan}_connectivity.json"
+    turned = [{**r, "unobstructed": r["unobstructed"][::-1]} for r in json.loads(file.read_text())]
+    file.write_text(json.dumps(turned[::-1]))
+    return file
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_views_follow_changed_connectivity(sources, config, linked, tmp_path):
+    folder = Path(config.data.dir) / "connectivity"
+    if linked:
+        folder.rename(tmp_path / "elsewhere")
+        folder.mkdir()
+        for file in (tmp_path / "elsewhere").iterdir():
+            (folder / file.name).symlink_to(file)
+    before = np.load(sources.prepare_sources(config).views_dir / "ash.npy")
+    edit_connectivity(config)
+    sources.open_sources.cache_clear()
+    after = np.load(sources.prepare_sources(config).views_dir / "ash.npy")
+    assert np.array_equal(after, before[::-1]) and not np.array_equal(after, before)
+    assert len(cached(config)) == 4
+
+
+def test_a_link_that_leads_to_another_house_makes_another_folder(sources, config):
+    folder = Path(config.data.dir) / "connectivity"
+    (folder / "fir_connectivity.json").symlink_to(folder / "ash_connectivity.json")
+    before = sources.places_of(config)
+    (folder / "fir_connectivity.json").rename(folder / "yew_connectivity.json")
+    after = sources.places_of(config)
+    assert before.houses_dir != after.houses_dir and before.views_dir != after.views_dir
+
+
+def test_a_link_that_leads_nowhere(sources, config):
+    link = Path(config.data.dir) / "connectivity" / "fir_connectivity.json"
+    link.symlink_to("nowhere")
+    assert f"{link}: cannot be read" in refusal(sources.prepare_sources, config)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_prepared_folder_with_values_that_are_not_finite(
+    sources, config, prepared, bad, tmp_path
+):
+    shutil.copytree(prepared.views_dir, tmp_path / "v")
+    views = np.load(tmp_path / "v" / "elm.npy")
+    good, views[3, 5, 2] = views.copy(), bad
+    np.save(tmp_path / "v" / "elm.npy", views)
+    own = changed(config, features=str(tmp_path / "v"))
+    for _ in "ab":
+        message = refusal(sources.prepare_sources, own)
+        assert message.startswith(
+            f"{tmp_path / 'v' / 'elm.npy'}: the views of elm, viewpoint elm-3,"
+        )
+    np.save(tmp_path / "v" / "elm.npy", good)
+    sources.prepare_sources(own)
+
+
+def test_values_are_checked_once(sources, config, monkeypatch):
+    sources.prepare_sources(config)
+    sources.open_sources.cache_clear()
+    monkeypatch.setattr(sources.np, "isfinite", None)
+    sources.prepare_sources(config)
+
+
+def test_a_float64_file_is_converted_where_its_width_is_given(sources, config):
+    file = Path(config.data.features)
+    lines = [line.split("\t") for line in file.read_text().splitlines()]
+    for line in lines:
+        values = np.frombuffer(base64.b64decode(line[5]), np.float32).astype(np.float64)
+        line[5] = base64.b64encode(values.tobytes()).decode()
+    file.write_text("\n".join("\t".join(line) for line in lines) + "\n")
+    assert "looks like 8 float64" in refusal(sources.prepare_sources, config)
+    assert sources.prepare_sources(changed(config, feature_size=8)).feature_size == 8
+
+
+@pytest.mark.parametrize("name", ["vocabulary.json", "manifest.json"])
+def test_prepared_files_that_are_damaged(sources, config, name):
+    houses = sources.prepare_sources(config).houses_dir
+    text = (houses / name).read_text()
+    for content in (text[:-5], "[" * 200_000):
+        (houses / name).write_text(content)
+        sources.open_sources.cache_clear()
+        load_vocabulary.cache_clear()
+        message = refusal(lambda: load_vocabulary(sources.prepare_sources(config).houses_dir))
+        assert message.startswith(f"{houses / name}: not as it was prepared")
+    (houses / name).unlink()
+    sources.open_sources.cache_clear()
+    load_vocabulary.cache_clear()
+    message = refusal(lambda: load_vocabulary(sources.prepare_sources(config).houses_dir))
+    assert message.startswith(f"{houses / name}: no such file")
+
+
+def test_a_shortened_vocabulary_is_refused(sources, config):
+    houses = sources.prepare_sources(config).houses_dir
+    load_vocabulary.cache_clear()
+    words = json.loads((houses / "vocabulary.json").read_text())
+    (houses / "vocabulary.json").write_text(json.dumps(words[:-2]))
+    message = refusal(load_vocabulary, houses)
+    assert f"holds {len(words) - 2} words, but manifest.json says {len(words)}" in message
+
+
+TWIN = """
+import sys
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.sources import prepare_sources
+from tests.harness import changed
+
+data, cache = sys.argv[1:]
+files = {"data_dir": data, "features": f"{data}/features.tsv"} if data else {"generated_feature_size": 8}
+houses = {"generated_seen_houses": 2, "generated_unseen_houses": 1, "generated_paths_per_house": 4}
+prepare_sources(changed(FedVLNConfig(), cache_dir=cache, min_word_count=2, **files, **houses))
+"""
+
+
+@pytest.mark.parametrize("generated", [False, True])
+def test_several_runs_on_one_fresh_cache_end_well(data_dir, tmp_path, generated):
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+
+    def start(cache: Path) -> subprocess.Popen:
+        command = [sys.executable, "-c", TWIN, "" if generated else str(data_dir), str(cache)]
+        return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+
+    def content(cache: Path) -> dict[str, bytes]:
+        files = (f for f in cache.rglob("*") if f.is_file() and not f.name.startswith("finite-"))
+        return {str(f.relative_to(cache)): f.read_bytes() for f in files}
+
+    assert start(alone).wait() == 0
+    running = [start(shared) for _ in range(4)]
+    for process in running:
+        assert process.wait() == 0, process.stderr.read().decode()
+    assert content(shared) == content(alone) and len(content(alone)) > 5
 
 
 def test_a_prepared_folder_is_used_as_it_is(sources, config, prepared):

@@ -270,7 +270,7 @@ def test_one_bad_environment_stops_the_whole_batch(folder):
         (SCAN, "", ValueError, "^MatterSim: Could not find viewpointId: , is viewpoint id valid"),
         (SCAN, "gone", ValueError, "^MatterSim: ViewpointId: gone, is excluded from"),
         ("nope", "middle", IndexError, r"^map::at.*'nope'.*scans.txt"),
-        ("missing", "a", InputError, r"Could not open navigation graph file: .*missing_"),
+        ("missing", "a", InputError, r"missing_connectivity\.json: no such file"),
     ],
 )  # fmt: skip
 def test_refused_episodes(folder, scan, viewpoint, error, message):
@@ -292,8 +292,18 @@ def test_damaged_house_file_is_an_input_error_that_names_it(folder, text):
 def test_short_row_of_flags_is_an_input_error(folder):
     rows = [panorama(n, (0, 0, 0), True, [True]) for n in "ab"]
     (folder / "missing_connectivity.json").write_text(json.dumps(rows))
-    with pytest.raises(InputError, match="panorama 0 has 1 unobstructed flags, expected 2"):
+    with pytest.raises(InputError, match=r"panorama 0, 'a': .*1 unobstructed flags, expected 2"):
         simulator(folder).newRandomEpisode(["missing"])
+
+
+@pytest.mark.parametrize("scan", ["../evil", "/evil", "a/b", "..", "a\\b"])
+def test_a_listed_scan_that_leads_elsewhere_is_refused(folder, scan):
+    (folder / "scans.txt").write_text(f"{SCAN}\n{scan}\n")
+    with pytest.raises(InputError) as caught:
+        at(simulator(folder))
+    line = str(caught.value)
+    assert "\n" not in line and f"{folder / 'scans.txt'}: a scan must be" in line
+    assert repr(scan) in line
 
 
 def test_life_cycle(folder):
