@@ -41,7 +41,9 @@ def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
     there is the union of the others, and every silo holds frames of its own back for testing.
     """
     if not data_dir.is_dir():
-        raise InputError(f"data_dir: {data_dir} is no folder; give a folder of recorded drives")
+        raise InputError(
+            f"data.dir: {data_dir} is not a folder; give one that holds recorded drives"
+        )
     if has_kind(data_dir, kind):
         return _expanded(data_dir, kind)
     below = sorted((p for p in data_dir.iterdir() if p.is_dir()), key=lambda p: natural(p.name))
@@ -57,29 +59,32 @@ def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
     return [path for folder in found for path in _expanded(folder, kind)]
 
 
-def prepare_drives(folder: Path, data: DataSettings, progress: Progress = silent) -> None:
-    """Write the silos of all drives under `data.dir` to `folder` (layout of frames.py); nothing to do if they are there.
-
-    With num_silos the drives in order are cut into that many silos of equal length; without, each is one. Raises InputError.
-    """
-    form = FrameFormat(data.image_size, data.channels)
-    split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
-    options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
-    drives = _read_all(Path(data.dir), data.kind, options, progress)
-    about = {
+def about_drives(drives: Sequence[Drive], data: DataSettings) -> dict[str, object]:
+    """All that the silos of these drives depend on, JSON values: settings, labels, and the files that hold the pictures."""
+    return {
         "source": "drives",
         "unit": drives[0].unit,
-        "angle_scale": options.angle_scale,
-        "frames": asdict(form),
-        "split": asdict(split),
+        "angle_scale": data.angle_scale,
+        "frames": asdict(_form(data)),
+        "split": asdict(_split(data)),
         "drives": [
             {"name": d.name, "kind": d.kind, "frames": len(d), "sign": d.sign} for d in drives
         ],
-        "labels_sha256": _fingerprint(drives),
+        "sha256": _fingerprint(drives),
     }
+
+
+def prepare_drives(
+    folder: Path, drives: Sequence[Drive], data: DataSettings, progress: Progress = silent
+) -> None:
+    """Write the silos of the drives to `folder` (layout of frames.py); nothing to do if they are there.
+
+    With num_silos the drives in order are cut into that many silos of equal length; without, each is one. Raises InputError.
+    """
+    about, form = about_drives(drives, data), _form(data)
     if holds(folder, about):
         return
-    plan = plan_split(drives, split)
+    plan = plan_split(drives, _split(data))
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -97,11 +102,13 @@ def _expanded(folder: Path, kind: str) -> list[Path]:
     return [p for p in files if p.stem.isdecimal()] or files
 
 
-def _read_all(data_dir: Path, kind: str, options: ReadOptions, progress: Progress) -> list[Drive]:
+def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
+    """Names and labels of all drives under `data.dir`, checked; InputError where they do not go together."""
+    options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
     drives: list[Drive] = []
-    paths = find_drives(data_dir, kind)
+    paths = find_drives(Path(data.dir), data.kind)
     for number, path in enumerate(paths, 1):
-        drive = read_drive(path, kind, options)
+        drive = read_drive(path, data.kind, options)
         progress("drives read", number, len(paths))
         if drive.name in {d.name for d in drives}:
             raise InputError(
@@ -115,12 +122,25 @@ def _read_all(data_dir: Path, kind: str, options: ReadOptions, progress: Progres
     return drives
 
 
+def _form(data: DataSettings) -> FrameFormat:
+    return FrameFormat(data.image_size, data.channels)
+
+
+def _split(data: DataSettings) -> SplitOptions:
+    return SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
+
+
 def _fingerprint(drives: Sequence[Drive]) -> str:
-    """Digest of names and angles: changed labels are noticed, changed pictures are not."""
+    """Digest of all angles, and of place (links followed), size and time of every file of pictures."""
     digest = hashlib.sha256()
     for drive in drives:
-        names = "\n".join([drive.name, *(path.name for path in drive.image_paths)])
-        digest.update(names.encode() + drive.angles.tobytes())
+        digest.update(drive.angles.tobytes())
+        files = (drive.archive,) if drive.archive else drive.image_paths
+        folders = {path.parent: path.parent.resolve() for path in files}
+        for path in files:
+            place = path.resolve() if path.is_symlink() else folders[path.parent] / path.name
+            status = path.stat()
+            digest.update(f"{place}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

@@ -6,6 +6,7 @@ data.dir given   its drives are converted into <cache-dir>/drives-<digest>
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
@@ -13,17 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.driving.config import CDLConfig, DataSettings
-from fedsuite.driving.data.drives import find_drives, prepare_drives
+from fedsuite.driving.data.drives import about_drives, find_drives, prepare_drives, read_drives
 from fedsuite.driving.data.frames import Frames, Silo, is_finished, open_silo, silo_names
+from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import Plan, make_plan
-from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
 from fedsuite.roster import Member, Roster
 
 GENERATOR_VERSION = 1  # raise it when generated roads change, so that cached ones are made anew
-LAYOUT_VERSION = 1  # the same for converted drives
+LAYOUT_VERSION = 2  # the same for converted drives
 POOLED_NAME = "all-silos"
 
 
@@ -47,15 +48,16 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
         frames = [len(s.train) for s in own]
         details = {"silos": list(held), "names": [s.name for s in own], "frames": frames}
         members.append(Member(name, "silo", sum(frames), details))
-    return Roster(tuple(members), {"silos": plan.num_data_silos})
+    return Roster(tuple(members), {"silos": plan.num_data_silos, "folder": folder.name})
 
 
 def prepare_sources(data: DataSettings, count: int, progress: Progress = silent) -> Path:
     """Generate or convert the frames of `count` silos; the folder that holds them."""
-    folder = silos_folder(data, count)
+    drives = read_drives(data, progress) if data.dir else []
+    folder = _folder(data, count, drives)
     if not is_finished(folder):
-        if data.dir:
-            prepare_drives(folder, data, progress)
+        if drives:
+            prepare_drives(folder, drives, data, progress)
         else:
             generate_silos(folder, road_settings(data, count), progress)
     return folder
@@ -77,19 +79,22 @@ def road_settings(data: DataSettings, count: int) -> RoadSettings:
 
 
 def silos_folder(data: DataSettings, count: int) -> Path:
-    """Where the silos of these settings lie; nothing is read but sizes and times of the drives' files."""
-    cache, source = Path(data.cache_dir), Path(data.dir)
-    if not data.dir:
-        return cache / f"roads-{_digest(GENERATOR_VERSION, asdict(road_settings(data, count)))}"
-    if not source.is_dir():
-        raise InputError(f"data.dir: {source} is not a folder; give one that holds recorded drives")
-    files = sorted(p for p in source.rglob("*") if p.is_file())
-    seen = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
-    options = (
-        data.kind, data.image_size, data.channels, data.num_silos, data.dirichlet, data.test_share,
-        data.generated_seed, data.angle_scale, data.angle_limit, data.angle_positive,
-    )  # fmt: skip
-    return cache / f"drives-{_digest(LAYOUT_VERSION, options, seen)}"
+    """Where the silos of these settings lie; of drives the labels are read and checked, no picture is opened."""
+    return _folder(data, count, read_drives(data) if data.dir else [])
+
+
+def roster_folder(data: DataSettings, roster: Roster) -> Path:
+    """Where the silos of a roster lie; drives are read only where it does not say."""
+    name, count = roster.facts.get("folder"), int(roster.facts["silos"])
+    return Path(data.cache_dir) / name if name else silos_folder(data, count)
+
+
+def _folder(data: DataSettings, count: int, drives: Sequence[Drive]) -> Path:
+    if drives:
+        name = f"drives-{_digest(LAYOUT_VERSION, about_drives(drives, data))}"
+    else:
+        name = f"roads-{_digest(GENERATOR_VERSION, asdict(road_settings(data, count)))}"
+    return Path(data.cache_dir) / name
 
 
 @lru_cache(maxsize=128)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, SplitOptions, plan_split
-from fedsuite.driving.data.drives import find_drives, prepare_drives
+from fedsuite.driving.data.drives import find_drives, prepare_drives, read_drives
 from fedsuite.driving.data.frames import is_finished, open_silo, silo_names
 from fedsuite.driving.data.readers import Drive
 from fedsuite.errors import InputError
@@ -30,7 +30,8 @@ def write_drive(folder: Path, count: int, first: int = 0) -> Path:
 def prepare(folder: Path, drives: Path, progress: Progress = silent, **changes: object) -> None:
     """Silos of small frames, unless `changes` say otherwise; angles up to pi."""
     settings = {"image_size": 8, "angle_limit": np.pi} | changes
-    prepare_drives(folder, DataSettings(dir=str(drives), **settings), progress)
+    data = DataSettings(dir=str(drives), **settings)
+    prepare_drives(folder, read_drives(data, progress), data, progress)
 
 
 @pytest.fixture(scope="session")
@@ -221,7 +222,7 @@ def test_finding(recordings, tmp_path) -> None:
         find_drives(recordings, "dronet")
     with pytest.raises(InputError, match=r"looked for driving_log\.csv"):
         find_drives(tmp_path)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         find_drives(tmp_path / "nowhere")
 
 
