@@ -1,11 +1,21 @@
-"""Text tables of drives: rows with their line numbers, and columns found by the names in a header line."""
+"""Text tables of drives: rows with their line numbers, and columns found by the names in a header line.
+
+Fields are parted by commas, or by semicolons. Where numbers are written with decimal commas and fields are parted by
+commas too, every number that is not whole is two fields: such a row is read if that can be done in one way only.
+"""
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedsuite.driving.data.readers.drive import is_number
 from fedsuite.errors import InputError
+
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(E[+-]?\d+)?", re.IGNORECASE)  # as short as can be
+WITH_COMMA = re.compile(r"-?\d+,\d+(E[+-]?\d+)?", re.IGNORECASE)
+AT_MOST_ONE = ("steering", "throttle", "brake")  # columns of numbers in [-1, 1]
 
 
 @dataclass(frozen=True)
@@ -17,7 +27,7 @@ class Row:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """All lines that are not blank, split at commas."""
+    """All lines that are not blank, split into fields; a decimal comma inside a field is a point here."""
     try:
         # A byte order mark is what spreadsheets leave; it is no part of the first name.
         text = file.read_text(encoding="utf-8-sig")
@@ -27,9 +37,12 @@ def read_rows(file: Path) -> list[Row]:
         raise InputError(
             f"{file}: cannot be read as text ({error}); save it as UTF-8 CSV"
         ) from None
-    reader = csv.reader(text.splitlines())
+    lines = text.splitlines()
+    first = next(filter(str.strip, lines), "")
+    mark = ";" if first.count(";") >= max(1, first.count(",")) else ","
+    reader = csv.reader(lines, delimiter=mark)
     try:
-        rows = [Row(f"line {reader.line_num}", tuple(f.strip() for f in line)) for line in reader]
+        rows = [Row(f"line {reader.line_num}", tuple(map(_field, line))) for line in reader]
     except csv.Error as error:
         raise InputError(
             f"{file}: line {reader.line_num} is no CSV ({error}); correct it"
@@ -37,16 +50,23 @@ def read_rows(file: Path) -> list[Row]:
     return [row for row in rows if any(row.fields)]
 
 
-def columns_of(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> list[int]:
-    """Positions of the wanted columns in the header, which is the first row."""
+def body(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> tuple[list[Row], list[int]]:
+    """Rows below the header, which is the first, all as long as it; positions of the wanted columns. InputError names a
+    column that is missing, or the first row that is too short or too long.
+    """
     header = [name.lower() for name in rows[0].fields] if rows else []
+    while header and not header[-1]:
+        header.pop()
     if absent := [name for name in wanted if name not in header]:
         start = ",".join(header[:4]) or "nothing"
         raise InputError(
             f"{file}: header line with {','.join(wanted)} expected, {','.join(absent)} not found (first line starts "
             f"with {start}); put column names in the first line"
         )
-    return [header.index(name) for name in wanted]
+    columns = [header.index(name) for name in wanted]
+    odd = sum(len(row.fields) > len(header) for row in rows)
+    split = odd > 0 and odd >= sum(any(map(_has_point, row.fields)) for row in rows)
+    return [_fitted(file, row, header, columns, split) for row in rows[1:]], columns
 
 
 def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
@@ -57,3 +77,46 @@ def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
                 f"{file}: {row.place} has no column {number + 1}; complete or remove that row"
             )
     return [row.fields[number] for row in rows]
+
+
+def _field(text: str) -> str:
+    own = text.strip()
+    return own.replace(",", ".") if "," in own and WITH_COMMA.fullmatch(own) else own
+
+
+def _has_point(field: str) -> bool:
+    return "." in field and is_number(field)
+
+
+def _fitted(file: Path, row: Row, header: Sequence[str], wanted: Sequence[int], split: bool) -> Row:
+    """The row with one field a column. split: numbers may have been split at decimal commas."""
+    fields, width = row.fields, len(header)
+    if len(fields) >= width and not any(fields[width:]):
+        return Row(row.place, fields[:width])
+    told = f"{file}: {row.place} has {len(fields)} fields, expected {width} ({','.join(header)})"
+    if len(fields) < width:
+        raise InputError(f"{told}; complete that row")
+    if split and not any(map(_has_point, fields)):
+        found = {tuple(r[i] for i in wanted): r for r in _readings(fields, header)}
+        if len(found) == 1:
+            return Row(row.place, *found.values())
+    raise InputError(
+        f"{told}; if a decimal comma has split its numbers, write points in that row or part all fields by ';', else "
+        "correct that row"
+    )
+
+
+def _readings(fields: Sequence[str], header: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every way to make one field a column by joining halves of numbers."""
+    if not fields and not header:
+        yield ()
+    if not header or not len(header) <= len(fields) <= 2 * len(header):
+        return
+    for size in (1, 2):
+        text = ".".join(fields[:size])
+        if NUMBER.fullmatch(text):
+            fits = header[0] not in AT_MOST_ONE or abs(float(text)) <= 1
+        else:
+            fits = size == 1 and not is_number(text)
+        if fits:
+            yield from ((text, *rest) for rest in _readings(fields[size:], header[1:]))

@@ -32,10 +32,11 @@ from fedsuite.driving.data.readers.drive import (
     first_of,
     is_number,
 )
-from fedsuite.driving.data.readers.tables import Row, column, columns_of, read_rows
+from fedsuite.driving.data.readers.tables import Row, body, column, read_rows
 from fedsuite.errors import InputError
 
 CENTER = ("center_camera", "center")
+NUMBERS = ("steering", "throttle", "brake", "speed")
 Chosen = tuple[Sequence[Row], int, int]  # rows of frames, columns of image and angle
 
 
@@ -88,20 +89,26 @@ class UdacitySim(TextDrive):
             raise InputError(f"{file}: no frames; record again or remove this drive")
         pictures = [field.lower().endswith(IMAGE_SUFFIXES) for field in rows[0].fields]
         if not pictures[0]:
-            image, angle = columns_of(file, rows, ("center", "steering"))
-            return rows[1:], image, angle
+            rows, (image, angle) = body(file, rows, ("center", "steering"))
+            return rows, image, angle
         if all(pictures):
             raise InputError(f"{file}: {rows[0].place} has no steering column; add the angles")
-        return rows, 0, pictures.index(False)
+        images = pictures.index(False)
+        # A number with a point is whole; where there is none, the simulator's four may have been split at commas.
+        sure = [row for row in rows if any("." in field for field in row.fields[images:])]
+        count = len(sure[0].fields) - images if sure else min(len(pictures) - images, len(NUMBERS))
+        names = ["center", *["camera"] * (images - 1), *[*NUMBERS, *["more"] * count][:count]]
+        rows, _ = body(file, [Row("", tuple(names)), *rows], ("center", "steering"))
+        return rows, 0, images
 
 
 class UdacityReal(TextDrive):
     KIND, LOG, FOLDER = "udacity_real", "interpolated.csv", "center"
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
-        camera, image, angle = columns_of(file, rows, ("frame_id", "filename", "angle"))
-        cameras = column(file, rows[1:], camera)
-        kept = [row for row, name in zip(rows[1:], cameras, strict=True) if name in CENTER]
+        rows, (camera, image, angle) = body(file, rows, ("frame_id", "filename", "angle"))
+        cameras = column(file, rows, camera)
+        kept = [row for row, name in zip(rows, cameras, strict=True) if name in CENTER]
         if cameras and not kept:
             raise InputError(
                 f"{file}: no row has frame_id {CENTER[0]} (first: {cameras[0]}); export the centre camera"
@@ -117,7 +124,7 @@ class Dronet(TextDrive):
             raise InputError(
                 f"{file}: line 1 holds numbers where a header line is expected; add one, or the first angle would be lost"
             )
-        return rows[1:], 0, 0
+        return body(file, rows, [name.lower() for name in rows[0].fields[:1]])[0], 0, 0
 
     def images(
         self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
@@ -163,8 +170,8 @@ class ImageCsv(TextDrive):
         return [path for path in folder.glob("*.csv") if path.name not in others]
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
-        image, angle = columns_of(file, rows, ("image", "angle"))
-        return rows[1:], image, angle
+        rows, (image, angle) = body(file, rows, ("image", "angle"))
+        return rows, image, angle
 
     def images(
         self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
