@@ -19,6 +19,7 @@ from fedsuite.driving.data.drive_blocks import TEST, TRAIN, Plan, SplitOptions, 
 from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
 from fedsuite.driving.data.readers import (
     AUTO,
+    LOOKED_FOR,
     Drive,
     FrameFormat,
     ReadOptions,
@@ -27,35 +28,34 @@ from fedsuite.driving.data.readers import (
     pictures,
     read_drive,
 )
-from fedsuite.driving.data.readers.drive import natural
+from fedsuite.driving.data.readers.drive import visible
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
 
 ROLES = (TRAIN, TEST)
+LEVELS = 2
 
 
-def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
-    """`data_dir` itself, or those of its sub-folders that hold a drive, in natural order of their names.
+def find_drives(data_dir: Path, kind: str = AUTO, progress: Progress = silent) -> list[Path]:
+    """`data_dir` itself, or the folders that hold a drive at most two levels below, in natural order of their names.
 
     In place of a folder with archives come the archives. Those of the CDL release are taken from train/ only: train.npz
-    there is the union of the others, and every silo holds frames of its own back for testing.
+    there is the union of the others, and every silo holds frames of its own back for testing. Folders that are passed
+    over are told to `progress`.
     """
     if not data_dir.is_dir():
         raise InputError(
             f"data.dir: {data_dir} is not a folder; give one that holds recorded drives"
         )
-    if has_kind(data_dir, kind):
-        return _expanded(data_dir, kind)
-    below = sorted((p for p in data_dir.iterdir() if p.is_dir()), key=lambda p: natural(p.name))
-    found = [p for p in below if not p.name.startswith(".") and has_kind(p, kind)]
-    if [p.name for p in found] == ["test", "train"] and all(has_kind(p, "npz") for p in found):
-        found = found[1:]
+    found, passed = _search(data_dir, kind, LEVELS)
     if not found:
-        if kind == AUTO:
-            detect_kind(data_dir)
+        looked_for = LOOKED_FOR if kind == AUTO else f"those of kind {kind}"
         raise InputError(
-            f"{data_dir}: neither it nor a sub-folder holds a drive of kind {kind}; check the kind"
+            f"{data_dir}: no drive found in it or {LEVELS} levels below; looked for {looked_for}"
         )
+    if passed:
+        names = ", ".join(str(path.relative_to(data_dir)) for path in passed)
+        progress(f"{data_dir}: passed over {names}")
     return [path for folder in found for path in _expanded(folder, kind)]
 
 
@@ -94,11 +94,25 @@ def prepare_drives(
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def _search(folder: Path, kind: str, levels: int) -> tuple[list[Path], list[Path]]:
+    """Folders with drives, and those that hold none at any level."""
+    if has_kind(folder, kind):
+        return [folder], []
+    found: list[Path] = []
+    passed: list[Path] = []
+    for below in filter(Path.is_dir, visible(folder) if levels else []):
+        for known, more in zip((found, passed), _search(below, kind, levels - 1), strict=True):
+            known += more
+    if [p.name for p in found] == ["test", "train"] and all(has_kind(p, "npz") for p in found):
+        passed.append(found.pop(0))
+    return found, passed if found else [folder]
+
+
 def _expanded(folder: Path, kind: str) -> list[Path]:
     """The folder, or its archives: numbered ones without their union."""
     if (detect_kind(folder) if kind == AUTO else kind) != "npz":
         return [folder]
-    files = sorted(folder.glob("*.npz"), key=lambda p: natural(p.name))
+    files = visible(folder, "*.npz")
     return [p for p in files if p.stem.isdecimal()] or files
 
 
@@ -106,7 +120,7 @@ def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
     """Names and labels of all drives under `data.dir`, checked; InputError where they do not go together."""
     options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
     drives: list[Drive] = []
-    paths = find_drives(Path(data.dir), data.kind)
+    paths = find_drives(Path(data.dir), data.kind, progress)
     for number, path in enumerate(paths, 1):
         drive = read_drive(path, data.kind, options)
         progress("drives read", number, len(paths))
@@ -118,8 +132,18 @@ def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
             raise InputError(
                 f"{path}: angles in {drive.unit}, but {drives[0].name} has {drives[0].unit}; prepare drives of one unit"
             )
+        if doubt := _doubt(drive.angles / data.angle_scale):
+            progress(f"{path}: all {len(drive)} angles are {doubt}; were their decimals lost?")
         drives.append(drive)
     return drives
+
+
+def _doubt(angles: np.ndarray) -> str:
+    """What hardly any recording is."""
+    if np.ptp(angles) == 0:
+        return "equal"
+    off = np.abs(angles - np.rint(angles)).max()
+    return "whole numbers" if off <= 1e-6 * np.abs(angles).max() else ""
 
 
 def _form(data: DataSettings) -> FrameFormat:

@@ -15,7 +15,7 @@ from fedsuite.driving.data.readers.drive import (
     base_name,
     checked_angles,
     checked_images,
-    natural,
+    visible,
 )
 from fedsuite.errors import InputError
 
@@ -30,7 +30,7 @@ def matches(folder: Path) -> bool:
 
 def read(folder: Path, options: ReadOptions) -> Drive:
     """All records that were not deleted."""
-    files = sorted(folder.glob(PATTERN), key=lambda file: natural(file.name))
+    files = visible(folder, PATTERN)
     if not files:
         raise InputError(f"{folder}: no {PATTERN} file; give the folder of a Donkeycar v4 tub")
     deleted = _deleted(folder / "manifest.json")

@@ -54,6 +54,12 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts)
 
 
+def visible(folder: Path, pattern: str = "*") -> list[Path]:
+    """What lies in a folder, in natural order, without dot files and macOS's __MACOSX."""
+    found = (p for p in folder.glob(pattern) if not p.name.startswith((".", "__MACOSX")))
+    return sorted(found, key=lambda path: natural(path.name))
+
+
 def base_name(path: str) -> str:
     """Last part of a Windows or POSIX path; recorders write the paths of their own machine."""
     return re.split(r"[\\/]", path.strip())[-1]
