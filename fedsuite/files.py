@@ -1,8 +1,11 @@
 """Files that are written in full or not at all, and tables that stand beside the code that reads them."""
 
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,35 @@ def write_json(path: Path, content: object) -> None:
     """Pretty, sorted JSON, atomically."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     write_atomically(path, (text + "\n").encode())
+
+
+@contextmanager
+def alone(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the file `lock`, made for this and removed in the end. If another process has it: `waiting`, until that ends."""
+    held = False
+    while not held:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            if not take_lock(descriptor):
+                waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            held = os.fstat(descriptor).st_nlink > 0  # else its last holder has removed it
+            if held:
+                try:
+                    yield
+                finally:
+                    lock.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def take_lock(descriptor: int) -> bool:
+    """Whether the lock on an open file is ours now; the system releases it when this process ends, however it ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,7 +5,6 @@ run.json: status running | completed | failed | stopped, error (one line), error
 process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from typing import Any
 
 from fedsuite.config import RunSettings, check_resumable, read_config
 from fedsuite.errors import InputError
-from fedsuite.files import write_json
+from fedsuite.files import take_lock, write_json
 
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -73,7 +72,7 @@ class RunFolder:
         """Whether a process holds the lock right now."""
         try:
             with (self.path / ".lock").open("rb+") as file:
-                return not _take(file.fileno())
+                return not take_lock(file.fileno())
         except FileNotFoundError:
             return False
 
@@ -84,7 +83,7 @@ class RunFolder:
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         give_up = time.monotonic() + patience_s
         try:
-            while not _take(descriptor):
+            while not take_lock(descriptor):
                 if time.monotonic() >= give_up:
                     raise InputError(
                         f"{self.path}: another process is writing to this run; stop it first or use another name"
@@ -137,15 +136,6 @@ def variant_of(label: str) -> str:
     """The variant that a run of an experiment belongs to; "" where only seeds differ."""
     variant, _, last = label.rpartition("/")
     return variant or ("" if re.fullmatch(r"seed-\d+", last) else last)
-
-
-def _take(descriptor: int) -> bool:
-    """Whether the lock is ours now."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _versions() -> dict[str, str]:

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.driving.config import CDLConfig, DataSettings
-from fedsuite.driving.data.drives import about_drives, find_drives, prepare_drives, read_drives
+from fedsuite.driving.data.drives import about_drives, prepare_drives, read_drives
 from fedsuite.driving.data.frames import Frames, Silo, is_finished, open_silo, silo_names
 from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
-from fedsuite.driving.plan import Plan, make_plan
+from fedsuite.driving.plan import make_plan
+from fedsuite.files import alone
 from fedsuite.progress import Progress, silent
 from fedsuite.roster import Member, Roster
 
@@ -28,18 +29,11 @@ LAYOUT_VERSION = 2  # the same for converted drives
 POOLED_NAME = "all-silos"
 
 
-def data_plan(config: CDLConfig) -> Plan:
-    """The plan where the data are: without num-silos, recorded drives are one silo each."""
-    drives = 0
-    if config.data.dir and not config.data.num_silos:
-        drives = len(find_drives(Path(config.data.dir), config.data.kind))
-    return make_plan(config, drives)
-
-
 def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     """Generate or convert the silos, and say who holds which: every member's silos and their frames."""
-    plan = data_plan(config)
-    folder = prepare_sources(config.data, plan.num_data_silos, progress)
+    drives = drives_of(config.data, progress)
+    plan = make_plan(config, 0 if config.data.num_silos else len(drives))
+    folder = prepare_sources(config.data, plan.num_data_silos, drives, progress)
     silos = open_silos(folder, config.federation.pooled)
     members = []
     for held in plan.silos_of:
@@ -51,11 +45,24 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     return Roster(tuple(members), {"silos": plan.num_data_silos, "folder": folder.name})
 
 
-def prepare_sources(data: DataSettings, count: int, progress: Progress = silent) -> Path:
-    """Generate or convert the frames of `count` silos; the folder that holds them."""
-    drives = read_drives(data, progress) if data.dir else []
-    folder = _folder(data, count, drives)
-    if not is_finished(folder):
+def drives_of(data: DataSettings, progress: Progress = silent) -> list[Drive]:
+    """Names and labels of the recorded drives, checked; [] where roads are generated."""
+    return read_drives(data, progress) if data.dir else []
+
+
+def prepare_sources(
+    data: DataSettings, count: int, drives: Sequence[Drive] = (), progress: Progress = silent
+) -> Path:
+    """Convert the drives, or generate the frames of `count` silos; the folder that holds them.
+
+    Of processes that want the same silos one makes them, and the others wait.
+    """
+    folder = silos_folder(data, count, drives)
+    if is_finished(folder):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".{folder.name}.lock")
+    with alone(lock, lambda: progress(f"{folder}: another run prepares it; waiting for that")):
         if drives:
             prepare_drives(folder, drives, data, progress)
         else:
@@ -78,18 +85,14 @@ def road_settings(data: DataSettings, count: int) -> RoadSettings:
     )
 
 
-def silos_folder(data: DataSettings, count: int) -> Path:
-    """Where the silos of these settings lie; of drives the labels are read and checked, no picture is opened."""
-    return _folder(data, count, read_drives(data) if data.dir else [])
-
-
 def roster_folder(data: DataSettings, roster: Roster) -> Path:
     """Where the silos of a roster lie; drives are read only where it does not say."""
     name, count = roster.facts.get("folder"), int(roster.facts["silos"])
-    return Path(data.cache_dir) / name if name else silos_folder(data, count)
+    return Path(data.cache_dir) / name if name else silos_folder(data, count, drives_of(data))
 
 
-def _folder(data: DataSettings, count: int, drives: Sequence[Drive]) -> Path:
+def silos_folder(data: DataSettings, count: int, drives: Sequence[Drive] = ()) -> Path:
+    """Where the silos of these drives, or else of generated roads, lie."""
     if drives:
         name = f"drives-{_digest(LAYOUT_VERSION, about_drives(drives, data))}"
     else:

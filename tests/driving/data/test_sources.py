@@ -1,19 +1,33 @@
 """Which cached silos belong to which data."""
 
+import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.frames import open_silo, silo_names
-from fedsuite.driving.data.sources import prepare_sources, roster_folder, silos_folder
+from fedsuite.driving.data.sources import drives_of, prepare_sources, roster_folder, silos_folder
+from fedsuite.files import sha256_of, take_lock
+from fedsuite.progress import in_lines
 from fedsuite.roster import Roster
 from tests.driving.data.test_drives import write_drive
 
 
 def settings(cache: Path, drives: Path) -> DataSettings:
     return DataSettings(dir=str(drives), cache_dir=str(cache), image_size=40)
+
+
+def place_of(data: DataSettings) -> Path:
+    return silos_folder(data, 0, drives_of(data))
+
+
+def prepared(data: DataSettings, said: Callable[[str], None] = print) -> Path:
+    progress = in_lines(said)
+    return prepare_sources(data, 3, drives_of(data, progress), progress)
 
 
 def link(place: Path, target: Path) -> Path:
@@ -30,7 +44,7 @@ def test_linked_drives_have_silos_of_their_own(tmp_path) -> None:
     levels = []
     for person in ("ada", "bob"):
         link(data / "run", tmp_path / "disk" / person)
-        folder = prepare_sources(settings(tmp_path / "cache", data), 0)
+        folder = prepared(settings(tmp_path / "cache", data))
         (name,) = silo_names(folder)
         levels.append(open_silo(folder, name).train.images.min())
     assert levels[1] >= 100 > levels[0]
@@ -55,7 +69,7 @@ def test_other_pictures_with_the_same_labels_are_other_data(tmp_path, linked) ->
     folders = []
     for part in (*parts, parts[0]):
         link(place, part)
-        folders.append(silos_folder(settings(tmp_path / "cache", data), 0))
+        folders.append(place_of(settings(tmp_path / "cache", data)))
     assert folders[0] == folders[2] != folders[1]
 
 
@@ -65,9 +79,9 @@ def test_changed_pictures_outside_the_data_are_noticed(tmp_path) -> None:
     rows = "\n".join(f"../disk/IMG/{i}.png,{i / 100}" for i in range(60))
     (tmp_path / "labels" / "all.csv").write_text(f"image,angle\n{rows}\n")
     data = settings(tmp_path / "cache", tmp_path / "labels")
-    before = silos_folder(data, 0)
+    before = place_of(data)
     os.utime(pictures / "7.png", ns=(1, 1))
-    assert silos_folder(data, 0) != before
+    assert place_of(data) != before
 
 
 def test_a_roster_says_where_the_silos_lie(tmp_path) -> None:
@@ -76,3 +90,72 @@ def test_a_roster_says_where_the_silos_lie(tmp_path) -> None:
     assert roster_folder(data, told) == tmp_path / "cache" / "drives-1"
     roads = DataSettings(cache_dir=str(tmp_path / "cache"))
     assert roster_folder(roads, Roster((), {"silos": 2})) == silos_folder(roads, 2)
+
+
+def run_of_its_own(data: DataSettings, pipe: Any) -> None:
+    pipe.send("ready")
+    pipe.recv()
+    try:
+        pipe.send(digest_of(prepared(data)))
+    except BaseException as error:
+        pipe.send(repr(error))
+
+
+def digest_of(folder: Path) -> str:
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    return sha256_of(b"".join(str(p).encode() + p.read_bytes() for p in files))
+
+
+@pytest.mark.parametrize("source", ["drives", "roads"])
+def test_two_runs_at_once_share_one_fresh_cache(tmp_path, source) -> None:
+    data = DataSettings(cache_dir=str(tmp_path / "cache"), image_size=100, train_frames=60)
+    if source == "drives":
+        for name in "abc":
+            write_drive(tmp_path / "data" / name, 60)
+        data = settings(tmp_path / "cache", tmp_path / "data")
+    started = multiprocessing.get_context("fork")
+    pipes = []
+    for _ in range(2):
+        mine, other = started.Pipe()
+        process = started.Process(target=run_of_its_own, args=(data, other))
+        process.start()
+        pipes.append((mine, process))
+    for pipe, _ in pipes:
+        assert pipe.recv() == "ready"
+    for pipe, _ in pipes:
+        pipe.send("go")
+    told = [pipe.recv() for pipe, _ in pipes]
+    for _, process in pipes:
+        process.join()
+    (folder,) = (tmp_path / "cache").iterdir()  # no lock, nothing half done
+    assert told == [digest_of(folder)] * 2
+
+
+def test_who_waits_for_another_run_says_so(tmp_path) -> None:
+    data = DataSettings(cache_dir=str(tmp_path), image_size=32, train_frames=2, test_frames=1)
+    folder = silos_folder(data, 3)
+    lock = tmp_path / f".{folder.name}.lock"
+    heard: list[str] = []
+
+    def hear(line: str) -> None:
+        """The other run ends as soon as somebody waits for it."""
+        heard.append(line)
+        if line.endswith("waiting for that"):
+            lock.unlink()
+            os.close(other)
+
+    other = os.open(lock, os.O_RDWR | os.O_CREAT)
+    assert take_lock(other)
+    assert prepared(data, hear) == folder
+    assert heard[0] == f"{folder}: another run prepares it; waiting for that"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_lock_that_its_holder_has_left_is_taken(tmp_path) -> None:
+    data = DataSettings(cache_dir=str(tmp_path), image_size=32, train_frames=2, test_frames=1)
+    folder = silos_folder(data, 3)
+    (tmp_path / f".{folder.name}.lock").touch()
+    said: list[str] = []
+    assert prepared(data, said.append) == folder
+    assert said == ["silos of generated roads: 3"]
+    assert list(tmp_path.iterdir()) == [folder]
