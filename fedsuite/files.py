@@ -29,22 +29,12 @@ def write_json(path: Path, content: object) -> None:
 
 @contextmanager
 def alone(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the file `lock`, made for this and removed in the end. If another process has it: `waiting`, until that ends."""
-    held = False
-    while not held:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        try:
-            if not take_lock(descriptor):
-                waiting()
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            held = os.fstat(descriptor).st_nlink > 0  # else its last holder has removed it
-            if held:
-                try:
-                    yield
-                finally:
-                    lock.unlink()
-        finally:
-            os.close(descriptor)
+    """Hold the file `lock`, which stays behind; if another process has it, call `waiting` and wait until that ends."""
+    with lock.open("a") as file:
+        if not take_lock(file.fileno()):
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def take_lock(descriptor: int) -> bool:

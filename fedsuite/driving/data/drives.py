@@ -8,7 +8,6 @@ memory at a time.
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -64,9 +63,8 @@ def about_drives(drives: Sequence[Drive], data: DataSettings) -> dict[str, objec
     return {
         "source": "drives",
         "unit": drives[0].unit,
-        "angle_scale": data.angle_scale,
-        "frames": asdict(_form(data)),
-        "split": asdict(_split(data)),
+        "frames": [data.image_size, data.channels, data.angle_scale],
+        "split": [data.num_silos, data.dirichlet, data.test_share, data.generated_seed],
         "drives": [
             {"name": d.name, "kind": d.kind, "frames": len(d), "sign": d.sign} for d in drives
         ],
@@ -81,10 +79,12 @@ def prepare_drives(
 
     With num_silos the drives in order are cut into that many silos of equal length; without, each is one. Raises InputError.
     """
-    about, form = about_drives(drives, data), _form(data)
+    about = about_drives(drives, data)
     if holds(folder, about):
         return
-    plan = plan_split(drives, _split(data))
+    form = FrameFormat(data.image_size, data.channels)
+    split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
+    plan = plan_split(drives, split)
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -117,10 +117,10 @@ def _expanded(folder: Path, kind: str) -> list[Path]:
 
 
 def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
-    """Names and labels of all drives under `data.dir`, checked; InputError where they do not go together."""
+    """Names and labels of all drives under `data.dir` (none if it is empty); InputError where they do not go together."""
     options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
     drives: list[Drive] = []
-    paths = find_drives(Path(data.dir), data.kind, progress)
+    paths = find_drives(Path(data.dir), data.kind, progress) if data.dir else []
     for number, path in enumerate(paths, 1):
         drive = read_drive(path, data.kind, options)
         progress("drives read", number, len(paths))
@@ -144,14 +144,6 @@ def _doubt(angles: np.ndarray) -> str:
         return "equal"
     off = np.abs(angles - np.rint(angles)).max()
     return "whole numbers" if off <= 1e-6 * np.abs(angles).max() else ""
-
-
-def _form(data: DataSettings) -> FrameFormat:
-    return FrameFormat(data.image_size, data.channels)
-
-
-def _split(data: DataSettings) -> SplitOptions:
-    return SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
 
 
 def _fingerprint(drives: Sequence[Drive]) -> str:

@@ -27,11 +27,14 @@ from fedsuite.roster import Member, Roster
 GENERATOR_VERSION = 1  # raise it when generated roads change, so that cached ones are made anew
 LAYOUT_VERSION = 2  # the same for converted drives
 POOLED_NAME = "all-silos"
+RENAMED = {  # settings of the generator that have another name here
+    "character": "road_character", "sizes": "silo_sizes", "size_px": "image_size", "seed": "generated_seed"
+}  # fmt: skip
 
 
 def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     """Generate or convert the silos, and say who holds which: every member's silos and their frames."""
-    drives = drives_of(config.data, progress)
+    drives = read_drives(config.data, progress)
     plan = make_plan(config, 0 if config.data.num_silos else len(drives))
     folder = prepare_sources(config.data, plan.num_data_silos, drives, progress)
     silos = open_silos(folder, config.federation.pooled)
@@ -43,11 +46,6 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
         details = {"silos": list(held), "names": [s.name for s in own], "frames": frames}
         members.append(Member(name, "silo", sum(frames), details))
     return Roster(tuple(members), {"silos": plan.num_data_silos, "folder": folder.name})
-
-
-def drives_of(data: DataSettings, progress: Progress = silent) -> list[Drive]:
-    """Names and labels of the recorded drives, checked; [] where roads are generated."""
-    return read_drives(data, progress) if data.dir else []
 
 
 def prepare_sources(
@@ -72,23 +70,14 @@ def prepare_sources(
 
 def road_settings(data: DataSettings, count: int) -> RoadSettings:
     """The generator's part of the settings: those of the same name, and some of another."""
-    same = {f.name: getattr(data, f.name) for f in fields(RoadSettings) if hasattr(data, f.name)}
-    return RoadSettings(
-        **same
-        | {
-            "character": data.road_character,
-            "num_silos": count,
-            "sizes": data.silo_sizes,
-            "size_px": data.image_size,
-            "seed": data.generated_seed,
-        }
-    )
+    own = {f.name: getattr(data, RENAMED.get(f.name, f.name)) for f in fields(RoadSettings)}
+    return RoadSettings(**own | {"num_silos": count})
 
 
 def roster_folder(data: DataSettings, roster: Roster) -> Path:
     """Where the silos of a roster lie; drives are read only where it does not say."""
     name, count = roster.facts.get("folder"), int(roster.facts["silos"])
-    return Path(data.cache_dir) / name if name else silos_folder(data, count, drives_of(data))
+    return Path(data.cache_dir) / name if name else silos_folder(data, count, read_drives(data))
 
 
 def silos_folder(data: DataSettings, count: int, drives: Sequence[Drive] = ()) -> Path:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fedsuite.driving.config import DataSettings
+from fedsuite.driving.data.drives import read_drives
 from fedsuite.driving.data.frames import open_silo, silo_names
-from fedsuite.driving.data.sources import drives_of, prepare_sources, roster_folder, silos_folder
+from fedsuite.driving.data.sources import prepare_sources, roster_folder, silos_folder
 from fedsuite.files import sha256_of, take_lock
 from fedsuite.progress import in_lines
 from fedsuite.roster import Roster
@@ -22,12 +23,12 @@ def settings(cache: Path, drives: Path) -> DataSettings:
 
 
 def place_of(data: DataSettings) -> Path:
-    return silos_folder(data, 0, drives_of(data))
+    return silos_folder(data, 0, read_drives(data))
 
 
 def prepared(data: DataSettings, said: Callable[[str], None] = print) -> Path:
     progress = in_lines(said)
-    return prepare_sources(data, 3, drives_of(data, progress), progress)
+    return prepare_sources(data, 3, read_drives(data, progress), progress)
 
 
 def link(place: Path, target: Path) -> Path:
@@ -48,7 +49,7 @@ def test_linked_drives_have_silos_of_their_own(tmp_path) -> None:
         (name,) = silo_names(folder)
         levels.append(open_silo(folder, name).train.images.min())
     assert levels[1] >= 100 > levels[0]
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert len(list((tmp_path / "cache").glob("drives-*"))) == 2
 
 
 @pytest.mark.parametrize("linked", ["drive", "folder of pictures", "picture"])
@@ -127,8 +128,8 @@ def test_two_runs_at_once_share_one_fresh_cache(tmp_path, source) -> None:
     told = [pipe.recv() for pipe, _ in pipes]
     for _, process in pipes:
         process.join()
-    (folder,) = (tmp_path / "cache").iterdir()  # no lock, nothing half done
-    assert told == [digest_of(folder)] * 2
+    folder, lock = sorted((tmp_path / "cache").iterdir(), key=Path.is_file)  # nothing half done
+    assert told == [digest_of(folder)] * 2 and lock.name == f".{folder.name}.lock"
 
 
 def test_who_waits_for_another_run_says_so(tmp_path) -> None:
@@ -141,14 +142,13 @@ def test_who_waits_for_another_run_says_so(tmp_path) -> None:
         """The other run ends as soon as somebody waits for it."""
         heard.append(line)
         if line.endswith("waiting for that"):
-            lock.unlink()
             os.close(other)
 
     other = os.open(lock, os.O_RDWR | os.O_CREAT)
     assert take_lock(other)
     assert prepared(data, hear) == folder
     assert heard[0] == f"{folder}: another run prepares it; waiting for that"
-    assert list(tmp_path.iterdir()) == [folder]
+    assert set(tmp_path.iterdir()) == {folder, tmp_path / f".{folder.name}.lock"}
 
 
 def test_a_lock_that_its_holder_has_left_is_taken(tmp_path) -> None:
@@ -158,4 +158,4 @@ def test_a_lock_that_its_holder_has_left_is_taken(tmp_path) -> None:
     said: list[str] = []
     assert prepared(data, said.append) == folder
     assert said == ["silos of generated roads: 3"]
-    assert list(tmp_path.iterdir()) == [folder]
+    assert set(tmp_path.iterdir()) == {folder, tmp_path / f".{folder.name}.lock"}

@@ -101,7 +101,7 @@ def checked_angles(
         if abs(angle) > options.angle_limit * (1 + 1e-6):
             raise InputError(
                 f"{file}: {place}: steering angle {angle:.6g} is beyond the limit {options.angle_limit:.6g}; correct "
-                "that row, or set angle_scale or angle_limit to suit the unit of these labels"
+                "that row, or set data.angle-scale or data.angle-limit to suit the unit of these labels"
             )
         angles[number] = angle + 0.0  # no negative zeros
     if not len(angles):
@@ -112,12 +112,13 @@ def checked_angles(
 def checked_images(file: Path, paths: Sequence[Path], places: Sequence[str]) -> tuple[Path, ...]:
     """The same paths once none is named twice and all exist."""
     seen: dict[Path, str] = {}
-    for path, place in zip(paths, places, strict=True):
-        if path in seen:
-            raise InputError(
-                f"{file}: {place}: {path.name} was named before ({seen[path]}); a frame has one angle, remove one row"
-            )
-        seen[path] = place
+    again = [
+        f"{place}: {path.name} was named before ({seen[path]})"
+        for path, place in zip(paths, places, strict=True)
+        if seen.setdefault(path, place) != place
+    ]
+    if again:
+        raise InputError(f"{file}: {'; '.join(again)}; a frame has one angle, keep one row of each")
     # One listing of a folder is far quicker than asking for every image.
     present = {path for folder in {p.parent for p in paths} for path in folder.glob("*")}
     missing = [path for path in paths if path not in present]

@@ -14,7 +14,7 @@ from fedsuite.driving.data.readers.drive import is_number
 from fedsuite.errors import InputError
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(E[+-]?\d+)?", re.IGNORECASE)  # as short as can be
-WITH_COMMA = re.compile(r"-?\d+,\d+(E[+-]?\d+)?", re.IGNORECASE)
+DECIMAL_COMMA = re.compile(r"^(-?\d+),(\d+(E[+-]?\d+)?)$", re.IGNORECASE)
 AT_MOST_ONE = ("steering", "throttle", "brake")  # columns of numbers in [-1, 1]
 
 
@@ -42,7 +42,13 @@ def read_rows(file: Path) -> list[Row]:
     mark = ";" if first.count(";") >= max(1, first.count(",")) else ","
     reader = csv.reader(lines, delimiter=mark)
     try:
-        rows = [Row(f"line {reader.line_num}", tuple(map(_field, line))) for line in reader]
+        rows = [
+            Row(
+                f"line {reader.line_num}",
+                tuple(DECIMAL_COMMA.sub(r"\1.\2", f.strip()) for f in line),
+            )
+            for line in reader
+        ]
     except csv.Error as error:
         raise InputError(
             f"{file}: line {reader.line_num} is no CSV ({error}); correct it"
@@ -55,8 +61,6 @@ def body(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> tuple[list[R
     column that is missing, or the first row that is too short or too long.
     """
     header = [name.lower() for name in rows[0].fields] if rows else []
-    while header and not header[-1]:
-        header.pop()
     if absent := [name for name in wanted if name not in header]:
         start = ",".join(header[:4]) or "nothing"
         raise InputError(
@@ -65,8 +69,8 @@ def body(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> tuple[list[R
         )
     columns = [header.index(name) for name in wanted]
     odd = sum(len(row.fields) > len(header) for row in rows)
-    split = odd > 0 and odd >= sum(any(map(_has_point, row.fields)) for row in rows)
-    return [_fitted(file, row, header, columns, split) for row in rows[1:]], columns
+    split = odd and odd >= sum(any("." in f and is_number(f) for f in r.fields) for r in rows)
+    return [_fitted(file, row, header, columns, bool(split)) for row in rows[1:]], columns
 
 
 def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
@@ -79,30 +83,18 @@ def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
     return [row.fields[number] for row in rows]
 
 
-def _field(text: str) -> str:
-    own = text.strip()
-    return own.replace(",", ".") if "," in own and WITH_COMMA.fullmatch(own) else own
-
-
-def _has_point(field: str) -> bool:
-    return "." in field and is_number(field)
-
-
 def _fitted(file: Path, row: Row, header: Sequence[str], wanted: Sequence[int], split: bool) -> Row:
     """The row with one field a column. split: numbers may have been split at decimal commas."""
     fields, width = row.fields, len(header)
     if len(fields) >= width and not any(fields[width:]):
         return Row(row.place, fields[:width])
-    told = f"{file}: {row.place} has {len(fields)} fields, expected {width} ({','.join(header)})"
-    if len(fields) < width:
-        raise InputError(f"{told}; complete that row")
-    if split and not any(map(_has_point, fields)):
-        found = {tuple(r[i] for i in wanted): r for r in _readings(fields, header)}
-        if len(found) == 1:
-            return Row(row.place, *found.values())
+    readings = _readings(fields, header) if split else ()
+    found = {tuple(reading[i] for i in wanted): reading for reading in readings}
+    if len(found) == 1:
+        return Row(row.place, *found.values())
     raise InputError(
-        f"{told}; if a decimal comma has split its numbers, write points in that row or part all fields by ';', else "
-        "correct that row"
+        f"{file}: {row.place} has {len(fields)} fields, expected {width} ({','.join(header)}); if a decimal comma has split "
+        "its numbers, write points in that row or part all fields by ';', else complete or correct that row"
     )
 
 

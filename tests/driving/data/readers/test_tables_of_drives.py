@@ -72,6 +72,13 @@ def test_simulator_rows_that_are_refused(tmp_path, write_images, line, said) -> 
     assert message.startswith(str(tmp_path / "driving_log.csv"))
 
 
+def test_all_rows_that_name_an_image_again_are_told(tmp_path, write_images) -> None:
+    lines = [f"IMG/center_{i}.jpg,0.5,0" for i in (0, 1, 0, 1)]
+    message = refusal(sim(tmp_path, lines, write_images))
+    assert "line 3: center_0.jpg was named before (line 1)" in message
+    assert "line 4: center_1.jpg was named before (line 2)" in message
+
+
 def test_missing_images_are_named_and_counted(tmp_path, write_images) -> None:
     lines = [f"IMG/{n},0,0" for n in NAMES]
     message = refusal(sim(tmp_path, lines, write_images, names=NAMES[::3]))
@@ -91,7 +98,7 @@ def test_empty_and_headerless_logs(tmp_path, write_images) -> None:
 
 def test_scale_comes_before_the_limit(tmp_path, write_images) -> None:
     folder = sim(tmp_path, ["IMG/center_0.jpg,25,0"], write_images)
-    assert "angle_scale" in refusal(folder)
+    assert "set data.angle-scale or data.angle-limit" in refusal(folder)
     scaled = read_drive(folder, "auto", ReadOptions(angle_scale=np.pi / 180, angle_limit=0.5))
     assert scaled.angles.tolist() == pytest.approx([-25 * np.pi / 180])
     assert "limit 0.4" in refusal(folder, angle_scale=np.pi / 180, angle_limit=0.4)
