@@ -35,9 +35,8 @@ def validate(config: CDLConfig) -> None:
         )
     _check_loss(config.objective)
     _check_batch(config, initial_network(config))
-    if (
-        config.data.num_silos or not config.data.dir
-    ):  # else the drives must be counted, where they are
+    # Otherwise drives must be counted, where they are.
+    if config.data.num_silos or not config.data.dir:
         make_plan(config)
 
 

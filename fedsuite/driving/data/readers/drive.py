@@ -65,15 +65,6 @@ def base_name(path: str) -> str:
     return re.split(r"[\\/]", path.strip())[-1]
 
 
-def is_number(text: str) -> bool:
-    """Whether `text` reads as a number (NaN and infinity included)."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def checked_angles(
     file: Path,
     values: Sequence[object],

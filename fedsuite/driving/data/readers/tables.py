@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsuite.driving.data.readers.drive import is_number
 from fedsuite.errors import InputError
+from fedsuite.values import is_number
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(E[+-]?\d+)?", re.IGNORECASE)  # as short as can be
 DECIMAL_COMMA = re.compile(r"^(-?\d+),(\d+(E[+-]?\d+)?)$", re.IGNORECASE)
@@ -26,18 +26,19 @@ class Row:
     fields: tuple[str, ...]
 
 
-def read_rows(file: Path) -> list[Row]:
-    """All lines that are not blank, split into fields; a decimal comma inside a field is a point here."""
+def lines_of(file: Path) -> list[str]:
+    """All lines of a text, without the byte order mark that spreadsheets leave; InputError if it is none."""
     try:
-        # A byte order mark is what spreadsheets leave; it is no part of the first name.
-        text = file.read_text(encoding="utf-8-sig")
+        return file.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; check the folder and the kind of drive") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{file}: cannot be read as text ({error}); save it as UTF-8 CSV"
-        ) from None
-    lines = text.splitlines()
+        raise InputError(f"{file}: cannot be read as text ({error}); save it as UTF-8") from None
+
+
+def read_rows(file: Path) -> list[Row]:
+    """All lines that are not blank, split into fields; a decimal comma inside a field is a point here."""
+    lines = lines_of(file)
     first = next(filter(str.strip, lines), "")
     mark = ";" if first.count(";") >= max(1, first.count(",")) else ","
     reader = csv.reader(lines, delimiter=mark)
@@ -74,12 +75,10 @@ def body(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> tuple[list[R
 
 
 def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
-    """One column; InputError where a row is too short or its field empty."""
+    """One column of rows of equal length; InputError where a field is empty."""
     for row in rows:
-        if number >= len(row.fields) or not row.fields[number]:
-            raise InputError(
-                f"{file}: {row.place} has no column {number + 1}; complete or remove that row"
-            )
+        if not row.fields[number]:
+            raise InputError(f"{file}: {row.place} has no column {number + 1}; complete that row")
     return [row.fields[number] for row in rows]
 
 

@@ -30,11 +30,11 @@ from fedsuite.driving.data.readers.drive import (
     checked_angles,
     checked_images,
     first_of,
-    is_number,
     visible,
 )
 from fedsuite.driving.data.readers.tables import Row, body, column, read_rows
 from fedsuite.errors import InputError
+from fedsuite.values import is_number
 
 CENTER = ("center_camera", "center")
 NUMBERS = ("steering", "throttle", "brake", "speed")
