@@ -26,9 +26,9 @@ from fedsuite.config import read_config, with_keys
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Silo
-from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources, silos_folder
+from fedsuite.driving.data.sources import open_silos, prepare_sources, silos_folder
 from fedsuite.driving.model.tensor_names import names_of
-from fedsuite.driving.plan import initial_network
+from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.driving.training.contrastive import (
     REGRESSION_LOSSES,
     chain_of,
@@ -150,7 +150,7 @@ class BareLoop:
 
 def interleaved(config: CDLConfig) -> tuple[list[float], list[float]]:
     """Seconds of a mixing step, round by round: of the app, of the bare loop."""
-    plan = data_plan(config)
+    plan = make_plan(config)
     silos = open_silos(silos_folder(config.data, plan.num_data_silos), False)
     bare = BareLoop(config, silos, plan.mixing.matrix(0))
     app_s: list[float] = []
@@ -183,7 +183,7 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
         own = with_keys(config, {"training.stacked": stacked})
         frames = tuple(
             s.train
-            for s in open_silos(silos_folder(own.data, data_plan(own).num_data_silos), False)
+            for s in open_silos(silos_folder(own.data, make_plan(own).num_data_silos), False)
         )
         network = initial_network(own).to(device)
         names = names_of(network, own.network.batch_norm)

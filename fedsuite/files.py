@@ -64,17 +64,24 @@ def _take(descriptor: int) -> bool:
     return False
 
 
-def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress = silent) -> bool:
-    """Have `fill` write a folder that gets its name when it is complete; False if there is something of that name.
-
-    Of several processes one writes, while the others wait for it. Nothing that is there is touched.
-    """
+@contextmanager
+def in_turn(folder: Path, progress: Progress) -> Iterator[None]:
+    """Alone among the processes that want to write `folder`; says so where it has to wait for another one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name(f".{folder.name}.lock")
     with locked(lock, 0) as free:
         if not free:
             progress(f"waiting for another process that writes {folder}")
     with locked(lock):
+        yield
+
+
+def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress = silent) -> bool:
+    """Have `fill` write a folder that gets its name when it is complete; False if there is something of that name.
+
+    Of several processes one writes, while the others wait for it. Nothing that is there is touched.
+    """
+    with in_turn(folder, progress):
         if (folder.is_dir() and any(folder.iterdir())) or folder.is_file():
             return False
         for left_over in folder.parent.glob(f".{folder.name}.*.partial"):

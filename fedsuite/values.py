@@ -1,4 +1,4 @@
-"""Values chosen by configuration: a name from a table of the project's own, or `module:NAME` of anybody's."""
+"""Numbers in texts, and values chosen by configuration: a name from a table of the project, or `module:NAME` of anybody."""
 
 import importlib
 from collections.abc import Mapping
@@ -24,3 +24,12 @@ def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
         raise InputError(
             f"{key}: {name!r} cannot be imported ({error}); install its package or set PYTHONPATH"
         ) from None
+
+
+def is_number(value: object) -> bool:
+    """Whether a text or value reads as a number (NaN and infinity included)."""
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -3,7 +3,7 @@
 import torch
 
 from fedsuite.devices import check_device
-from fedsuite.driving.config import CDLConfig, ObjectiveSettings
+from fedsuite.driving.config import CUSTOM, CDLConfig, ObjectiveSettings
 from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.errors import InputError
 
@@ -20,9 +20,13 @@ def validate(config: CDLConfig) -> None:
             "evaluation.cross-evaluation: with network.batch-norm=local a backbone is not whole away from home; "
             "set it to false"
         )
-    if config.federation.pooled and config.federation.silos_per_client > 1:
+    if config.federation.scenario == CUSTOM and not config.federation.underlay_file:
         raise InputError(
-            "federation.silos-per-client: scenario cll has one silo that holds all data; set it to 1"
+            "federation.underlay-file: scenario custom mixes by your own matrix or network; give its file"
+        )
+    if not config.data.cache_dir:
+        raise InputError(
+            "data.cache-dir: empty; give a folder to keep silos in, such as data/cache"
         )
     if config.objective.influence == "exponential" and config.objective.influence_floor <= 0:
         raise InputError(
@@ -31,9 +35,8 @@ def validate(config: CDLConfig) -> None:
         )
     _check_loss(config.objective)
     _check_batch(config, initial_network(config))
-    if (
-        config.data.num_silos or not config.data.dir
-    ):  # else the drives must be counted, where they are
+    # Otherwise drives must be counted, where they are.
+    if config.data.num_silos or not config.data.dir:
         make_plan(config)
 
 

@@ -85,7 +85,12 @@ def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
             network, overlay, bits, config.wall_clock.computation_time_ms, delay,
             one_way=config.federation.scenario in ONE_WAY, budget=config.federation.matcha_budget, seed=config.seed,
         )  # fmt: skip
-    size = config.federation.silos_per_client
+    size, scenario = config.federation.silos_per_client, config.federation.scenario
+    if size > network.num_silos:
+        raise InputError(
+            f"federation.silos-per-client: {size}, but {scenario} has {network.num_silos} silos here; set it to "
+            f"{network.num_silos} at most"
+        )
     silos = range(network.num_silos)
     silos_of = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
     _check_silos_of(config, network, mixing, silos_of)

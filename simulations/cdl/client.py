@@ -9,7 +9,7 @@ from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import module_arrays
 from fedsuite.devices import device_of
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.data.sources import open_own, silos_folder
+from fedsuite.driving.data.sources import open_own, roster_folder
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
 from fedsuite.versions import Versions
@@ -25,7 +25,7 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
 
 @lru_cache(maxsize=128)
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
-    folder = silos_folder(config.data, int(node.roster.facts["silos"]))
+    folder = roster_folder(config.data, node.roster)
     network = initial_network(config).to(device_of(config.device))
     return VehicleSite(
         partition=node.partition,

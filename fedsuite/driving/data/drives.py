@@ -8,7 +8,6 @@ memory at a time.
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from fedsuite.driving.data.drive_blocks import TEST, TRAIN, Plan, SplitOptions, 
 from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
 from fedsuite.driving.data.readers import (
     AUTO,
+    LOOKED_FOR,
     Drive,
     FrameFormat,
     ReadOptions,
@@ -27,58 +27,63 @@ from fedsuite.driving.data.readers import (
     pictures,
     read_drive,
 )
-from fedsuite.driving.data.readers.drive import natural
+from fedsuite.driving.data.readers.drive import visible
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
 
 ROLES = (TRAIN, TEST)
+LEVELS = 2
 
 
-def find_drives(data_dir: Path, kind: str = AUTO) -> list[Path]:
-    """`data_dir` itself, or those of its sub-folders that hold a drive, in natural order of their names.
+def find_drives(data_dir: Path, kind: str = AUTO, progress: Progress = silent) -> list[Path]:
+    """`data_dir` itself, or the folders that hold a drive at most two levels below, in natural order of their names.
 
     In place of a folder with archives come the archives. Those of the CDL release are taken from train/ only: train.npz
-    there is the union of the others, and every silo holds frames of its own back for testing.
+    there is the union of the others, and every silo holds frames of its own back for testing. Folders that are passed
+    over are told to `progress`.
     """
     if not data_dir.is_dir():
-        raise InputError(f"data_dir: {data_dir} is no folder; give a folder of recorded drives")
-    if has_kind(data_dir, kind):
-        return _expanded(data_dir, kind)
-    below = sorted((p for p in data_dir.iterdir() if p.is_dir()), key=lambda p: natural(p.name))
-    found = [p for p in below if not p.name.startswith(".") and has_kind(p, kind)]
-    if [p.name for p in found] == ["test", "train"] and all(has_kind(p, "npz") for p in found):
-        found = found[1:]
-    if not found:
-        if kind == AUTO:
-            detect_kind(data_dir)
         raise InputError(
-            f"{data_dir}: neither it nor a sub-folder holds a drive of kind {kind}; check the kind"
+            f"data.dir: {data_dir} is not a folder; give one that holds recorded drives"
         )
+    found, passed = _search(data_dir, kind, LEVELS)
+    if not found:
+        looked_for = LOOKED_FOR if kind == AUTO else f"those of kind {kind}"
+        raise InputError(
+            f"{data_dir}: no drive found in it or {LEVELS} levels below; looked for {looked_for}"
+        )
+    if passed:
+        names = ", ".join(str(path.relative_to(data_dir)) for path in passed)
+        progress(f"{data_dir}: passed over {names}")
     return [path for folder in found for path in _expanded(folder, kind)]
 
 
-def prepare_drives(folder: Path, data: DataSettings, progress: Progress = silent) -> None:
-    """Write the silos of all drives under `data.dir` to `folder` (layout of frames.py); nothing to do if they are there.
-
-    With num_silos the drives in order are cut into that many silos of equal length; without, each is one. Raises InputError.
-    """
-    form = FrameFormat(data.image_size, data.channels)
-    split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
-    options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
-    drives = _read_all(Path(data.dir), data.kind, options, progress)
-    about = {
+def about_drives(drives: Sequence[Drive], data: DataSettings) -> dict[str, object]:
+    """All that the silos of these drives depend on, JSON values: settings, labels, and the files that hold the pictures."""
+    return {
         "source": "drives",
         "unit": drives[0].unit,
-        "angle_scale": options.angle_scale,
-        "frames": asdict(form),
-        "split": asdict(split),
+        "frames": [data.image_size, data.channels, data.angle_scale],
+        "split": [data.num_silos, data.dirichlet, data.test_share, data.generated_seed],
         "drives": [
             {"name": d.name, "kind": d.kind, "frames": len(d), "sign": d.sign} for d in drives
         ],
-        "labels_sha256": _fingerprint(drives),
+        "sha256": _fingerprint(drives),
     }
+
+
+def prepare_drives(
+    folder: Path, drives: Sequence[Drive], data: DataSettings, progress: Progress = silent
+) -> None:
+    """Write the silos of the drives to `folder` (layout of frames.py); nothing to do if they are there.
+
+    With num_silos the drives in order are cut into that many silos of equal length; without, each is one. Raises InputError.
+    """
+    about = about_drives(drives, data)
     if holds(folder, about):
         return
+    form = FrameFormat(data.image_size, data.channels)
+    split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
     plan = plan_split(drives, split)
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -89,19 +94,35 @@ def prepare_drives(folder: Path, data: DataSettings, progress: Progress = silent
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def _search(folder: Path, kind: str, levels: int) -> tuple[list[Path], list[Path]]:
+    """Folders with drives, and those that hold none at any level."""
+    if has_kind(folder, kind):
+        return [folder], []
+    found: list[Path] = []
+    passed: list[Path] = []
+    for below in filter(Path.is_dir, visible(folder) if levels else []):
+        for known, more in zip((found, passed), _search(below, kind, levels - 1), strict=True):
+            known += more
+    if [p.name for p in found] == ["test", "train"] and all(has_kind(p, "npz") for p in found):
+        passed.append(found.pop(0))
+    return found, passed if found else [folder]
+
+
 def _expanded(folder: Path, kind: str) -> list[Path]:
     """The folder, or its archives: numbered ones without their union."""
     if (detect_kind(folder) if kind == AUTO else kind) != "npz":
         return [folder]
-    files = sorted(folder.glob("*.npz"), key=lambda p: natural(p.name))
+    files = visible(folder, "*.npz")
     return [p for p in files if p.stem.isdecimal()] or files
 
 
-def _read_all(data_dir: Path, kind: str, options: ReadOptions, progress: Progress) -> list[Drive]:
+def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
+    """Names and labels of all drives under `data.dir` (none if it is empty); InputError where they do not go together."""
+    options = ReadOptions(data.angle_scale, data.angle_limit, data.angle_positive)
     drives: list[Drive] = []
-    paths = find_drives(data_dir, kind)
+    paths = find_drives(Path(data.dir), data.kind, progress) if data.dir else []
     for number, path in enumerate(paths, 1):
-        drive = read_drive(path, kind, options)
+        drive = read_drive(path, data.kind, options)
         progress("drives read", number, len(paths))
         if drive.name in {d.name for d in drives}:
             raise InputError(
@@ -111,16 +132,31 @@ def _read_all(data_dir: Path, kind: str, options: ReadOptions, progress: Progres
             raise InputError(
                 f"{path}: angles in {drive.unit}, but {drives[0].name} has {drives[0].unit}; prepare drives of one unit"
             )
+        if doubt := _doubt(drive.angles / data.angle_scale):
+            progress(f"{path}: all {len(drive)} angles are {doubt}; were their decimals lost?")
         drives.append(drive)
     return drives
 
 
+def _doubt(angles: np.ndarray) -> str:
+    """What hardly any recording is."""
+    if np.ptp(angles) == 0:
+        return "equal"
+    off = np.abs(angles - np.rint(angles)).max()
+    return "whole numbers" if off <= 1e-6 * np.abs(angles).max() else ""
+
+
 def _fingerprint(drives: Sequence[Drive]) -> str:
-    """Digest of names and angles: changed labels are noticed, changed pictures are not."""
+    """Digest of all angles, and of place (links followed), size and time of every file of pictures."""
     digest = hashlib.sha256()
     for drive in drives:
-        names = "\n".join([drive.name, *(path.name for path in drive.image_paths)])
-        digest.update(names.encode() + drive.angles.tobytes())
+        digest.update(drive.angles.tobytes())
+        files = (drive.archive,) if drive.archive else drive.image_paths
+        folders = {path.parent: path.parent.resolve() for path in files}
+        for path in files:
+            place = path.resolve() if path.is_symlink() else folders[path.parent] / path.name
+            status = path.stat()
+            digest.update(f"{place}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

@@ -100,20 +100,12 @@ def open_silo(folder: Path, name: str) -> Silo:
 
 
 def _open(own: Path, split: str) -> Frames:
-    arrays = []
-    for part in ("images", "angles"):
-        path = own / f"{split}_{part}.npy"
-        try:
-            arrays.append(np.load(path, mmap_mode="r"))
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{path}: cannot be read ({error}); delete {own.parent} and prepare the data again"
-            ) from None
+    files = [own / f"{split}_{part}.npy" for part in ("images", "angles")]
     try:
-        return Frames(arrays[0], arrays[1])
-    except ValueError as error:
+        return Frames(*(np.load(file, mmap_mode="r") for file in files))
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(
-            f"{own}: damaged {split} frames, {error}; delete {own.parent} and prepare the data again"
+            f"{own}: {split} frames cannot be read ({error}); delete {own.parent} and prepare the data again"
         ) from None
 
 

@@ -6,6 +6,7 @@ data.dir given   its drives are converted into <cache-dir>/drives-<digest>
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
@@ -13,32 +14,29 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.driving.config import CDLConfig, DataSettings
-from fedsuite.driving.data.drives import find_drives, prepare_drives
+from fedsuite.driving.data.drives import about_drives, prepare_drives, read_drives
 from fedsuite.driving.data.frames import Frames, Silo, is_finished, open_silo, silo_names
+from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
-from fedsuite.driving.plan import Plan, make_plan
-from fedsuite.errors import InputError
+from fedsuite.driving.plan import make_plan
+from fedsuite.files import in_turn
 from fedsuite.progress import Progress, silent
 from fedsuite.roster import Member, Roster
 
 GENERATOR_VERSION = 1  # raise it when generated roads change, so that cached ones are made anew
-LAYOUT_VERSION = 1  # the same for converted drives
+LAYOUT_VERSION = 2  # the same for converted drives
 POOLED_NAME = "all-silos"
-
-
-def data_plan(config: CDLConfig) -> Plan:
-    """The plan where the data are: without num-silos, recorded drives are one silo each."""
-    drives = 0
-    if config.data.dir and not config.data.num_silos:
-        drives = len(find_drives(Path(config.data.dir), config.data.kind))
-    return make_plan(config, drives)
+RENAMED = {  # settings of the generator that have another name here
+    "character": "road_character", "sizes": "silo_sizes", "size_px": "image_size", "seed": "generated_seed"
+}  # fmt: skip
 
 
 def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     """Generate or convert the silos, and say who holds which: every member's silos and their frames."""
-    plan = data_plan(config)
-    folder = prepare_sources(config.data, plan.num_data_silos, progress)
+    drives = read_drives(config.data, progress)
+    plan = make_plan(config, 0 if config.data.num_silos else len(drives))
+    folder = prepare_sources(config.data, plan.num_data_silos, drives, progress)
     silos = open_silos(folder, config.federation.pooled)
     members = []
     for held in plan.silos_of:
@@ -47,15 +45,22 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
         frames = [len(s.train) for s in own]
         details = {"silos": list(held), "names": [s.name for s in own], "frames": frames}
         members.append(Member(name, "silo", sum(frames), details))
-    return Roster(tuple(members), {"silos": plan.num_data_silos})
+    return Roster(tuple(members), {"silos": plan.num_data_silos, "folder": folder.name})
 
 
-def prepare_sources(data: DataSettings, count: int, progress: Progress = silent) -> Path:
-    """Generate or convert the frames of `count` silos; the folder that holds them."""
-    folder = silos_folder(data, count)
-    if not is_finished(folder):
-        if data.dir:
-            prepare_drives(folder, data, progress)
+def prepare_sources(
+    data: DataSettings, count: int, drives: Sequence[Drive] = (), progress: Progress = silent
+) -> Path:
+    """Convert the drives, or generate the frames of `count` silos; the folder that holds them.
+
+    Of processes that want the same silos one makes them, and the others wait.
+    """
+    folder = silos_folder(data, count, drives)
+    if is_finished(folder):
+        return folder
+    with in_turn(folder, progress):
+        if drives:
+            prepare_drives(folder, drives, data, progress)
         else:
             generate_silos(folder, road_settings(data, count), progress)
     return folder
@@ -63,33 +68,23 @@ def prepare_sources(data: DataSettings, count: int, progress: Progress = silent)
 
 def road_settings(data: DataSettings, count: int) -> RoadSettings:
     """The generator's part of the settings: those of the same name, and some of another."""
-    same = {f.name: getattr(data, f.name) for f in fields(RoadSettings) if hasattr(data, f.name)}
-    return RoadSettings(
-        **same
-        | {
-            "character": data.road_character,
-            "num_silos": count,
-            "sizes": data.silo_sizes,
-            "size_px": data.image_size,
-            "seed": data.generated_seed,
-        }
-    )
+    own = {f.name: getattr(data, RENAMED.get(f.name, f.name)) for f in fields(RoadSettings)}
+    return RoadSettings(**own | {"num_silos": count})
 
 
-def silos_folder(data: DataSettings, count: int) -> Path:
-    """Where the silos of these settings lie; nothing is read but sizes and times of the drives' files."""
-    cache, source = Path(data.cache_dir), Path(data.dir)
-    if not data.dir:
-        return cache / f"roads-{_digest(GENERATOR_VERSION, asdict(road_settings(data, count)))}"
-    if not source.is_dir():
-        raise InputError(f"data.dir: {source} is not a folder; give one that holds recorded drives")
-    files = sorted(p for p in source.rglob("*") if p.is_file())
-    seen = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
-    options = (
-        data.kind, data.image_size, data.channels, data.num_silos, data.dirichlet, data.test_share,
-        data.generated_seed, data.angle_scale, data.angle_limit, data.angle_positive,
-    )  # fmt: skip
-    return cache / f"drives-{_digest(LAYOUT_VERSION, options, seen)}"
+def roster_folder(data: DataSettings, roster: Roster) -> Path:
+    """Where the silos of a roster lie; drives are read only where it does not say."""
+    name, count = roster.facts.get("folder"), int(roster.facts["silos"])
+    return Path(data.cache_dir) / name if name else silos_folder(data, count, read_drives(data))
+
+
+def silos_folder(data: DataSettings, count: int, drives: Sequence[Drive] = ()) -> Path:
+    """Where the silos of these drives, or else of generated roads, lie."""
+    if drives:
+        name = f"drives-{_digest(LAYOUT_VERSION, about_drives(drives, data))}"
+    else:
+        name = f"roads-{_digest(GENERATOR_VERSION, asdict(road_settings(data, count)))}"
+    return Path(data.cache_dir) / name
 
 
 @lru_cache(maxsize=128)

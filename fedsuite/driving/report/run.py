@@ -15,7 +15,7 @@ import pandas as pd
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo
-from fedsuite.driving.data.sources import data_plan, open_silos, silos_folder
+from fedsuite.driving.data.sources import open_silos, roster_folder
 from fedsuite.driving.evaluation.metrics import (
     Errors,
     constant_baseline,
@@ -23,6 +23,7 @@ from fedsuite.driving.evaluation.metrics import (
     merged,
     random_baseline,
 )
+from fedsuite.driving.plan import plan_of
 from fedsuite.driving.report.overlays import plot_overlay
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.files import write_json
@@ -30,6 +31,7 @@ from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import BASELINES, last_values, read_baselines
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
+from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 
 DRAWN_SILOS = 12
@@ -78,8 +80,8 @@ def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
 
 def draw_data(config: CDLConfig, run_dir: Path) -> None:
     """Baselines, the silos' angles and frames (of a pooled run: of those whose data are pooled), and the overlay."""
-    plan = data_plan(config)
-    silos = open_silos(silos_folder(config.data, plan.num_data_silos), False)
+    roster = read_roster(run_dir / ROSTER)
+    plan, silos = plan_of(config, roster), open_silos(roster_folder(config.data, roster), False)
     write_json(run_dir / BASELINES, baselines_of(silos, config.seed))
     plot_steering(silos[:DRAWN_SILOS], run_dir / DRAWINGS[0])
     plot_frames(silos[:DRAWN_SILOS], run_dir / DRAWINGS[1])

@@ -23,6 +23,7 @@ import numpy as np
 
 from fedsuite.driving.topology.underlay import Network
 from fedsuite.errors import InputError
+from fedsuite.values import is_number
 
 ROW_SUM_TOLERANCE = 1e-6
 
@@ -74,14 +75,6 @@ def read_network(path: Path) -> Network:
     raise InputError(f"{path}: expected rows of a matrix, or an object with 'nodes' and 'links'")
 
 
-def _is_number(cell: object) -> bool:
-    try:
-        float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def _csv_rows(text: str, path: Path) -> tuple[list[str] | None, list[list[str]]]:
     """Labels, if the first line holds them, and the cells of all other lines."""
     lines = [
@@ -93,10 +86,10 @@ def _csv_rows(text: str, path: Path) -> tuple[list[str] | None, list[list[str]]]
         raise InputError(f"{path}: is empty; give N rows of N numbers")
     if any(";" in cell for cell in lines[0]):
         raise InputError(f"{path}: row 1 has ';' in it; separate the numbers by commas")
-    if any(_is_number(cell) for cell in lines[0]):
+    if any(is_number(cell) for cell in lines[0]):
         return None, lines
     labels, rows = lines[0], lines[1:]
-    if rows and all(not _is_number(row[0]) for row in rows):
+    if rows and all(not is_number(row[0]) for row in rows):
         labels, rows = labels[-len(rows) :], [row[1:] for row in rows]
     return labels, rows
 
@@ -111,7 +104,7 @@ def _numbers(path: Path, rows: object) -> np.ndarray:
                 f"{path}: row {i + 1} has {len(row)} entries, but there are {len(rows)} rows; "
                 "give a square matrix"
             )
-        bad = next((j for j, cell in enumerate(row) if not _is_number(cell)), None)
+        bad = next((j for j, cell in enumerate(row) if not is_number(cell)), None)
         if bad is not None:
             raise InputError(f"{path}: row {i + 1}, entry {bad + 1}: {row[bad]!r} is not a number")
     return np.array([[float(cell) for cell in row] for row in rows])
@@ -188,7 +181,7 @@ def _linked_network(path: Path, content: dict[str, Any]) -> Network:
 
 
 def _link(path: Path, number: int, link: object, size: int) -> tuple[int, int, float]:
-    good = isinstance(link, list) and len(link) == 3 and all(map(_is_number, link))
+    good = isinstance(link, list) and len(link) == 3 and all(map(is_number, link))
     if good and isinstance(link, list):
         i, j, km = link
         whole = isinstance(i, int) and isinstance(j, int) and 0 <= min(i, j) < max(i, j) < size
@@ -202,7 +195,7 @@ def _link(path: Path, number: int, link: object, size: int) -> tuple[int, int, f
 
 def _positions(path: Path, nodes: list[Any]) -> np.ndarray | None:
     """[N, 2] latitude and longitude, or None if no node has them."""
-    given = [isinstance(n, list) and len(n) == 3 and all(map(_is_number, n[1:])) for n in nodes]
+    given = [isinstance(n, list) and len(n) == 3 and all(map(is_number, n[1:])) for n in nodes]
     if all(given):
         return np.array([[float(n[1]), float(n[2])] for n in nodes])
     bare = [not isinstance(n, list) or len(n) == 1 for n in nodes]

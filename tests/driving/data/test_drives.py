@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, SplitOptions, plan_split
-from fedsuite.driving.data.drives import find_drives, prepare_drives
+from fedsuite.driving.data.drives import find_drives, prepare_drives, read_drives
 from fedsuite.driving.data.frames import is_finished, open_silo, silo_names
 from fedsuite.driving.data.readers import Drive
 from fedsuite.errors import InputError
@@ -30,7 +30,8 @@ def write_drive(folder: Path, count: int, first: int = 0) -> Path:
 def prepare(folder: Path, drives: Path, progress: Progress = silent, **changes: object) -> None:
     """Silos of small frames, unless `changes` say otherwise; angles up to pi."""
     settings = {"image_size": 8, "angle_limit": np.pi} | changes
-    prepare_drives(folder, DataSettings(dir=str(drives), **settings), progress)
+    data = DataSettings(dir=str(drives), **settings)
+    prepare_drives(folder, read_drives(data, progress), data, progress)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +72,8 @@ def test_one_silo_per_drive(recordings, tmp_path) -> None:
         assert train | test <= set(range(first, first + count))
         assert min(abs(a - b) for a in train for b in test) > 5
         assert len(test) == 20
-    assert said == ["drives read: 2", "frames of drives: 140"]
+    passed = f"{recordings}: passed over notes"
+    assert said == [passed, "drives read: 2", "frames of drives: 140"]
     about = json.loads((tmp_path / "out" / "silos.json").read_text())["about"]
     assert about["unit"] == "fraction of full lock"
     assert about["drives"][0]["sign"] == "right positive in the source, negated"
@@ -221,8 +223,47 @@ def test_finding(recordings, tmp_path) -> None:
         find_drives(recordings, "dronet")
     with pytest.raises(InputError, match=r"looked for driving_log\.csv"):
         find_drives(tmp_path)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         find_drives(tmp_path / "nowhere")
+
+
+def test_finding_two_levels_down_tells_what_is_passed_over(tmp_path) -> None:
+    write_drive(tmp_path / "ada", 2)
+    write_drive(tmp_path / "bob" / "monday", 2)
+    write_drive(tmp_path / "bob" / "friday", 2)
+    write_drive(tmp_path / "bob" / "old" / "too deep", 2)
+    write_drive(tmp_path / "__MACOSX" / "ada", 2)
+    write_drive(tmp_path / ".trash", 2)
+    (tmp_path / "notes" / "plans").mkdir(parents=True)
+    (tmp_path / "._driving_log.csv").write_text("what macOS leaves")
+    (tmp_path / "bob" / "._labels.csv").write_text("what macOS leaves")
+    (tmp_path / "ada" / "._0.npz").write_text("what macOS leaves")
+    said: list[str] = []
+    found = find_drives(tmp_path, progress=in_lines(said.append))
+    assert [str(p.relative_to(tmp_path)) for p in found] == ["ada", "bob/friday", "bob/monday"]
+    assert said == [f"{tmp_path}: passed over bob/old, notes"]
+    with pytest.raises(InputError, match=r"no drive found in it or 2 levels below; looked for dri"):
+        find_drives(tmp_path / "notes")
+
+
+@pytest.mark.parametrize(
+    ("pair", "scale", "said"),
+    [
+        (("0.25", "0.25"), 1.0, "all 60 angles are equal"),
+        (("-0", "0"), 1.0, "all 60 angles are equal"),
+        (("0", "1"), 0.3, "all 60 angles are whole numbers"),
+        (("4", "0"), 0.1, "all 60 angles are whole numbers"),
+        (("0.001", "0"), 1.0, None),
+    ],
+)
+def test_angles_that_no_drive_has_are_told(tmp_path, pair, scale, said) -> None:
+    log = write_drive(tmp_path / "data", 60) / "driving_log.csv"
+    log.write_text("".join(f"{i}.png,{pair[i % 2]},0.5,0,0.5\n" for i in range(60)))
+    heard: list[str] = []
+    prepare(tmp_path / "out", tmp_path / "data", in_lines(heard.append), angle_scale=scale)
+    doubts = [line for line in heard if "angles are" in line]
+    told = [] if said is None else [f"{tmp_path / 'data'}: {said}; were their decimals lost?"]
+    assert doubts == told
 
 
 def test_archives_of_the_release(tmp_path) -> None:

@@ -16,6 +16,9 @@ from tests.cdl_runs import write_drives
         ({"mixings-per-round": 2}, "mixings-per-round: 2"),
         ({"num-silos": 12}, "data.num-silos: 12 silos, but underlay gaia has 11 nodes"),
         ({"scenario": "cll", "silos-per-client": 2}, "silos-per-client"),
+        ({"silos-per-client": 5}, "silos-per-client: 5, but ring has 4 silos here; set it to 4"),
+        ({"scenario": "custom"}, "underlay-file: scenario custom mixes by your own"),
+        ({"cache-dir": ""}, "data.cache-dir: empty"),
         ({"data-dir": "nowhere"}, "nowhere"),
         ({"model": "inception_v3", "image-size": 64}, "inception_v3 needs at least 75 pixels"),
         ({"model": "fadnet", "share-stem": True}, "share-stem"),
@@ -97,7 +100,13 @@ def test_damaged_drives_are_refused(
     check_refusal(call(changes), words)
     left = {p.name for p in tmp_path.iterdir()}
     assert left - {"cache"} == {"x.toml", "drives"}
-    assert not list(tmp_path.glob("cache/*"))
+    assert not list(tmp_path.glob("cache/[!.]*"))
+
+
+def test_clients_may_not_hold_more_silos_than_there_are_drives(call: Any, tmp_path: Path) -> None:
+    write_drives(tmp_path / "drives")
+    changes = {"data-dir": "drives", "num-silos": 0, "silos-per-client": 6}
+    check_refusal(call(changes), "silos-per-client: 6, but ring has 2 silos here; set it to 2")
 
 
 def test_drives_of_people_become_silos(call: Any, tmp_path: Path, undrawn: None) -> None:

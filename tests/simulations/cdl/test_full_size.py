@@ -11,9 +11,9 @@ from benchmarks.cdl_round import BareLoop, settings
 from fedsuite.arrays import module_arrays
 from fedsuite.config import read_config
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.data.sources import data_plan, open_silos, prepare_sources
+from fedsuite.driving.data.sources import open_silos, prepare_sources
 from fedsuite.driving.model.tensor_names import names_of
-from fedsuite.driving.plan import initial_network
+from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.driving.report.experiment import trained_parameters
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
@@ -30,7 +30,7 @@ def test_full_size(variant: str) -> None:
     runs = {r.label: r.table for r in runs_of(tomllib.loads(FULL.read_text()), str(FULL))}
     config = read_config(CDLConfig, runs[variant])
     validate(config)
-    plan = data_plan(config)
+    plan = make_plan(config)
     assert (config.num_mixings, config.training.local_updates, config.training.batch_size) == (
         3600,
         1,
@@ -49,7 +49,7 @@ def test_sizes_and_cycle_time_are_the_published_ones() -> None:
     config = changed(
         CDLConfig(), image_size=200, scenario="ring", computation_time_ms=(1.2 + 5.5 + 7.7) / 3
     )
-    plan = data_plan(config)
+    plan = make_plan(config)
     assert trained_parameters(config) == 629_314
     assert plan.message_bits == 10_091_936
     assert plan.cycle_time_ms == pytest.approx(62.64, abs=0.005)
@@ -61,7 +61,7 @@ def test_bare_loop_makes_the_same_steps(tmp_path: Path, loss: str) -> None:
     base = settings(tmp_path, 3, 10, 32, 4, loss)
     config = changed(base, dropout=0.0, train_frames=8)
     silos = open_silos(prepare_sources(config.data, 3), False)
-    plan, network = data_plan(config), initial_network(config)
+    plan, network = make_plan(config), initial_network(config)
     names = names_of(network, config.network.batch_norm)
     networks = SiloNetworks(config, names, module_arrays(network), 3, "cpu")
     start = networks.backbone_arrays()

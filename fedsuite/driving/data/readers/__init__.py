@@ -16,6 +16,7 @@ from fedsuite.values import chosen
 
 __all__ = [
     "AUTO",
+    "LOOKED_FOR",
     "Drive",
     "Format",
     "FrameFormat",

@@ -22,6 +22,7 @@ from fedsuite.driving.data.readers.drive import (
     checked_angles,
     checked_images,
     first_of,
+    visible,
 )
 from fedsuite.errors import InputError
 
@@ -32,12 +33,12 @@ Header = tuple[tuple[int, ...], np.dtype[np.generic]]
 
 
 def matches(folder: Path) -> bool:
-    return folder.suffix == ".npz" if folder.is_file() else any(folder.glob("*.npz"))
+    return folder.suffix == ".npz" if folder.is_file() else bool(visible(folder, "*.npz"))
 
 
 def read(folder: Path, options: ReadOptions) -> Drive:
     """One archive: an .npz file, or a folder that holds exactly one."""
-    file = folder if folder.is_file() else first_of(folder.glob("*.npz"), ".npz file", folder)
+    file = folder if folder.is_file() else first_of(visible(folder, "*.npz"), ".npz file", folder)
     values, names, (size, dtype) = _labels(file)
     places = [f"ground_truths[{i}]" for i in range(len(values))]
     angles = checked_angles(file, values.tolist(), places, options.positive, options)
@@ -103,9 +104,7 @@ def _files(file: Path, names: list[str], count: int) -> tuple[Path, ...]:
             f"{file}: {len(names)} file_names but {count} ground_truths; save one of each a frame"
         )
     ancestors = list(file.resolve().parents)[: LEVELS_UP + 1]
-    root = next((a for a in ancestors if any((a / name).is_file() for name in names[:1])), None)
-    if root is None:
-        root = next((a for a in ancestors if any((a / name).is_file() for name in names)), None)
+    root = next((a for name in names for a in ancestors if (a / name).is_file()), None)
     if root is None:
         raise InputError(
             f"{file}: none of {len(names)} images exists (first: {names[0]}) under {ancestors[0]} or {LEVELS_UP} folders "

@@ -15,8 +15,9 @@ from fedsuite.driving.data.readers.drive import (
     base_name,
     checked_angles,
     checked_images,
-    natural,
+    visible,
 )
+from fedsuite.driving.data.readers.tables import lines_of
 from fedsuite.errors import InputError
 
 KIND = "donkeycar"
@@ -30,7 +31,7 @@ def matches(folder: Path) -> bool:
 
 def read(folder: Path, options: ReadOptions) -> Drive:
     """All records that were not deleted."""
-    files = sorted(folder.glob(PATTERN), key=lambda file: natural(file.name))
+    files = visible(folder, PATTERN)
     if not files:
         raise InputError(f"{folder}: no {PATTERN} file; give the folder of a Donkeycar v4 tub")
     deleted = _deleted(folder / "manifest.json")
@@ -51,7 +52,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
 def _records(file: Path) -> dict[str, dict[str, Any]]:
     """Records of a catalog by what errors call their place."""
     records = {}
-    for number, line in enumerate(_lines(file), 1):
+    for number, line in enumerate(lines_of(file), 1):
         if not line.strip():
             continue
         entry = _json(line)
@@ -71,7 +72,7 @@ def _deleted(manifest: Path) -> frozenset[int]:
     """Indexes of deleted records; the manifest is a few JSON values, one a line, of which the last knows them."""
     if not manifest.is_file():
         return frozenset()
-    for line in reversed(_lines(manifest)):
+    for line in reversed(lines_of(manifest)):
         entry = _json(line)
         if isinstance(entry, dict) and "deleted_indexes" in entry:
             indexes = entry["deleted_indexes"]
@@ -89,10 +90,3 @@ def _json(line: str) -> Any:
         return json.loads(line)
     except json.JSONDecodeError:
         return None
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as text ({error}); restore the tub") from None

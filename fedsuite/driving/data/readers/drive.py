@@ -54,18 +54,15 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts)
 
 
+def visible(folder: Path, pattern: str = "*") -> list[Path]:
+    """What lies in a folder, in natural order, without dot files and macOS's __MACOSX."""
+    found = (p for p in folder.glob(pattern) if not p.name.startswith((".", "__MACOSX")))
+    return sorted(found, key=lambda path: natural(path.name))
+
+
 def base_name(path: str) -> str:
     """Last part of a Windows or POSIX path; recorders write the paths of their own machine."""
     return re.split(r"[\\/]", path.strip())[-1]
-
-
-def is_number(text: str) -> bool:
-    """Whether `text` reads as a number (NaN and infinity included)."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def checked_angles(
@@ -95,7 +92,7 @@ def checked_angles(
         if abs(angle) > options.angle_limit * (1 + 1e-6):
             raise InputError(
                 f"{file}: {place}: steering angle {angle:.6g} is beyond the limit {options.angle_limit:.6g}; correct "
-                "that row, or set angle_scale or angle_limit to suit the unit of these labels"
+                "that row, or set data.angle-scale or data.angle-limit to suit the unit of these labels"
             )
         angles[number] = angle + 0.0  # no negative zeros
     if not len(angles):
@@ -106,12 +103,13 @@ def checked_angles(
 def checked_images(file: Path, paths: Sequence[Path], places: Sequence[str]) -> tuple[Path, ...]:
     """The same paths once none is named twice and all exist."""
     seen: dict[Path, str] = {}
-    for path, place in zip(paths, places, strict=True):
-        if path in seen:
-            raise InputError(
-                f"{file}: {place}: {path.name} was named before ({seen[path]}); a frame has one angle, remove one row"
-            )
-        seen[path] = place
+    again = [
+        f"{place}: {path.name} was named before ({seen[path]})"
+        for path, place in zip(paths, places, strict=True)
+        if seen.setdefault(path, place) != place
+    ]
+    if again:
+        raise InputError(f"{file}: {'; '.join(again)}; a frame has one angle, keep one row of each")
     # One listing of a folder is far quicker than asking for every image.
     present = {path for folder in {p.parent for p in paths} for path in folder.glob("*")}
     missing = [path for path in paths if path not in present]

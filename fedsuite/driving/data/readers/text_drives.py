@@ -30,13 +30,15 @@ from fedsuite.driving.data.readers.drive import (
     checked_angles,
     checked_images,
     first_of,
-    is_number,
+    visible,
 )
-from fedsuite.driving.data.readers.tables import Row, column, columns_of, read_rows
+from fedsuite.driving.data.readers.tables import Row, body, column, read_rows
 from fedsuite.errors import InputError
+from fedsuite.values import is_number
 
 CENTER = ("center_camera", "center")
-Chosen = tuple[Sequence[Row], int, int]  # rows of frames, columns of image and angle
+NUMBERS = ("steering", "throttle", "brake", "speed")
+Chosen = tuple[Sequence[Row], Sequence[int]]  # rows of frames, columns of image and angle
 
 
 class TextDrive:
@@ -45,6 +47,7 @@ class TextDrive:
     KIND: str
     LOG: str
     FOLDER: str
+    COLUMNS: tuple[str, ...]
     UNIT = "radians of the steering wheel"
     POSITIVE = LEFT
 
@@ -54,7 +57,7 @@ class TextDrive:
     def read(self, folder: Path, options: ReadOptions) -> Drive:
         """All frames, in the table's order."""
         file = self.table(folder)
-        rows, image, angle = self.chosen(file, read_rows(file))
+        rows, (image, angle) = self.chosen(file, read_rows(file))
         places = [row.place for row in rows]
         positive = self.POSITIVE or options.positive
         angles = checked_angles(file, column(file, rows, angle), places, positive, options)
@@ -68,7 +71,7 @@ class TextDrive:
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
         """What is read of all rows."""
-        raise NotImplementedError
+        return body(file, rows, self.COLUMNS)
 
     def images(
         self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
@@ -81,6 +84,7 @@ class UdacitySim(TextDrive):
     """Udacity's simulator. Without a header the angle follows the leading image columns, however many were kept."""
 
     KIND, LOG, FOLDER = "udacity_sim", "driving_log.csv", "IMG"
+    COLUMNS = ("center", "steering")
     UNIT, POSITIVE = "fraction of full lock", RIGHT
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
@@ -88,25 +92,29 @@ class UdacitySim(TextDrive):
             raise InputError(f"{file}: no frames; record again or remove this drive")
         pictures = [field.lower().endswith(IMAGE_SUFFIXES) for field in rows[0].fields]
         if not pictures[0]:
-            image, angle = columns_of(file, rows, ("center", "steering"))
-            return rows[1:], image, angle
+            return body(file, rows, self.COLUMNS)
         if all(pictures):
             raise InputError(f"{file}: {rows[0].place} has no steering column; add the angles")
-        return rows, 0, pictures.index(False)
+        images = pictures.index(False)
+        # A number with a point is whole; where there is none, the simulator's four may have been split at commas.
+        sure = [row for row in rows if any("." in field for field in row.fields[images:])]
+        count = len(sure[0].fields) - images if sure else min(len(pictures) - images, len(NUMBERS))
+        names = ["center", *["camera"] * (images - 1), *[*NUMBERS, *["more"] * count][:count]]
+        return body(file, [Row("", tuple(names)), *rows], self.COLUMNS)
 
 
 class UdacityReal(TextDrive):
     KIND, LOG, FOLDER = "udacity_real", "interpolated.csv", "center"
 
     def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
-        camera, image, angle = columns_of(file, rows, ("frame_id", "filename", "angle"))
-        cameras = column(file, rows[1:], camera)
-        kept = [row for row, name in zip(rows[1:], cameras, strict=True) if name in CENTER]
+        rows, (camera, *columns) = body(file, rows, ("frame_id", "filename", "angle"))
+        cameras = column(file, rows, camera)
+        kept = [row for row, name in zip(rows, cameras, strict=True) if name in CENTER]
         if cameras and not kept:
             raise InputError(
                 f"{file}: no row has frame_id {CENTER[0]} (first: {cameras[0]}); export the centre camera"
             )
-        return kept, image, angle
+        return kept, columns
 
 
 class Dronet(TextDrive):
@@ -117,7 +125,7 @@ class Dronet(TextDrive):
             raise InputError(
                 f"{file}: line 1 holds numbers where a header line is expected; add one, or the first angle would be lost"
             )
-        return rows[1:], 0, 0
+        return body(file, rows, [rows[0].fields[0].lower()] * 2 if rows else ["angle"])
 
     def images(
         self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
@@ -126,8 +134,8 @@ class Dronet(TextDrive):
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; DroNet's format keeps images there")
         by_number: dict[int, Path] = {}
-        for path in sorted(folder.iterdir()):
-            if path.suffix.lower() not in IMAGE_SUFFIXES or path.name.startswith("."):
+        for path in visible(folder):
+            if path.suffix.lower() not in IMAGE_SUFFIXES:
                 continue
             number = re.search(r"\d+", path.name)
             if number is None:
@@ -151,6 +159,7 @@ class ImageCsv(TextDrive):
     """One CSV file with header image,angle that is not another format's."""
 
     KIND, UNIT, POSITIVE = "csv", "radians", ""
+    COLUMNS = ("image", "angle")
 
     def matches(self, folder: Path) -> bool:
         return bool(self._files(folder))
@@ -160,11 +169,7 @@ class ImageCsv(TextDrive):
 
     def _files(self, folder: Path) -> list[Path]:
         others = (UdacitySim.LOG, UdacityReal.LOG)
-        return [path for path in folder.glob("*.csv") if path.name not in others]
-
-    def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
-        image, angle = columns_of(file, rows, ("image", "angle"))
-        return rows[1:], image, angle
+        return [path for path in visible(folder, "*.csv") if path.name not in others]
 
     def images(
         self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]

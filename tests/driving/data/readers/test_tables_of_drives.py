@@ -1,5 +1,6 @@
 """Formats that are CSV: Udacity's simulator and real recordings, DroNet, and image,angle."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,9 @@ def test_simulator_header_decides_the_columns(tmp_path, write_images, bom) -> No
         ("IMG/center_1.jpg,nan,0", "line 2: the steering angle is nan"),
         ("IMG/center_1.jpg,-inf,0", "line 2: the steering angle is -inf"),
         ("IMG/center_1.jpg,7,0", "line 2: steering angle -7 is beyond the limit 3.14159"),
-        ("IMG/center_1.jpg", "line 2 has no column 2"),
+        ("IMG/center_1.jpg", "line 2 has 1 fields, expected 3 (center,steering,throttle)"),
+        ("IMG/center_1.jpg,,0", "line 2 has no column 2"),
+        ("IMG/center_1.jpg,0,7,3", "line 2 has 4 fields, expected 3"),
         ("IMG/center_0.jpg,0,0", "line 2: center_0.jpg was named before (line 1)"),
     ],
 )
@@ -67,6 +70,13 @@ def test_simulator_rows_that_are_refused(tmp_path, write_images, line, said) -> 
     message = refusal(sim(tmp_path, ["IMG/center_0.jpg,0,0", line], write_images))
     assert said in message
     assert message.startswith(str(tmp_path / "driving_log.csv"))
+
+
+def test_all_rows_that_name_an_image_again_are_told(tmp_path, write_images) -> None:
+    lines = [f"IMG/center_{i}.jpg,0.5,0" for i in (0, 1, 0, 1)]
+    message = refusal(sim(tmp_path, lines, write_images))
+    assert "line 3: center_0.jpg was named before (line 1)" in message
+    assert "line 4: center_1.jpg was named before (line 2)" in message
 
 
 def test_missing_images_are_named_and_counted(tmp_path, write_images) -> None:
@@ -88,10 +98,87 @@ def test_empty_and_headerless_logs(tmp_path, write_images) -> None:
 
 def test_scale_comes_before_the_limit(tmp_path, write_images) -> None:
     folder = sim(tmp_path, ["IMG/center_0.jpg,25,0"], write_images)
-    assert "angle_scale" in refusal(folder)
+    assert "set data.angle-scale or data.angle-limit" in refusal(folder)
     scaled = read_drive(folder, "auto", ReadOptions(angle_scale=np.pi / 180, angle_limit=0.5))
     assert scaled.angles.tolist() == pytest.approx([-25 * np.pi / 180])
     assert "limit 0.4" in refusal(folder, angle_scale=np.pi / 180, angle_limit=0.4)
+
+
+SEVEN = "center,left,right,steering,throttle,brake,speed"
+
+
+def comma_row(number: int, values: Sequence[str], mark: str = ",") -> str:
+    """A row of the simulator on a machine with decimal commas."""
+    images = [f"C:\\Bureau\\IMG\\{side}_{number}.jpg" for side in ("center", "left", "right")]
+    return mark.join([*images, *values])
+
+
+@pytest.mark.parametrize("header", [[], [SEVEN]])
+@pytest.mark.parametrize("mark", [",", ";"])
+def test_decimal_commas_of_the_simulator(tmp_path, write_images, header, mark) -> None:
+    values = [
+        ["-0,08581576", "0", "0", "7,856265E-05"],
+        ["0", "0", "0", "12,34"],
+        ["-1", "0,5", "0", "30"],
+        ["3,2E-05", "1", "0", "9,1"],
+    ]
+    rows = [comma_row(i, own, mark) for i, own in enumerate(values)]
+    lines = [line.replace(",", mark) for line in header] + rows
+    drive = read_drive(sim(tmp_path, lines, write_images))
+    assert drive.angles.tolist() == pytest.approx([0.08581576, 0, 1, -3.2e-5])
+
+
+def shortest(value: float) -> str:
+    """As the simulator writes a number: seven digits at most, no zero at its end, a comma."""
+    mantissa, _, power = f"{value:.7g}".partition("e")
+    return mantissa.replace(".", ",") + (f"E{power}" if power else "")
+
+
+def test_decimal_commas_are_read_right_or_not_at_all(tmp_path, write_images) -> None:
+    """Coarse numbers are the hard ones: 0,1,0,1 may be two numbers or three."""
+    rng = np.random.default_rng(0)
+    read = 0
+    for digits in (1, 1, 1, 2, 5, 7):
+        for _ in range(60):
+            steering, throttle, brake, speed = np.round(
+                rng.uniform((-1, 0, 0, 0), (1, 1, 1, 30)), digits
+            )
+            brake *= rng.random() < 0.3
+            row = comma_row(0, [shortest(v) for v in (steering, throttle, brake, speed)])
+            folder = sim(tmp_path, [SEVEN, row], write_images)
+            try:
+                assert read_drive(folder).angles.tolist() == pytest.approx([-steering])
+                read += 1
+            except InputError as error:
+                assert "write points in that row" in str(error)
+    assert read > 300
+
+
+def test_rows_that_decimal_commas_leave_open(tmp_path, write_images) -> None:
+    rows = [comma_row(0, ["0,3", "0,5", "0", "9,5"]), comma_row(1, ["0,1", "0,1", "0", "5"])]
+    message = refusal(sim(tmp_path, rows, write_images))
+    assert "line 2 has 9 fields, expected 7 (center,camera,camera,steering" in message
+    assert "write points in that row or part all fields by ';'" in message
+    rows[1] = comma_row(1, ["0.1", "0.1", "0", "5"])
+    assert read_drive(sim(tmp_path, rows, write_images)).angles.tolist() == pytest.approx(
+        [-0.3, -0.1]
+    )
+
+
+def test_empty_fields_at_the_end_do_no_harm(tmp_path, write_images) -> None:
+    lines = ["IMG/center_0.jpg,0.5,0", "IMG/center_1.jpg,0.25,0,,"]
+    assert read_drive(sim(tmp_path, lines, write_images)).angles.tolist() == [-0.5, -0.25]
+
+
+def test_a_stray_field_is_no_decimal_comma(tmp_path, write_images) -> None:
+    write_images(tmp_path / "pics", ["a.png", "b.png", "c.png"])
+    rows = ["image,angle", "pics/a.png,0.25", "pics/b.png,0,5", "pics/c.png,-0.5"]
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    assert "line 3 has 3 fields, expected 2 (image,angle)" in refusal(tmp_path)
+    (tmp_path / "labels.csv").write_text("\n".join(rows).replace(".2", ",2").replace("-0.", "-0,"))
+    assert read_drive(tmp_path).angles.tolist() == [0.25, 0.5, -0.5]
+    (tmp_path / "labels.csv").write_text('image,angle\npics/a.png,"0,25"\n')
+    assert read_drive(tmp_path).angles.tolist() == [0.25]
 
 
 HEADER = "index,timestamp,width,height,frame_id,filename,angle,torque,speed,lat,long,alt"
@@ -144,6 +231,7 @@ def test_dronet_goes_by_the_first_integer(tmp_path, write_images) -> None:
         ("angle\n0.1\n", ["1_a.png", "01_b.png"], "same number as"),
         ("angle\n", ["1.png"], "no frames"),
         ("angle\n0.1\nx\n", ["1.png", "2.png"], "line 3: the steering angle 'x'"),
+        ("angle,torque\n0.1,5\n0.2\n", ["1.png", "2.png"], "line 3 has 1 fields, expected 2"),
     ],
 )
 def test_dronet_refusals(tmp_path, write_images, text, names, said) -> None:

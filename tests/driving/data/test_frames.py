@@ -1,0 +1,21 @@
+"""Prepared silos that cannot be opened."""
+
+import numpy as np
+import pytest
+
+from fedsuite.driving.data.frames import SPLITS, open_silo
+from fedsuite.errors import InputError
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array"])
+@pytest.mark.parametrize("part", ["images", "angles"])
+def test_damaged_arrays_are_one_line(tmp_path, part, content) -> None:
+    own = tmp_path / "silo"
+    own.mkdir()
+    for split in SPLITS:
+        np.save(own / f"{split}_images.npy", np.zeros((2, 1, 8, 8), np.uint8))
+        np.save(own / f"{split}_angles.npy", np.zeros(2, np.float32))
+    assert len(open_silo(tmp_path, "silo").test) == 2
+    (own / f"test_{part}.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"silo: test frames cannot be read \(.*prepare the data"):
+        open_silo(tmp_path, "silo")
