@@ -52,15 +52,11 @@ def train_vectors(texts: Iterable[Sequence[str]], size: int = 50, seed: int = 0)
 
 def _pair_counts(texts: Iterable[Sequence[int]], num_words: int) -> csr_array:
     """How often two words [V, V] stand at most WINDOW apart; symmetric."""
-    counts = csr_array((num_words, num_words), dtype=np.float64)
-    for text in texts:
-        ids = np.array(text, np.int64)
-        left = [ids[:-gap] for gap in range(1, min(WINDOW, len(ids) - 1) + 1)]
-        right = [ids[gap:] for gap in range(1, min(WINDOW, len(ids) - 1) + 1)]
-        if left:
-            pairs = np.concatenate(left + right), np.concatenate(right + left)
-            counts = counts + csr_array((np.ones(len(pairs[0])), pairs), counts.shape)
-    return counts
+    rows = [np.array(text, np.int64) for text in texts]
+    left = np.concatenate([ids[:-gap] for ids in rows for gap in range(1, WINDOW + 1)])
+    right = np.concatenate([ids[gap:] for ids in rows for gap in range(1, WINDOW + 1)])
+    counts = csr_array((np.ones(len(left)), (left, right)), (num_words, num_words))
+    return counts + counts.T
 
 
 def _ppmi(counts: csr_array) -> csr_array:
