@@ -94,8 +94,7 @@ class Grammar:
 
     def noun_phrase(self, line: Line) -> list[int]:
         """Determiner, perhaps an adjective, one or two nouns; the content words' indices."""
-        if self.chance(0.6):
-            line.add("a/DT" if self.chance(0.3) else "your/PRP$" if self.chance(0.15) else "the/DT")
+        self.write(line, "DETERMINER")
         content = []
         if self.chance(0.15):
             content.append(line.add(f"{self.pick(self.topic.adjectives)}/JJ"))
@@ -168,11 +167,7 @@ class Grammar:
         word = self.verb(line)
         line.add("it/PRP")
         line.acts.append(Act(word, REQUIRED, [], earlier=previous.objects))
-        if self.chance(0.5):
-            self.write(line, "{adverbs}/RB")
-        else:
-            line.add("and/CC")
-            self.act(line)
+        self.write(line, "HOW-OR-MORE")
 
     def sentence(self, previous: Line | None) -> Line:
         line = Line()
