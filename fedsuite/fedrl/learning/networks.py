@@ -96,8 +96,7 @@ class WindowNetwork(nn.Module):
 
     def forward(self, *windows: Tensor) -> Tensor:
         seen = [c(w) for c, w in zip(self.convolutions, windows, strict=True)]
-        joined = seen[0] if len(seen) == 1 else torch.cat(seen, 1)
-        q: Tensor = self.output(functional.relu(self.hidden(joined)))
+        q: Tensor = self.output(functional.relu(self.hidden(torch.cat(seen, 1))))
         return q
 
 

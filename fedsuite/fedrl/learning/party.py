@@ -22,7 +22,7 @@ from fedsuite.fedrl.learning.noise import PartyNoise
 from fedsuite.fedrl.learning.replay import Memory
 from fedsuite.fedrl.learning.schedule import Schedule
 from fedsuite.fedrl.learning.testing import PartyTest, TestPlan
-from fedsuite.fedrl.worlds import Role, World
+from fedsuite.fedrl.worlds import Role, Side, World
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.privacy.gaussian import clip_rows
 from fedsuite.randomness import rng_for, torch_generator_for
@@ -61,6 +61,7 @@ class Party:
         trained, rate = self._trained().values(), config.learning.learning_rate
         self.optimizer = torch.optim.Adam(trained, rate, fused=True)
         self.view = world.view(role, "train", self.schedule.envs)
+        self.sides: list[Side] = [self.view]
         self.memory = Memory(config.learning.memory, self._remembered())
         self.best: Arrays = {}
         self.test: PartyTest | None = None
@@ -77,7 +78,8 @@ class Party:
         """Start episodes [K] (running numbers; negative: the env goes on as it is)."""
         (envs,) = np.nonzero(episodes >= 0)
         rows = episodes[envs] % self.world.num_episodes("train")
-        self.view.begin(envs, rows)
+        for side in self.sides:
+            side.begin(envs, rows)
 
     def _remembered(self) -> Arrays:
         """What the memory holds of a step: the view's record before and after it, the joint action."""
@@ -127,8 +129,7 @@ class Party:
         assert self.mlp is not None
         load_arrays(self.mlp, mlp)
         alternating = self.rules.mlp_updates == "alternating"
-        for p in self.mlp.parameters():
-            p.requires_grad_(alternating)
+        self.mlp.requires_grad_(alternating)
         given = (self.noise(exchange, "before"), targets, *others)
         noise, wanted, *constants = (torch.from_numpy(x).to(self.device) for x in given)
         for u, row in enumerate(ids):

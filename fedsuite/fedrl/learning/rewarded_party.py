@@ -33,6 +33,7 @@ class RewardedParty(Party):
         """With the reward function; the networks are made."""
         self.next_episode = self.schedule.envs
         self.reward_function = self.world.reward_function("train", self.schedule.envs)
+        self.sides.append(self.reward_function)
         super().start()
         if self.num_parties > 1:
             self.target_mlp = self._new_mlp("frozen-mlp" if self._published_targets else "mlp")
@@ -65,11 +66,6 @@ class RewardedParty(Party):
     def _remembered(self) -> Arrays:
         own = {"rewards": np.array(0, np.float32), "terminals": np.array(False)}
         return super()._remembered() | own
-
-    def begin(self, episodes: np.ndarray) -> None:
-        super().begin(episodes)
-        (envs,) = np.nonzero(episodes >= 0)
-        self.reward_function.begin(envs, episodes[envs] % self.world.num_episodes("train"))
 
     def learn_first(
         self,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.files import read_table
 from fedsuite.history import load_runs
 from fedsuite.privacy.accounting import PrivacyStatement
 from fedsuite.report.outcomes import Column, Outcome, cells, grouped, last_values, rounds_of
@@ -29,28 +30,13 @@ NAMES = {
 FIXED = ("random", "oracle")  # no Q-values, no training
 TESTS = {"test.": False, "test-noisy.": True}  # prefix of metrics -> with noise
 
-
-REWARD = Column("AvgRwd", "average-reward")
+_WORLDS = read_table(__file__, "worlds.json")
+MEASURES: Mapping[str, tuple[Column, ...]] = {  # the first is the score, the second the reward
+    name: tuple(Column(*column) for column in world["measures"]) for name, world in _WORLDS.items()
+}
+REWARD = MEASURES["gridworld"][1]
 REWARD_LABEL = "average reward"
-MEASURES: Mapping[str, tuple[Column, ...]] = {  # the first is the score
-    "gridworld": (
-        Column("success (%)", "success-rate", 1, 100),
-        REWARD,
-        Column("within 2x optimum (%)", "within-1x", 1, 100),
-        Column("mean steps", "mean-steps"),
-    ),
-    "text2action": (
-        Column("F1 (%)", "f1", 1, 100),
-        REWARD,
-        Column("precision (%)", "precision", 1, 100),
-        Column("recall (%)", "recall", 1, 100),
-    ),
-}
-NOTES = {
-    "gridworld": "AvgRwd: sum of an episode's rewards, mean over episodes. Within 2x optimum: met in at most twice the "
-    "steps that two agents need on their shortest path. Mean steps: over episodes in which they met.",
-    "text2action": "AvgRwd: mean reward of a word. F1, precision and recall: over all words of the held-out fold.",
-}
+NOTES = {name: world["note"] for name, world in _WORLDS.items()}
 
 
 @dataclass(frozen=True)

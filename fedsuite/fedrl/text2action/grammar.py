@@ -1,18 +1,29 @@
 """The grammar of the generated how-to texts: one sentence at a time, with tags and labels.
 
+grammar.json holds the forms of sentences, how often each comes up, and what they are like. A text of parts is made of
+words with tags, {lists} of the lexicon, rules, and what a method here writes. A rule is a text, or texts of which one
+draw chooses the first whose number is above it, or none.
+
 Forms without actions use the same verbs as those with: "this will open the lid", "do not open the lid", "to open the
 lid ...". The tags of base forms and of nouns that could be verbs err at times.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from fedsuite.fedrl.text2action.lexicon import WORDS, Topic, gerund, third_person
+from fedsuite.files import read_table
 
 REQUIRED, OPTIONAL, EXCLUSIVE = 1, 2, 3
 NOT_IN_TEXT = -1
+
+_TABLE = read_table(__file__, "grammar.json")
+FORMS: tuple[dict[str, Any], ...] = _TABLE["forms"]
+RULES: dict[str, str | tuple[tuple[float, str], ...]] = _TABLE["rules"]
 
 
 @dataclass
@@ -53,6 +64,16 @@ class Grammar:
         self.topic, self.rng = topic, rng
         self.own = [self.pick(topic.nouns) for _ in range(4)]
         self.both = set(topic.nouns) & set(topic.verbs)
+        self.parts: dict[str, Callable[[Line], object]] = {
+            "VERB": self.verb,
+            "VERB-ING": partial(self.verb, form="VBG"),
+            "VERB-S": partial(self.verb, form="VBZ"),
+            "THING": self.noun_phrase,
+            "ACT": self.act,
+            "ACT-ING": partial(self.act, form="VBG"),
+            "OPTIONAL-ACT": partial(self.act, kind=OPTIONAL),
+            "ALTERNATIVES": self.alternatives,
+        }
 
     def pick(self, words: Sequence[str]) -> str:
         """One of `words`, the k-th with a weight of 1 / (k + 6)."""
@@ -73,8 +94,7 @@ class Grammar:
 
     def noun_phrase(self, line: Line) -> list[int]:
         """Determiner, perhaps an adjective, one or two nouns; the content words' indices."""
-        if self.chance(0.6):
-            line.add("a/DT" if self.chance(0.3) else "your/PRP$" if self.chance(0.15) else "the/DT")
+        self.write(line, "DETERMINER")
         content = []
         if self.chance(0.15):
             content.append(line.add(f"{self.pick(self.topic.adjectives)}/JJ"))
@@ -86,22 +106,33 @@ class Grammar:
             content.append(line.add(f"{noun}/{'VB' if amiss else 'NN'}"))
         return content
 
-    def clause(self, line: Line) -> None:
-        """A verb and its object that are no action."""
-        self.verb(line)
-        self.noun_phrase(line)
+    def write(self, line: Line, text: str) -> None:
+        """Append a text of parts."""
+        for part in text.split():
+            if part in self.parts:
+                self.parts[part](line)
+            elif isinstance(rule := RULES.get(part), str):
+                self.write(line, rule)
+            elif rule:
+                draw = self.rng.random()
+                self.write(line, next((text for bound, text in rule if draw < bound), ""))
+            else:
+                line.add(self.filled(part))
 
-    def place(self, line: Line, share: float) -> None:
-        """Perhaps a prepositional phrase, whose nouns are nobody's objects."""
-        if self.chance(share):
-            line.add(f"{self.pick(WORDS['prepositions'])}/IN")
-            self.noun_phrase(line)
+    def filled(self, part: str) -> str:
+        """word/TAG as it is, a word of a {list}/TAG, or one of the beginnings of a {list}, all alike likely."""
+        if not part.startswith("{"):
+            return part
+        name, tag = part[1:].split("}")
+        words = WORDS[name]
+        return self.pick(words) + tag if tag else words[self.rng.integers(len(words))]
 
-    def acted(self, line: Line, word: int, kind: int = REQUIRED) -> None:
-        """The objects of an action that has just been named: one phrase, two, two that exclude each other, or none."""
+    def act(self, line: Line, kind: int = REQUIRED, form: str = "VB") -> None:
+        """An action and its objects: one phrase, two, two that exclude each other, or none."""
+        word = self.verb(line, form)
         draw = self.rng.random()
         if draw < 0.07:
-            line.add(f"{self.pick(WORDS['adverbs'])}/RB")
+            self.write(line, "{adverbs}/RB")
             line.acts.append(Act(word, kind, [NOT_IN_TEXT]))
             return
         first, second = self.noun_phrase(line), list[int]()
@@ -114,52 +145,7 @@ class Grammar:
         line.objects = first
         line.acts.append(Act(word, kind, first, second))
 
-    # --- sentences with actions --------------------------------------------------------------
-
-    def imperative(self, line: Line) -> None:
-        """Open the lid and pour in the oil."""
-        if self.chance(0.2):
-            line.add(f"{self.pick(WORDS['openers'])}/RB")
-        elif self.chance(0.15):
-            self.place(line, 1)
-        self.acted(line, self.verb(line))
-        self.place(line, 0.1)
-        if self.chance(0.7):
-            line.add("and/CC then/RB" if self.chance(0.3) else "and/CC")
-            self.acted(line, self.verb(line))
-
-    def purpose(self, line: Line) -> None:
-        """To open the panel press the button."""
-        line.add("to/TO")
-        self.clause(line)
-        self.acted(line, self.verb(line))
-
-    def condition(self, line: Line) -> None:
-        """If the lid opens close it; if you want to clean the lid wash it (which is optional)."""
-        if self.chance(0.5):
-            line.add("if/IN")
-            self.noun_phrase(line)
-            line.add(f"{self.pick(WORDS['events'])}/VBZ")
-            self.acted(line, self.verb(line))
-            return
-        line.add("if/IN you/PRP want/VBP to/TO")
-        self.clause(line)
-        self.acted(line, self.verb(line), OPTIONAL)
-
-    def advice(self, line: Line) -> None:
-        """You need to press the button."""
-        self.begun(line, WORDS["advice"], REQUIRED)
-
-    def option(self, line: Line) -> None:
-        """You can also press the button."""
-        self.begun(line, WORDS["option"], OPTIONAL)
-
-    def begun(self, line: Line, starts: tuple[str, ...], kind: int) -> None:
-        """One of the beginnings, and an action."""
-        line.add(starts[self.rng.integers(len(starts))])
-        self.acted(line, self.verb(line), kind)
-
-    def alternative(self, line: Line) -> None:
+    def alternatives(self, line: Line) -> None:
         """Wash or brush the lid; either wash the lid or brush the handle."""
         if self.chance(0.5):
             one = self.verb(line)
@@ -176,72 +162,20 @@ class Grammar:
         one, other = (act.word for act in line.acts[-2:])
         line.acts[-2].rivals, line.acts[-1].rivals = [other], [one]
 
-    def beginning(self, line: Line) -> None:
-        """Start by mixing the flour; after mixing the flour wash the bowl."""
-        if self.chance(0.5):
-            line.add("begin/VB by/IN" if self.chance(0.5) else "try/VB")
-            self.acted(line, self.verb(line, "VBG"))
-            return
-        line.add("after/IN" if self.chance(0.5) else "before/IN")
-        self.verb(line, "VBG")
-        self.noun_phrase(line)
-        self.acted(line, self.verb(line))
-
     def again(self, line: Line, previous: Line) -> None:
         """Wash it well: the object stands in the previous sentence."""
         word = self.verb(line)
         line.add("it/PRP")
         line.acts.append(Act(word, REQUIRED, [], earlier=previous.objects))
-        if self.chance(0.5):
-            line.add(f"{self.pick(WORDS['adverbs'])}/RB")
-        else:
-            line.add("and/CC")
-            self.acted(line, self.verb(line))
-
-    # --- sentences without -------------------------------------------------------------------
-
-    def effect(self, line: Line) -> None:
-        """This will open the window; a sharp knife can cut the board."""
-        draw = self.rng.random()
-        if draw < 0.4:
-            line.add("this/DT")
-        elif draw < 0.7:
-            line.add(f"{self.pick(WORDS['people'])}/NNS")
-        else:
-            self.noun_phrase(line)
-        line.add(f"{self.pick(('will', 'can', 'may', 'could'))}/MD")
-        self.clause(line)
-
-    def prohibition(self, line: Line) -> None:
-        """Do not open the lid."""
-        line.add("do/VB not/RB" if self.chance(0.6) else "never/RB")
-        self.clause(line)
-
-    def description(self, line: Line) -> None:
-        """The window opens; the lid is warm; make sure the lid is warm."""
-        if self.chance(0.3):
-            line.add("make/VB sure/JJ")
-        self.noun_phrase(line)
-        if self.chance(0.4):
-            line.add(f"{self.pick(WORDS['events'])}/VBZ")
-            self.place(line, 0.4)
-        elif self.chance(0.5):
-            line.add(f"is/VBZ {self.pick(WORDS['states'])}/JJ")
-        else:
-            self.verb(line, "VBZ")
-            self.noun_phrase(line)
+        self.write(line, "HOW-OR-MORE")
 
     def sentence(self, previous: Line | None) -> Line:
         line = Line()
         if previous is not None and previous.objects and self.chance(0.12):
             self.again(line, previous)
         else:
-            forms: dict[Callable[[Line], None], float] = {
-                self.imperative: 0.5, self.purpose: 0.08, self.condition: 0.08, self.advice: 0.08, self.option: 0.05,
-                self.alternative: 0.03, self.beginning: 0.06, self.effect: 0.05, self.prohibition: 0.04,
-                self.description: 0.05,
-            }  # fmt: skip
-            shares = np.array(list(forms.values()))
-            list(forms)[int(self.rng.choice(len(forms), p=shares / shares.sum()))](line)
+            shares = np.array([form["share"] for form in FORMS])
+            form = FORMS[int(self.rng.choice(len(FORMS), p=shares / shares.sum()))]
+            self.write(line, form["text"])
         line.words[0] = line.words[0].capitalize()
         return line

@@ -44,27 +44,17 @@ def label_table(samples: Sequence[Sample]) -> LabelTable:
     for k, sample in enumerate(samples):
         kinds[k, : len(sample.kinds)] = sample.kinds
         neglected[k, list(sample.neglected)] = True
-        counted[k, first_choices(sample)] = True
+        excluded: set[int] = set()
         for word, others in sample.rivals:
             exclusive[k, word] = len(rows)
-            row = np.zeros(shape[1], bool)
-            row[list(others)] = True
-            rows.append(row)
+            rows.append(np.isin(np.arange(shape[1]), others))
+            if word not in excluded:
+                counted[k, word] = True
+                excluded.update(others)
     rivals = np.array(rows, bool).reshape(-1, shape[1])
     last = np.where(rivals.any(1), shape[1] - 1 - rivals[:, ::-1].argmax(1), -1)
     alternatives = any(sample.action >= 0 for sample in samples)
     return LabelTable(lengths, kinds, neglected, exclusive, rivals, last, counted, alternatives)
-
-
-def first_choices(sample: Sample) -> list[int]:
-    """Exclusive words in text order, without those that an earlier one in the list excludes."""
-    excluded: set[int] = set()
-    chosen = []
-    for word, others in sample.rivals:
-        if word not in excluded:
-            chosen.append(word)
-            excluded.update(others)
-    return chosen
 
 
 def expert_selection(sample: Sample) -> np.ndarray:

@@ -36,10 +36,5 @@ def row_types(table: TextTable, role: Role, margin: int) -> RowTypes:
     keys = np.ravel_multi_index((words, tags, distances), sizes)
     padded = np.pad(keys, ((0, 0), (0, margin)))
     distinct, types = np.unique(padded, return_inverse=True)
-    of_words, of_tags, of_distances = np.unravel_index(distinct, sizes)
-    return RowTypes(
-        types.reshape(padded.shape).astype(np.int32),
-        of_words.astype(np.int64),
-        of_tags.astype(np.int64),
-        of_distances.astype(np.int64),
-    )
+    types = types.reshape(padded.shape).astype(np.int32)
+    return RowTypes(types, *np.unravel_index(distinct, sizes))

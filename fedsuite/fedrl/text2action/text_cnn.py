@@ -33,8 +33,8 @@ from fedsuite.fedrl.text2action.row_types import row_types
 from fedsuite.fedrl.text2action.text_weights import (
     BIAS,
     RowLayout,
-    embedding_table,
     folded_filters,
+    xavier_bound,
 )
 from fedsuite.fedrl.text2action.views import TextTable
 from fedsuite.fedrl.text2action.window_search import (
@@ -133,8 +133,9 @@ class TextCNN(nn.Module):
         self.bias = nn.Parameter(torch.full((total,), BIAS))
         self.pos_embedding: nn.Parameter | None = None
         if self.layout.embedding:
-            table = embedding_table(self.num_tags, self.layout.embedding, generator)
-            self.pos_embedding = nn.Parameter(table)
+            table = torch.empty(self.num_tags, self.layout.embedding)
+            bound = xavier_bound(*table.shape)
+            self.pos_embedding = nn.Parameter(table.uniform_(-bound, bound, generator=generator))
         self.hidden = full_layer(total, HIDDEN, generator)
         self.output = full_layer(HIDDEN, num_actions, generator)
 

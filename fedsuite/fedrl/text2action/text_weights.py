@@ -47,9 +47,3 @@ def folded_filters(
     if layout.distance:
         distance = distance.mean(1, keepdim=True)
     return torch.cat([word, distance, embedding], 1), tag.mean(1)
-
-
-def embedding_table(rows: int, size: int, generator: torch.Generator) -> torch.Tensor:
-    """Embedding of `rows` symbols, padding included [rows, size]."""
-    bound = xavier_bound(rows, size)
-    return torch.empty(rows, size).uniform_(-bound, bound, generator=generator)

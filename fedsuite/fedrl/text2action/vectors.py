@@ -7,7 +7,6 @@ U sqrt(S). Lengths are then brought to word2vec's scale: the median becomes 2, a
 Letters: V words, D components. Row 0 is always zeros: padding, and words without a vector.
 """
 
-import hashlib
 import io
 import itertools
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from fedsuite.errors import InputError
-from fedsuite.files import write_atomically
+from fedsuite.files import sha256_of, write_atomically
 from fedsuite.randomness import rng_for
 
 WINDOW = 5
@@ -52,15 +51,11 @@ def train_vectors(texts: Iterable[Sequence[str]], size: int = 50, seed: int = 0)
 
 def _pair_counts(texts: Iterable[Sequence[int]], num_words: int) -> csr_array:
     """How often two words [V, V] stand at most WINDOW apart; symmetric."""
-    counts = csr_array((num_words, num_words), dtype=np.float64)
-    for text in texts:
-        ids = np.array(text, np.int64)
-        left = [ids[:-gap] for gap in range(1, min(WINDOW, len(ids) - 1) + 1)]
-        right = [ids[gap:] for gap in range(1, min(WINDOW, len(ids) - 1) + 1)]
-        if left:
-            pairs = np.concatenate(left + right), np.concatenate(right + left)
-            counts = counts + csr_array((np.ones(len(pairs[0])), pairs), counts.shape)
-    return counts
+    rows = [np.array(text, np.int64) for text in texts]
+    left = np.concatenate([ids[:-gap] for ids in rows for gap in range(1, WINDOW + 1)])
+    right = np.concatenate([ids[gap:] for ids in rows for gap in range(1, WINDOW + 1)])
+    counts = csr_array((np.ones(len(left)), (left, right)), (num_words, num_words))
+    return counts + counts.T
 
 
 def _ppmi(counts: csr_array) -> csr_array:
@@ -91,7 +86,7 @@ def trained_or_cached(
     texts: Sequence[Sequence[str]], size: int, seed: int, digest: str, folder: Path
 ) -> WordVectors:
     """`train_vectors`, kept in `folder` under a name that holds the corpus's digest."""
-    key = hashlib.sha256(f"{digest}|{size}|{seed}|{WINDOW}".encode()).hexdigest()[:16]
+    key = sha256_of(f"{digest}|{size}|{seed}|{WINDOW}".encode())[:16]
     file = folder / f"text2action_vectors_{key}.npz"
     if file.is_file():
         with np.load(file) as stored:
@@ -190,22 +185,18 @@ def _read_text(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
                     f"{path}: line {number}: expected a word and {max(size, 1)} numbers, got {len(parts) - 1} numbers"
                 )
             word = " ".join(parts[: len(parts) - size])  # GloVe has words that hold spaces
-            vector = _numbers(parts[len(parts) - size :], path, number)
+            try:
+                vector = np.array(parts[len(parts) - size :], np.float32)
+            except ValueError as error:
+                raise InputError(
+                    f"{path}: line {number}: expected a word and {size} numbers, got something else "
+                    "(other numbers of components than in the first line?)"
+                ) from error
             if word in wanted:
                 found.setdefault(word, _finite(vector, path, f"line {number}"))
     if count >= 0 and number - 1 != count:
         raise InputError(f"{path}: expected {count} words, got {number - 1}; fetch the file again")
     return found
-
-
-def _numbers(parts: Sequence[str], path: Path, number: int) -> np.ndarray:
-    try:
-        return np.array(parts, np.float32)
-    except ValueError as error:
-        raise InputError(
-            f"{path}: line {number}: expected a word and {len(parts)} numbers, got something else "
-            "(other numbers of components than in the first line?)"
-        ) from error
 
 
 def _finite(vector: np.ndarray, path: Path, where: str) -> np.ndarray:
