@@ -48,6 +48,10 @@ class Places:
         self.door.append(int(extra.get("door", -1)))
         self.stairs.append(int(extra.get("stairs", NO_STAIRS)))
 
+    def position_m(self) -> np.ndarray:
+        """Camera positions [P, 3]."""
+        return np.column_stack([np.array(self.xy), np.round(np.array(self.z) + CAMERA_M, 4)])
+
     def arrays(self) -> tuple[np.ndarray, ...]:
         """xy [P, 2] and the integer columns floor, room, door, stairs [P]."""
         columns = (self.floor, self.room, self.door, self.stairs)
@@ -133,11 +137,10 @@ def _in_room(rng: np.random.Generator, places: Places, number: int, room: Room) 
         places.add(((x0 + x1) / 2, (y0 + y1) / 2), number, room.floor)
 
 
-def walkable(
-    places: Places, position: np.ndarray, walls: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """(visible, candidate edge), both [P, P] bool and symmetric; position [P, 3]."""
+def walkable(places: Places, walls: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(visible, candidate edge), both [P, P] bool and symmetric."""
     xy, floor, _, _, stairs = places.arrays()
+    position = places.position_m()
     visible = np.zeros((len(xy), len(xy)), bool)
     for level, segments in enumerate(walls):
         here = np.flatnonzero(floor == level)
@@ -170,8 +173,8 @@ def add_missing_doorways(
     return added
 
 
-def spanner(position: np.ndarray, candidate: np.ndarray, detour: float = DETOUR) -> np.ndarray:
-    """Edges [P, P] bool: shortest candidates first, kept unless a way at most `detour` times as long is there."""
+def spanner(position: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    """Edges [P, P] bool: shortest candidates first, kept unless a way at most DETOUR times as long is there."""
     length = np.linalg.norm(position[:, None] - position[None], axis=-1)
     source, target = np.nonzero(np.triu(candidate))
     order = np.argsort(length[source, target], kind="stable")
@@ -181,7 +184,7 @@ def spanner(position: np.ndarray, candidate: np.ndarray, detour: float = DETOUR)
     degree = np.zeros(len(position), np.int64)
     for i, j in zip(source[order].tolist(), target[order].tolist(), strict=True):
         full = max(degree[i], degree[j]) >= MAX_DEGREE and np.isfinite(way[i, j])
-        if way[i, j] <= detour * length[i, j] or full:
+        if way[i, j] <= DETOUR * length[i, j] or full:
             continue
         edge[i, j] = edge[j, i] = True
         degree[[i, j]] += 1

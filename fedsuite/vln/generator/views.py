@@ -75,9 +75,7 @@ def _plain_views(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _thing_vectors(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     """What each object adds to a view that it fills [O, F]."""
-    kind = np.array([t.kind for t in house.things])
-    colour = np.array([t.colour for t in house.things])
-    material = np.array([t.material for t in house.things])
+    kind, colour, material = np.array([(t.kind, t.colour, t.material) for t in house.things]).T
     out = vectors["kind"][kind]
     out = out + _COLOUR_WEIGHT * np.where(colour[:, None] >= 0, vectors["colour"][colour], 0.0)
     out += _MATERIAL_WEIGHT * np.where(material[:, None] >= 0, vectors["material"][material], 0.0)
