@@ -40,7 +40,6 @@ class Places:
         return float(np.hypot(*(np.array(same).reshape(-1, 2) - xy).T).min(initial=np.inf))
 
     def add(self, xy: tuple[float, float], room: int, floor: int, **extra: float) -> None:
-        """One more."""
         self.xy.append((round(float(xy[0]), 4), round(float(xy[1]), 4)))
         self.z.append(extra.get("z", floor * FLOOR_HEIGHT_M))
         self.floor.append(floor)

@@ -177,7 +177,6 @@ def cottage_cells(rng: np.random.Generator) -> list[Cell]:
 
 
 def area_m2(rect: Rect) -> float:
-    """Area of a rectangle."""
     return (rect[2] - rect[0]) * (rect[3] - rect[1])
 
 

@@ -54,8 +54,7 @@ def house_views(
     features = _plain_views(house, meaning_vectors(width))
     panoramas = len(features)
     mix = rng.standard_normal((width, width)) / np.sqrt(width)
-    offset = rng.standard_normal(width) / np.sqrt(width)
-    tint = rng.standard_normal(width) / np.sqrt(width)
+    offset, tint = rng.standard_normal((2, width)) / np.sqrt(width)
     light = np.exp(0.15 * rng.standard_normal(panoramas))[:, None, None]
     shade = rng.standard_normal(panoramas)[:, None, None] * tint
     look = style * (0.5 * offset + 0.2 * shade)
