@@ -1,4 +1,4 @@
-"""Statistics of instructions and levels of disclosure against counts by hand and, for Room-to-Room, the paper's own."""
+"""Statistics of instructions against counts by hand and, for Room-to-Room, the paper's own."""
 
 import json
 from pathlib import Path
