@@ -1,7 +1,4 @@
-"""Walkers that learn nothing: what a score has to be held against.
-
-random: five hops to neighbours drawn uniformly, then stop (an agent that ignores everything). shortest: the teacher itself.
-"""
+"""Walkers that learn nothing: what a score has to be held against."""
 
 from collections.abc import Sequence
 
@@ -10,16 +7,17 @@ import numpy as np
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.evaluation.metrics import episode_metrics
 
-RANDOM_HOPS = 5
+HOPS = 5
+REPEATS = 10
 
 
 def random_walks(
-    house: House, samples: Sequence[Sample], rng: np.random.Generator, hops: int = RANDOM_HOPS
+    house: House, samples: Sequence[Sample], rng: np.random.Generator
 ) -> list[list[int]]:
-    """One random walk per sample, from its start: `hops` + 1 panoramas of the house each."""
+    """One walk per sample, from its start: HOPS hops to neighbours drawn uniformly, then stop."""
     here = np.array([s.path[0] for s in samples])
     walks, count = [here], house.candidates.count
-    for _ in range(hops):
+    for _ in range(HOPS):
         slot = (rng.random(len(here)) * count[here]).astype(np.int64)
         here = house.candidates.viewpoint[here, slot]
         walks.append(here)
@@ -27,12 +25,12 @@ def random_walks(
 
 
 def random_walk_scores(
-    houses: Sequence[House], split: str, rng: np.random.Generator, repeats: int = 10
+    houses: Sequence[House], split: str, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Mean metrics of random walks over all samples of a split, `repeats` walks per sample."""
+    """Mean metrics of random walks over all samples of a split, REPEATS walks per sample."""
     scores: list[dict[str, np.ndarray]] = []
     for house in houses:
-        samples = list(house.samples.get(split, ())) * repeats
+        samples = list(house.samples.get(split, ())) * REPEATS
         if samples:
             walks = random_walks(house, samples, rng)
             scores.append(episode_metrics(house.graph.distance_m, walks, [s.path for s in samples]))

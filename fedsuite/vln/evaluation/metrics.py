@@ -24,7 +24,6 @@ import numpy as np
 
 SHORTEST_M = 0.01  # SPL's guard against episodes that start at their goal
 HEADINGS = 12
-METRICS = ("ne", "osr", "sr", "spl", "cls", "ndtw", "sdtw", "tl", "steps")
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,6 @@ class _Paths:
 
     node: np.ndarray
     count: np.ndarray
-
-    @property
-    def valid(self) -> np.ndarray:
-        """Which entries are not padding [B, T] bool."""
-        return np.arange(self.node.shape[1]) < self.count[:, None]
 
 
 def episode_metrics(
@@ -137,7 +131,8 @@ def _coverage(
 ) -> np.ndarray:
     """CLS [B]. Padding of the walk repeats its last viewpoint, so that it changes no minimum."""
     near = np.exp(-cost_m.min(1) / radius_m)
-    coverage = np.where(truth.valid, near, 0.0).sum(1) / truth.count
+    valid = np.arange(near.shape[1]) < truth.count[:, None]  # not padding
+    coverage = np.where(valid, near, 0.0).sum(1) / truth.count
     expected_m = coverage * truth_length_m
     apart_m = expected_m + np.abs(expected_m - tl_m)
     length_score = np.divide(expected_m, apart_m, out=np.ones_like(tl_m), where=apart_m > 0)

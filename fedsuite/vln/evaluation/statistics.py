@@ -27,7 +27,6 @@ _ORDER = 3
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
 _VERBS = read_table(__file__, "verbs.json")
 VERB_OF = {form: verb for verb, forms in _VERBS["forms"].items() for form in forms}
-"""Form -> the verb that it is counted as."""
 
 
 @dataclass(frozen=True)

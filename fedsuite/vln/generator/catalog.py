@@ -48,6 +48,8 @@ KINDS = tuple(ObjectKind(**kind) for kind in _TABLE["kinds"])
 KIND_INDEX = {k.name: i for i, k in enumerate(KINDS)}
 ROOMS = {name: RoomKind(**room) for name, room in _TABLE["rooms"].items()}
 ROOM_KINDS = tuple(ROOMS)
+# What the rooms are that one reaches through a room of some kind.
+ANNEXES: Mapping[str, tuple[str, ...]] = _TABLE["annexes"]
 # Weights by which a floor's free rooms get their kinds.
 WANTED_DOWNSTAIRS: Mapping[str, float] = _TABLE["wanted_downstairs"]
 WANTED_UPSTAIRS: Mapping[str, float] = _TABLE["wanted_upstairs"]

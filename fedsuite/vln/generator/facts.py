@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
-from fedsuite.vln.generator.catalog import KINDS
 from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, NO_STAIRS, TOP
+from fedsuite.vln.generator.plan import House
 from fedsuite.vln.generator.routes import Fact, Route, Visit, doors_on_side, wrapped_degrees
 
 STRAIGHT_DEG, AROUND_DEG, TURN_DEG = 25.0, 140.0, 32.0
@@ -63,17 +63,20 @@ def _turn_facts(route: Route) -> list[Fact]:
     return facts
 
 
+def _landmarks(house: House, near: np.ndarray, node: int) -> list[int]:
+    """Of the objects that are near [O] those that one sees from a panorama, in its room."""
+    return [
+        k for k in np.flatnonzero(near & house.sees[node]).tolist()
+        if house.things[k].about.name not in _NO_LANDMARK and house.things[k].room == house.room[node]
+    ]  # fmt: skip
+
+
 def _thing_near(route: Route, node: int) -> int:
     """The most telling object beside a node, -1 if there is none."""
     house, at = route.house, route.path[node]
     gap = np.linalg.norm(house.thing_position_m[:, :2] - house.position_m[at, :2], axis=1)
-    best, score = -1, 0.0
-    for k in np.flatnonzero((gap < AT_M) & house.sees[at]).tolist():
-        thing = house.things[k]
-        if thing.about.name not in _NO_LANDMARK and thing.room == house.room[at]:
-            value = thing.about.salience / (0.5 + gap[k])
-            best, score = (k, value) if value > score else (best, score)
-    return best
+    value = [thing.about.salience / (0.5 + g) for thing, g in zip(house.things, gap, strict=True)]
+    return max(_landmarks(house, gap < AT_M, at), key=value.__getitem__, default=-1)
 
 
 def _hall_end(route: Route, node: int) -> int:
@@ -209,9 +212,8 @@ def _stop_things(route: Route) -> list[Fact]:
     where = house.thing_position_m[:, :2]
     now = np.linalg.norm(where - house.position_m[goal, :2], axis=1)
     before = np.linalg.norm(where - house.position_m[route.path[-2], :2], axis=1)
-    facts = []
-    for k in np.flatnonzero((now < STOP_M) & (now < before) & house.sees[goal]).tolist():
-        thing = house.things[k]
-        if KINDS[thing.kind].name not in _NO_LANDMARK and thing.room == house.room[goal]:
-            facts.append(Fact("stop-thing", end, "", float(now[k]), end, k, thing.room))
-    return facts
+    near = (now < STOP_M) & (now < before)
+    return [
+        Fact("stop-thing", end, "", float(now[k]), end, k, house.things[k].room)
+        for k in _landmarks(house, near, goal)
+    ]

@@ -67,7 +67,6 @@ class AnnotatedPath:
     instructions: tuple[Instruction, ...]
 
     def entry(self) -> dict[str, object]:
-        """The JSON object of the annotation files."""
         house, path = self.route.house, self.route.path
         return {
             "distance": round(float(house.shortest[0][path[0], path[-1]]), 2),

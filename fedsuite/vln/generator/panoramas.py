@@ -40,13 +40,16 @@ class Places:
         return float(np.hypot(*(np.array(same).reshape(-1, 2) - xy).T).min(initial=np.inf))
 
     def add(self, xy: tuple[float, float], room: int, floor: int, **extra: float) -> None:
-        """One more."""
         self.xy.append((round(float(xy[0]), 4), round(float(xy[1]), 4)))
         self.z.append(extra.get("z", floor * FLOOR_HEIGHT_M))
         self.floor.append(floor)
         self.room.append(room)
         self.door.append(int(extra.get("door", -1)))
         self.stairs.append(int(extra.get("stairs", NO_STAIRS)))
+
+    def position_m(self) -> np.ndarray:
+        """Camera positions [P, 3]."""
+        return np.column_stack([np.array(self.xy), np.round(np.array(self.z) + CAMERA_M, 4)])
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """xy [P, 2] and the integer columns floor, room, door, stairs [P]."""
@@ -133,11 +136,10 @@ def _in_room(rng: np.random.Generator, places: Places, number: int, room: Room) 
         places.add(((x0 + x1) / 2, (y0 + y1) / 2), number, room.floor)
 
 
-def walkable(
-    places: Places, position: np.ndarray, walls: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """(visible, candidate edge), both [P, P] bool and symmetric; position [P, 3]."""
+def walkable(places: Places, walls: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(visible, candidate edge), both [P, P] bool and symmetric."""
     xy, floor, _, _, stairs = places.arrays()
+    position = places.position_m()
     visible = np.zeros((len(xy), len(xy)), bool)
     for level, segments in enumerate(walls):
         here = np.flatnonzero(floor == level)
@@ -170,8 +172,8 @@ def add_missing_doorways(
     return added
 
 
-def spanner(position: np.ndarray, candidate: np.ndarray, detour: float = DETOUR) -> np.ndarray:
-    """Edges [P, P] bool: shortest candidates first, kept unless a way at most `detour` times as long is there."""
+def spanner(position: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    """Edges [P, P] bool: shortest candidates first, kept unless a way at most DETOUR times as long is there."""
     length = np.linalg.norm(position[:, None] - position[None], axis=-1)
     source, target = np.nonzero(np.triu(candidate))
     order = np.argsort(length[source, target], kind="stable")
@@ -181,7 +183,7 @@ def spanner(position: np.ndarray, candidate: np.ndarray, detour: float = DETOUR)
     degree = np.zeros(len(position), np.int64)
     for i, j in zip(source[order].tolist(), target[order].tolist(), strict=True):
         full = max(degree[i], degree[j]) >= MAX_DEGREE and np.isfinite(way[i, j])
-        if way[i, j] <= detour * length[i, j] or full:
+        if way[i, j] <= DETOUR * length[i, j] or full:
             continue
         edge[i, j] = edge[j, i] = True
         degree[[i, j]] += 1

@@ -41,7 +41,6 @@ class Annotator:
 
 
 def annotators() -> tuple[Annotator, ...]:
-    """The people who describe routes."""
     rng = np.random.default_rng(_ANNOTATOR_SEED)
     return tuple(
         Annotator(

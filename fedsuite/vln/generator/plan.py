@@ -105,13 +105,13 @@ def _attempt(rng: np.random.Generator, scan: str) -> House | None:
     floors = max(r.floor for r in rooms) + 1
     walls = tuple(make_walls(rooms, doors, f) for f in range(floors))
     places = place_panoramas(rng, rooms, doors, flight)
-    candidate = walkable(places, _positions(places), walls)[1]
+    candidate = walkable(places, walls)[1]
     if add_missing_doorways(places, rooms, doors, candidate):
-        candidate = walkable(places, _positions(places), walls)[1]
+        candidate = walkable(places, walls)[1]
     connected = connected_components(candidate, directed=False)[0] == 1
     if not connected or not MIN_PANORAMAS <= len(places.xy) <= MAX_PANORAMAS - 5:
         return None
-    edge = spanner(_positions(places), candidate)
+    edge = spanner(places.position_m(), candidate)
     ways = [_ways(places, edge, f) for f in range(floors)]
     things = furnish(rng, rooms, doors, np.array(places.xy), ways) + _stairs(rooms, flight)
     return _finished(rng, scan, rooms, doors, walls, things, places, edge)
@@ -144,12 +144,9 @@ def _stair_doors(shape: Shape, floor: int, first: int, orientation: int) -> list
     if not shape.stairs:
         return []
     ends = [shape.flight[0][0]] * (floor < shape.floors - 1) + [shape.flight[2][0]] * (floor > 0)
-    doors = []
-    for x in ends:
-        at = turned_point((x, shape.hall), orientation)
-        vertical = bool(orientation & 4)
-        doors.append(Door((first, first + 1), floor, *at, vertical, 1.15, "opening"))
-    return doors
+    spots = [turned_point((x, shape.hall), orientation) for x in ends]
+    vertical = bool(orientation & 4)
+    return [Door((first, first + 1), floor, *at, vertical, 1.15, "opening") for at in spots]
 
 
 def _stairs(rooms: Sequence[Room], flight: Sequence[tuple[float, float]]) -> list[Thing]:
@@ -162,11 +159,6 @@ def _stairs(rooms: Sequence[Room], flight: Sequence[tuple[float, float]]) -> lis
             at = (round(x, 4), round(y, 4), round(floor * FLOOR_HEIGHT_M + rise, 4))
             things.append(Thing(KIND_INDEX["stairs"], -1, -1, *at, floor, room))
     return things
-
-
-def _positions(places: Places) -> np.ndarray:
-    """Camera positions [P, 3] m."""
-    return np.column_stack([np.array(places.xy), np.round(np.array(places.z) + CAMERA_M, 4)])
 
 
 def _ways(places: Places, edge: np.ndarray, floor: int) -> np.ndarray:
@@ -193,7 +185,7 @@ def _finished(
     xy, floor, room, door, stairs = places.arrays()
     total = len(xy)
     included = np.arange(total) < used
-    visible = walkable(places, _positions(places), walls)[0]
+    visible = walkable(places, walls)[0]
     near = np.linalg.norm(xy[:, None] - xy[None], axis=-1) < 2.5
     all_edges = np.zeros((total, total), bool)
     all_edges[:used, :used] = edge
@@ -202,7 +194,7 @@ def _finished(
         lonely = total - 1
         included[lonely], touching[lonely], touching[:, lonely] = True, False, False
     height = np.round(rng.normal(CAMERA_M + 0.05, 0.04, total), 6)
-    position = _positions(places)
+    position = places.position_m()
     position[:, 2] = np.round(position[:, 2] + rng.normal(0, 0.02, total), 4)
     row = rng.permutation(total)
     house = House(

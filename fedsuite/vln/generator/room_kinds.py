@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedsuite.vln.generator.catalog import ROOMS, WANTED_DOWNSTAIRS, WANTED_UPSTAIRS
+from fedsuite.vln.generator.catalog import ANNEXES, ROOMS, WANTED_DOWNSTAIRS, WANTED_UPSTAIRS
 from fedsuite.vln.generator.rooms import Cell, area_m2, wall_length_m
 
 SMALL_M2 = 7.5
@@ -67,9 +67,6 @@ def _choose(rng: np.random.Generator, wanted: dict[str, float], area: float) -> 
 
 
 def _annex_kind(rng: np.random.Generator, parent: str, area: float, taken: str) -> str:
-    options = {
-        "bedroom": ["bathroom", "bathroom", "closet"],
-        "kitchen": ["pantry", "laundry room"],
-    }.get(parent, ["bathroom", "closet", "laundry room"])
+    options = ANNEXES.get(parent, ANNEXES["any other room"])
     fits = [k for k in options if k != taken and area <= ROOMS[k].area_m2[1]]
     return str(rng.choice(fits or ["office"]))

@@ -125,10 +125,9 @@ def _band(rng: np.random.Generator, rect: Rect, hall_below: bool) -> list[Cell]:
         elif high - low < 3.5 and depth > 4.2 and rng.random() < 0.35:
             cut = float(rng.uniform(0.45, 0.6) * depth)
             at = y0 + cut if hall_below else y1 - cut
-            parts = Cell((low, y0, high, at), "slot"), Cell((low, at, high, y1), "annex")
-            if not hall_below:
-                parts = Cell(parts[1].rect, "slot"), Cell(parts[0].rect, "annex")
-            cells += parts
+            tags = ("slot", "annex") if hall_below else ("annex", "slot")
+            parts = [Cell((low, y0, high, at), tags[0]), Cell((low, at, high, y1), tags[1])]
+            cells += parts if hall_below else reversed(parts)
         else:
             cells.append(Cell((low, y0, high, y1), "slot"))
     return cells
@@ -178,7 +177,6 @@ def cottage_cells(rng: np.random.Generator) -> list[Cell]:
 
 
 def area_m2(rect: Rect) -> float:
-    """Area of a rectangle."""
     return (rect[2] - rect[0]) * (rect[3] - rect[1])
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fedsuite.vln.generator.plan import House
-from fedsuite.vln.generator.walls import Door, Room
+from fedsuite.vln.generator.walls import Door
 
 Span = tuple[int, float, float, float]  # room, from, to, metres
 MIN_NODES, MAX_NODES, MIN_LENGTH_M = 4, 7, 5.0
@@ -151,48 +151,36 @@ def _without_dips(spans: list[Span]) -> list[Span]:
     return _joined(kept)
 
 
-def path_pairs(house: House) -> tuple[np.ndarray, np.ndarray]:
-    """Ordered pairs [M, 2] (start, goal) whose shortest path qualifies, and their numbers of nodes [M]."""
+def _shortest_paths(house: House) -> list[tuple[int, ...]]:
+    """Nodes of the shortest paths that qualify, both ends included, by start and goal."""
     lengths, before = house.shortest
-    total = len(lengths)
-    start = np.repeat(np.arange(total)[:, None], total, 1)
-    at = np.repeat(np.arange(total)[None], total, 0)
-    nodes = np.ones((total, total), np.int64)
-    for _ in range(MAX_NODES):
-        moving = (at != start) & np.isfinite(lengths)
-        at = np.where(moving, before[start, at], at)
-        nodes += moving
-    good = (lengths >= MIN_LENGTH_M) & np.isfinite(lengths)
-    good &= (nodes >= MIN_NODES) & (nodes <= MAX_NODES)
-    return np.argwhere(good), nodes[good]
-
-
-def shortest_path_nodes(house: House, start: int, goal: int) -> tuple[int, ...]:
-    """Nodes of the shortest path, both ends included."""
-    before = house.shortest[1]
-    path = [goal]
-    while path[-1] != start:
-        path.append(int(before[start, path[-1]]))
-    return tuple(reversed(path))
+    paths = []
+    for start, goal in np.argwhere((lengths >= MIN_LENGTH_M) & np.isfinite(lengths)).tolist():
+        path = [goal]
+        while path[-1] != start:
+            path.append(int(before[start, path[-1]]))
+        if MIN_NODES <= len(path) <= MAX_NODES:
+            paths.append(tuple(reversed(path)))
+    return paths
 
 
 def draw_paths(house: House, rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
     """Up to `count` different paths: few starts with several continuations each, goals all over the house."""
-    pairs, nodes = path_pairs(house)
-    if len(pairs) == 0:
+    paths = _shortest_paths(house)
+    if not paths:
         return []
-    first = np.array([shortest_path_nodes(house, s, g)[1] for s, g in pairs.tolist()])
-    starts = _draw_starts(rng, pairs[:, 0], first, max(3, round(count / 4)))
-    likes = np.where(np.isin(pairs[:, 0], starts), 1.0, 1e-4)
-    weight = np.array([_NODE_WEIGHT[int(n)] for n in nodes]) * likes
+    start, first, goal = np.array([(p[0], p[1], p[-1]) for p in paths]).T
+    starts = _draw_starts(rng, start, first, max(3, round(count / 4)))
+    likes = np.where(np.isin(start, starts), 1.0, 1e-4)
+    weight = np.array([_NODE_WEIGHT[len(p)] for p in paths]) * likes
     chosen = []
-    for _ in range(min(count, len(pairs))):
-        k = int(rng.choice(len(pairs), p=weight / weight.sum()))
-        chosen.append(shortest_path_nodes(house, *pairs[k].tolist()))
+    for _ in range(min(count, len(paths))):
+        k = int(rng.choice(len(paths), p=weight / weight.sum()))
+        chosen.append(paths[k])
         weight[k] = 0.0
-        weight[pairs[:, 1] == pairs[k, 1]] *= 0.4
-        weight[pairs[:, 0] == pairs[k, 0]] *= 0.7
-        weight[(pairs[:, 0] == pairs[k, 0]) & (first == first[k])] *= 0.3
+        weight[goal == goal[k]] *= 0.4
+        weight[start == start[k]] *= 0.7
+        weight[(start == start[k]) & (first == first[k])] *= 0.3
     return chosen
 
 
@@ -209,19 +197,16 @@ def _draw_starts(
 
 def doors_on_side(route: Route, door: Door, hall: Visit) -> int:
     """Which door on its side of the corridor this is, counted from where the walk along it began."""
-    house = route.house
-    room: Room = house.rooms[hall.room]
-    start = route.point_at(hall.enter)[:2]
-    here = [
-        d for d in house.doors
-        if hall.room in d.rooms and d.kind != "opening" and d.vertical == door.vertical
-        and abs(d.line - door.line) < 0.01
-    ]  # fmt: skip
+    room = route.house.rooms[hall.room]
     along_y = room.rect[3] - room.rect[1] > room.rect[2] - room.rect[0]
     if along_y != door.vertical:
         return 0  # a door at the end of the corridor
-    origin = start[1] if door.vertical else start[0]
-    offsets = [d.middle - origin for d in here]
+    origin = route.point_at(hall.enter)[1 if door.vertical else 0]
+    offsets = [
+        d.middle - origin for d in route.house.doors
+        if hall.room in d.rooms and d.kind != "opening" and d.vertical == door.vertical
+        and abs(d.line - door.line) < 0.01
+    ]  # fmt: skip
     mine = door.middle - origin
     if abs(mine) < 0.5:
         return 0

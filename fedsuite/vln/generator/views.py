@@ -54,8 +54,7 @@ def house_views(
     features = _plain_views(house, meaning_vectors(width))
     panoramas = len(features)
     mix = rng.standard_normal((width, width)) / np.sqrt(width)
-    offset = rng.standard_normal(width) / np.sqrt(width)
-    tint = rng.standard_normal(width) / np.sqrt(width)
+    offset, tint = rng.standard_normal((2, width)) / np.sqrt(width)
     light = np.exp(0.15 * rng.standard_normal(panoramas))[:, None, None]
     shade = rng.standard_normal(panoramas)[:, None, None] * tint
     look = style * (0.5 * offset + 0.2 * shade)
@@ -75,9 +74,7 @@ def _plain_views(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _thing_vectors(house: House, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     """What each object adds to a view that it fills [O, F]."""
-    kind = np.array([t.kind for t in house.things])
-    colour = np.array([t.colour for t in house.things])
-    material = np.array([t.material for t in house.things])
+    kind, colour, material = np.array([(t.kind, t.colour, t.material) for t in house.things]).T
     out = vectors["kind"][kind]
     out = out + _COLOUR_WEIGHT * np.where(colour[:, None] >= 0, vectors["colour"][colour], 0.0)
     out += _MATERIAL_WEIGHT * np.where(material[:, None] >= 0, vectors["material"][material], 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 
 from fedsuite.vln.generator.room_kinds import SOCIAL
-from fedsuite.vln.generator.rooms import Rect, shared_wall
+from fedsuite.vln.generator.rooms import Rect, shared_wall, wall_length_m
 
 DOOR_M = 0.95
 MIN_WALL_M = 1.35
@@ -65,7 +65,8 @@ def make_doors(
     doors = list(given)
     pairs = [
         (i, j) for i in ids for j in ids
-        if i < j and "stairs" not in (rooms[i].tag, rooms[j].tag) and _room_for_door(rooms[i], rooms[j])
+        if i < j and "stairs" not in (rooms[i].tag, rooms[j].tag)
+        and wall_length_m(rooms[i].rect, rooms[j].rect) >= MIN_WALL_M
     ]  # fmt: skip
     chance = {pair: _chance(rooms, parent, *pair) for pair in pairs}
     chosen = [p for p in pairs if rng.random() < chance[p]]
@@ -76,11 +77,6 @@ def make_doors(
         if groups.merge(i, j):
             chosen.append((i, j))
     return doors + [_door(rng, rooms, i, j) for i, j in sorted(chosen)]
-
-
-def _room_for_door(a: Room, b: Room) -> bool:
-    wall = shared_wall(a.rect, b.rect)
-    return wall is not None and wall[3] - wall[2] >= MIN_WALL_M
 
 
 def _transit(rooms: list[Room], i: int, j: int) -> int:

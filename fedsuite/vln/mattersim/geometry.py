@@ -12,7 +12,6 @@ are millimetres apart, where float64 positions would move a relative heading by 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -121,12 +120,11 @@ def _ordered(
     keep: Sequence[int],
     camera_elevation_rad: float,
 ) -> Candidates:
-    keyed = []
+    candidates = []
     for j in keep:
-        heading, elevation = heading_rad[j], around.elevation_rad[j] - camera_elevation_rad
-        candidate = (around.places[j], (heading, elevation, around.distance_m[j]))
-        keyed.append((math.sqrt(heading * heading + elevation * elevation), candidate))
-    return tuple([candidate for _, candidate in sorted(keyed, key=itemgetter(0))])
+        elevation = around.elevation_rad[j] - camera_elevation_rad
+        candidates.append((around.places[j], (heading_rad[j], elevation, around.distance_m[j])))
+    return tuple(sorted(candidates, key=lambda c: math.sqrt(c[1][0] * c[1][0] + c[1][1] * c[1][1])))
 
 
 def wrapped(heading_rad: float) -> float:

@@ -6,6 +6,7 @@ are x, y, z in metres), included, unobstructed (one flag per panorama: row = fro
 when the house is first visited; the original reads all of them at the first episode.
 """
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from fedsuite.vln.mattersim.geometry import (
     HEADINGS,
     Candidates,
     Place,
-    Surroundings,
     seen,
     surroundings,
 )
@@ -42,8 +42,9 @@ class House:
         self._neighbours = [
             tuple(self.places[j] for j in np.flatnonzero(row)) for row in graph.edge
         ]
-        self._index, self._around = graph.index, dict[int, Surroundings]()
-        self._views: dict[float | None, dict[int, list[Candidates]]] = {}
+        self._index = graph.index
+        self._surroundings = cache(lambda ix: surroundings(self.places[ix], self._neighbours[ix]))
+        self._views = cache(self._by_view)
 
     def find(self, viewpoint_id: str) -> Place:
         """The panorama of that id."""
@@ -75,16 +76,11 @@ class House:
 
     def view_candidates(self, ix: int, view: int, cos_half_fov: float | None) -> Candidates:
         """What a discretised camera sees from panorama ix: a look-up after the first visit."""
-        tables = self._views.setdefault(cos_half_fov, {})
-        if ix not in tables:
-            by_heading = seen(self._surroundings(ix), _HEADINGS_RAD, _ELEVATIONS_RAD, cos_half_fov)
-            tables[ix] = [c for row in range(3) for c in by_heading[row::3]]
-        return tables[ix][view]
+        return self._views(ix, cos_half_fov)[view]
 
-    def _surroundings(self, ix: int) -> Surroundings:
-        if ix not in self._around:
-            self._around[ix] = surroundings(self.places[ix], self._neighbours[ix])
-        return self._around[ix]
+    def _by_view(self, ix: int, cos_half_fov: float | None) -> list[Candidates]:
+        by_heading = seen(self._surroundings(ix), _HEADINGS_RAD, _ELEVATIONS_RAD, cos_half_fov)
+        return [c for row in range(3) for c in by_heading[row::3]]
 
 
 class NavGraphs:
@@ -92,7 +88,8 @@ class NavGraphs:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        self._houses: dict[str, House | None] = {}
+        self._scans = set[str]()
+        self._house = cache(House)
         self.generator = MinimalStandard(1)
 
     def open(self, folder: str, seed: int) -> None:
@@ -106,15 +103,12 @@ class NavGraphs:
             raise InputError(
                 f"MatterSim: Could not open list of scans at: {file}, is path valid?"
             ) from None
-        self._houses = {path_name(s, f"MatterSim: {file}: a scan"): None for s in scans}
+        self._scans = {path_name(s, f"MatterSim: {file}: a scan") for s in scans}
         self.generator = MinimalStandard(seed)
         self._folder = Path(folder)
 
     def house(self, scan: str) -> House:
         """The house of that name; IndexError (as the original) unless scans.txt lists it."""
-        if scan not in self._houses or self._folder is None:
+        if scan not in self._scans or self._folder is None:
             raise IndexError(f"map::at: scan {scan!r} is not listed in {self._folder}/scans.txt")
-        house = self._houses[scan]
-        if house is None:
-            house = self._houses[scan] = House(scan, self._folder)
-        return house
+        return self._house(scan, self._folder)

@@ -17,7 +17,7 @@ class MinimalStandard:
     def __init__(self, seed: int) -> None:
         self._state = seed % 2**64 % _MODULUS or 1
 
-    def _draw(self) -> int:
+    def draw(self) -> int:
         """Next value, counted from 0."""
         self._state = self._state * _MULTIPLIER % _MODULUS
         return self._state - 1
@@ -25,18 +25,14 @@ class MinimalStandard:
     def below(self, n: int) -> int:
         """Uniform integer in 0 .. n-1: equal buckets of draws; beyond the last one, draw again."""
         bucket = (_DRAWS - 1) // n
-        value = self._draw()
-        while value >= n * bucket:
-            value = self._draw()
+        while (value := self.draw()) >= n * bucket:
+            pass
         return value // bucket
-
-    def angle(self) -> float:
-        """Uniform angle in [0, 2 pi), rad, from two draws (53 random bits need more than one)."""
-        low, high = self._draw(), self._draw()
-        return 2 * math.pi * ((low + float(high) * _DRAWS) / float(_DRAWS * _DRAWS))
 
 
 def random_headings(count: int) -> list[float]:
-    """Headings of a random episode, rad: drawn from seed 1 at every call, so always the same."""
+    """Headings of a random episode in [0, 2 pi), rad: drawn from seed 1 at every call, so always the same."""
     generator = MinimalStandard(1)
-    return [generator.angle() for _ in range(count)]
+    # 53 random bits need more than one draw.
+    draws = [(generator.draw(), generator.draw()) for _ in range(count)]
+    return [2 * math.pi * ((a + float(b) * _DRAWS) / float(_DRAWS * _DRAWS)) for a, b in draws]

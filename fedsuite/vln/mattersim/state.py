@@ -7,6 +7,7 @@ elevation and distance zeroed.
 """
 
 import functools
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -65,6 +66,7 @@ def _black(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
     return pixels
 
 
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class SimState(_Live):
     """One environment.
 
@@ -74,15 +76,12 @@ class SimState(_Live):
     [height, width, 1] uint16.
     """
 
-    __slots__ = (
-        "_candidates", "_elevation_rad", "_heading_rad", "_house", "_location", "_navigable", "_size", "_step", "_view",
-    )  # fmt: skip
     _candidates: Candidates
     _elevation_rad: float
     _heading_rad: float
     _house: House | None
     _location: ViewPoint | None
-    _navigable: list[ViewPoint] | None  # made when first asked for
+    _navigable: list[ViewPoint] | None  # live; made when first asked for
     _size: tuple[int, int]  # height, width in pixels
     _step: int
     _view: int
@@ -100,14 +99,10 @@ class SimState(_Live):
     @property
     def navigableLocations(self) -> list[ViewPoint]:
         """Where one can go, in a new list: the current location, then from the image centre on."""
-        return self._viewpoints().copy()
-
-    def _viewpoints(self) -> list[ViewPoint]:
-        """The live list; objects are made only if somebody looks at them."""
         if self._navigable is None:
             here = [] if self._location is None else [self._location]
             self._navigable = here + [_viewpoint(*c) for c in self._candidates]
-        return self._navigable
+        return self._navigable.copy()
 
     def _count(self) -> int:
         """Length of navigableLocations."""

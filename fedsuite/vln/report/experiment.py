@@ -30,6 +30,7 @@ from fedsuite.vln.report.outcome import (
     PRIVACY,
     SPEAKER_STAGE,
     SPLIT_NAMES,
+    TEXTS,
     UNSEEN,
     FedVLNOutcome,
     headline,
@@ -38,20 +39,10 @@ from fedsuite.vln.report.outcome import (
     score_columns,
     selection_text,
 )
-from fedsuite.vln.report.run import BLEU_NOTE, CURVE_LABELS
-from fedsuite.vln.report.speaker import (
-    NOTHING_SPOKEN,
-    STATISTICS_NOTE,
-    statistics_rows,
-    with_statistics,
-)
+from fedsuite.vln.report.run import CURVE_LABELS
+from fedsuite.vln.report.speaker import statistics_rows, with_statistics
 
-STAGES = {
-    "train": "Agents trained in seen houses",
-    "augment": "Agents trained in seen houses, with generated instructions as well",
-    SPEAKER_STAGE: "Speakers",
-    PRE_EXPLORE: "Pre-exploration of unseen houses",
-}
+STAGES: Mapping[str, str] = TEXTS["stages"]
 AGENT_TABLE = ("ne", "osr", "spl", "sr", "cls", "ndtw")
 SPEAKER_TABLE = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published")
 STEPS = Column("local steps", "local-steps", 0, with_spread=False)
@@ -86,9 +77,9 @@ def stage_text(stage: str, groups: Groups) -> str:
         return f"{_pre_exploration_text(groups)}\n{_selections(groups)}"
     if stage != SPEAKER_STAGE:
         return "\n".join([*_score_tables(groups, AGENT_TABLE), _selections(groups)])
-    parts = [*_score_tables(groups, SPEAKER_TABLE), BLEU_NOTE, _selections(groups)]
+    parts = [*_score_tables(groups, SPEAKER_TABLE), TEXTS["bleu_note"], _selections(groups)]
     statistics = [rows for split in VALIDATION if (rows := _statistics_rows(groups, split))]
-    note = STATISTICS_NOTE if statistics else NOTHING_SPOKEN
+    note = TEXTS["statistics_note" if statistics else "nothing_spoken"]
     return "\n".join([*parts, *map(markdown_table, statistics), note])
 
 

@@ -12,21 +12,18 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.errors import InputError
+from fedsuite.files import read_table
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.evaluation.disclosure import LEVELS, privacy_level
 from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.model.agent import MODULES
 
 SPEAKER_STAGE, PRE_EXPLORE = "speaker", "pre-explore"
 UNSEEN = "val_unseen"
-SPLIT_NAMES = {"val_seen": "val-seen", "val_unseen": "val-unseen"}
-TITLES = {
-    "ne": "NE (m)", "osr": "OSR", "spl": "SPL", "sr": "SR",
-    "cls": "CLS", "ndtw": "nDTW", "sdtw": "SDTW", "tl": "TL (m)",
-    "bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4",
-    "bleu-4-published": "BLEU-4, published", "xe-loss": "cross-entropy", "word-accuracy": "word accuracy",
-}  # fmt: skip
+TEXTS = read_table(__file__, "texts.json")
+SPLIT_NAMES: Mapping[str, str] = TEXTS["splits"]
+TITLES: Mapping[str, str] = TEXTS["scores"]
 PERCENT = frozenset(("osr", "spl", "sr", "cls", "ndtw", "sdtw", "word-accuracy"))
 AGENT_COLUMNS = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
 SPEAKER_COLUMNS = tuple(t for t in TITLES if t not in AGENT_COLUMNS)
@@ -50,13 +47,11 @@ class FedVLNOutcome(Outcome):
 
     @property
     def before(self) -> dict[str, float]:
-        """Scores of round 0."""
         start = "before."
         return {k.removeprefix(start): v for k, v in self.metrics.items() if k.startswith(start)}
 
     @property
     def selected(self) -> int:
-        """Round of the result."""
         return int(self.metrics["selected-round"])
 
 
@@ -132,15 +127,28 @@ def _upload_mb(clients: pd.DataFrame) -> float:
     return float(clients.loc[used, "bytes-up"].mean()) / BYTES_PER_MB
 
 
+def privacy_level(modules_sent: float, houses_per_client: float) -> int:
+    """The privacy column of Zhou & Wang 2022, Table 6, from what a run has measured: higher where less is disclosed.
+
+    modules_sent: how many of an agent's modules reached the server in a round, at most.
+    """
+    if not 0 <= modules_sent <= len(MODULES) or not houses_per_client >= 1:
+        raise InputError(
+            f"privacy level: expected 0 to {len(MODULES)} modules sent and at least 1 house per client, got "
+            f"{modules_sent} and {houses_per_client}; run the experiment again"
+        )
+    if houses_per_client > 1:
+        return 0
+    if modules_sent == 0:
+        return 3
+    return 1 if modules_sent == len(MODULES) else 2
+
+
 def selection_text(selection: str, rounds: Sequence[int]) -> str:
     """How the shown rounds (one per run) came to be chosen."""
     which = ", ".join(map(str, sorted(set(rounds))))
     named = f"round{'s' * (len(set(rounds)) > 1)} {which}"
-    if selection == "last":
-        return f"last round ({named})"
-    if selection == "best-val-seen":
-        return f"best on val-seen ({named})"
-    return f"best on val-unseen ({named}; the published protocol: chosen on what is reported)"
+    return str(TEXTS["selections"][selection].format(named))
 
 
 def score_columns(split: str, names: Sequence[str]) -> list[Column]:
@@ -158,4 +166,5 @@ PRIVACY = Column("privacy", text=_privacy_levels)
 
 def privacy_text() -> str:
     """What the levels mean, in one line."""
-    return "Privacy: " + ", ".join(f"{level} {words}" for level, words in LEVELS.items()) + "."
+    levels = enumerate(TEXTS["privacy"])
+    return "Privacy: " + ", ".join(f"{level} {words}" for level, words in levels) + "."

@@ -38,6 +38,7 @@ from fedsuite.vln.report.outcome import (
     SPEAKER_COLUMNS,
     SPEAKER_STAGE,
     SPLIT_NAMES,
+    TEXTS,
     UNSEEN,
     FedVLNOutcome,
     headline,
@@ -52,11 +53,6 @@ from fedsuite.vln.training.learner import walk_all
 
 DRAWN_WALKS = 3
 CURVE_LABELS = {"sr": "success rate", "bleu-2": "BLEU-2"}
-BLEU_NOTE = (
-    "BLEU of a corpus, 0 to 100, against all human instructions of a path. Zhou & Wang (2022, Table 4) name their score "
-    "BLEU-2, but values of its size (30 to 34) are usual for BLEU-4; `BLEU-4, published` counts as the official "
-    "release does. Cross-entropy and word accuracy are those of the next human word.\n"
-)
 DISCLOSED = (
     Column("modules sent", "modules-sent", 0),
     Column("houses per client", "houses-per-client", 0),
@@ -70,7 +66,7 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
     outcome = outcome_of(config, run_dir)
     if config.stage == SPEAKER_STAGE:
         scores = scores_text(outcome, "speaker", SPEAKER_COLUMNS)
-        text = f"{scores} {BLEU_NOTE}\n{spoken_text(outcome, run_dir)}"
+        text = f"{scores} {TEXTS['bleu_note']}\n{spoken_text(outcome, run_dir)}"
     elif config.stage == PRE_EXPLORE:
         text = pre_exploration_text(outcome)
     else:
@@ -151,16 +147,15 @@ def _house_rows(outcome: FedVLNOutcome) -> list[dict[str, str]]:
         scored[scored["round"] == r].drop_duplicates("name").set_index("name")
         for r in (0, outcome.selected)
     )
-    first = before[metric].to_dict()
+    both = after.join(before[metric].rename("before"), how="inner")
     return [
         {
             "house": str(name),
             "instructions": f"{row[f'{UNSEEN}.count']:.0f}",
-            "before": f"{100 * first[name]:.2f}",
+            "before": f"{100 * row['before']:.2f}",
             "after": f"{100 * row[metric]:.2f}",
         }
-        for name, row in after.iterrows()
-        if name in first
+        for name, row in both.iterrows()
     ]
 
 

@@ -27,23 +27,12 @@ from fedsuite.vln.evaluation.statistics import (
     verb_frequencies,
 )
 from fedsuite.vln.message_keys import VALIDATION
-from fedsuite.vln.report.outcome import SPLIT_NAMES, FedVLNOutcome
+from fedsuite.vln.report.outcome import SPLIT_NAMES, TEXTS, FedVLNOutcome
 
 EXAMPLES = 3
 MOST_VERBS = 15
-_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "++")
+_HATCHES = ("", "///")  # of human and of generated instructions
 _GROUP_WIDTH = 0.8
-STATISTICS_NOTE = (
-    "Length in tokens with punctuation; variances are population variances; trigram variety: share of distinct "
-    "trigrams among 1,000 consecutive ones.\n"
-)
-NOTHING_SPOKEN = (
-    "No instructions to show: the houses keep theirs elsewhere (no clients/*/spoken_*.json here).\n"
-)
-STATISTIC_TITLES = {
-    "count": "texts", "length": "length", "length_variance": "Var(length)", "sentences": "sentences",
-    "sentences_variance": "Var(sentences)", "vocabulary": "distinct words", "trigram_variety": "trigram variety",
-}  # fmt: skip
 _WHOLE = frozenset(("count", "vocabulary"))
 
 
@@ -107,7 +96,7 @@ def statistics_rows(
     """One row per name, source of the texts (human or generated) and outcomes; none where nothing is kept."""
     rows = []
     for name, source, outcomes in lines:
-        start, titles = f"{split}.{source}.", STATISTIC_TITLES.items()
+        start, titles = f"{split}.{source}.", TEXTS["statistics"].items()
         columns = [Column(t, start + k, 0 if k in _WHOLE else 2) for k, t in titles]
         if own := [o for o in outcomes if f"{start}count" in o.metrics]:
             rows.append({"instructions": f"{SPLIT_NAMES[split]}, {name}"} | cells(own, columns))
@@ -118,7 +107,7 @@ def spoken_text(outcome: FedVLNOutcome, run_dir: Path) -> str:
     """Statistics and examples of what a speaker said; writes statistics.csv and draws verbs.png."""
     spoken = read_spoken(run_dir)
     if not spoken:
-        return NOTHING_SPOKEN
+        return str(TEXTS["nothing_spoken"])
     lines = [
         {"split": split, "instructions": source, **asdict(own)}
         for (split, source), own in statistics_of(spoken).items()
@@ -128,7 +117,7 @@ def spoken_text(outcome: FedVLNOutcome, run_dir: Path) -> str:
     sources = [(source, source, own) for source in ("human", "generated")]
     rows = [row for split in spoken for row in statistics_rows(split, sources)]
     verbs = _draw_verbs(spoken, run_dir / "verbs.png")
-    parts = [markdown_table(rows), STATISTICS_NOTE, verbs, _examples_text(spoken)]
+    parts = [markdown_table(rows), TEXTS["statistics_note"], verbs, _examples_text(spoken)]
     return "\n".join(part for part in parts if part)
 
 
@@ -142,17 +131,9 @@ def _draw_verbs(spoken: Mapping[str, Sequence[Spoken]], path: Path) -> str:
     return ""
 
 
-def verbs_plot(
-    frequencies: Mapping[str, Mapping[str, float]], path: Path, *, most: int = MOST_VERBS
-) -> None:
-    """Bars side by side. frequencies: label -> verb -> uses per instruction; the `most` with the largest sums are drawn."""
-    verbs = common_verbs(frequencies, most)
-    if not verbs:
-        raise InputError("no verbs to draw; give instructions that use some of the known ones")
-    if len(frequencies) > len(COLOURS):
-        raise InputError(
-            f"{len(frequencies)} sets of instructions to draw, at most {len(COLOURS)} can be told apart; draw fewer"
-        )
+def verbs_plot(frequencies: Mapping[str, Mapping[str, float]], path: Path) -> None:
+    """Bars side by side, of the verbs with the largest sums. frequencies: label -> verb -> uses per instruction."""
+    verbs = common_verbs(frequencies, MOST_VERBS)
     figure, axes = blank_figure(9.0, 3.6)
     places, width = np.arange(len(verbs)), _GROUP_WIDTH / len(frequencies)
     for number, (label, uses) in enumerate(frequencies.items()):

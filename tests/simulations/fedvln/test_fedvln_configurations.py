@@ -18,8 +18,8 @@ from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import open_sources
-from fedsuite.vln.evaluation.disclosure import privacy_level
 from fedsuite.vln.plan import initial_agent, starting_model
+from fedsuite.vln.report.outcome import privacy_level
 from fedsuite.vln.stages import is_personal, share_of
 from tests.fedvln_desk import FILES, GOES_ON_FROM, SIZES, Desk, set_up, tables_of
 from tests.fedvln_runs import roster_of

@@ -1,4 +1,4 @@
-"""Statistics of instructions and levels of disclosure against counts by hand and, for Room-to-Room, the paper's own."""
+"""Statistics of instructions against counts by hand and, for Room-to-Room, the paper's own."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.vln.data.instructions import tokenize
-from fedsuite.vln.evaluation.disclosure import LEVELS, privacy_level
 from fedsuite.vln.evaluation.statistics import (
     VERB_OF,
     count_sentences,
@@ -107,17 +106,3 @@ def test_room_to_room_comes_close_to_the_published_statistics(r2r: Path) -> None
     assert [found.length, found.length_variance] == pytest.approx([lengths.mean(), lengths.var()])
     verbs = verb_frequencies(texts)
     assert list(verbs)[:5] == ["walk", "turn", "go", "stop", "wait"] and 0.9 < verbs["walk"] < 1.1
-
-
-@pytest.mark.parametrize(
-    ("modules", "houses", "level"),
-    [(3, 1, 1), (1, 1, 2), (2, 1, 2), (0, 1, 3), (3, 11, 0), (0, 2, 0)],
-)
-def test_levels_of_disclosure(modules: float, houses: float, level: int) -> None:
-    assert privacy_level(modules, houses) == level and level in LEVELS
-
-
-@pytest.mark.parametrize(("modules", "houses"), [(4, 1), (-1, 1), (1, 0), (float("nan"), 1)])
-def test_impossible_measurements_are_refused(modules: float, houses: float) -> None:
-    with pytest.raises(InputError, match="privacy level"):
-        privacy_level(modules, houses)
