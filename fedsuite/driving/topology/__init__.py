@@ -2,7 +2,8 @@
 
 An overlay says which silo sends its model to which. Kinds: ring, mst, delta_mbst (Marfoq et al. 2020), star (a server at
 one of the silos; its one-way cycle time is what the papers call FedAvg), complete, matcha and matcha_plus (Wang et al.
-2019; the second colours the complete graph instead of the underlay), local (nobody talks), custom (the user's matrix).
+2019; the second colours the complete graph instead of the underlay), local (nobody talks), custom (who hears whom in the
+user's matrix, or along every link of the network).
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ from fedsuite.errors import InputError
 
 __all__ = [
     "KINDS",
-    "NETWORKS",
     "DelayModel",
     "Network",
     "Overlay",
@@ -93,14 +93,13 @@ def build_overlay(
         raise InputError(f"overlay {kind!r}: expected one of {', '.join(KINDS)}; correct the name")
     if kind == "local" or size == 1:
         return Overlay(kind, size, ())
-    if kind == "complete":
-        return Overlay(kind, size, both_ways([(i, j) for j in range(size) for i in range(j)]))
-    if kind in ("matcha", "matcha_plus"):
-        base = net.underlay if kind == "matcha" else nx.complete_graph(size)
-        plan = plan_matcha(base, budget)
+    if kind == "custom" and net.weights is not None:
+        heard = np.argwhere((net.weights > 0) & ~np.eye(size, dtype=bool))
+        return Overlay(kind, size, tuple(sorted((int(j), int(i)) for i, j in heard)))
+    if kind in ("complete", "custom", "matcha", "matcha_plus"):
+        base = net.underlay if kind in ("custom", "matcha") else nx.complete_graph(size)
+        plan = plan_matcha(base, budget) if kind.startswith("matcha") else None
         return Overlay(kind, size, both_ways([(i, j) for i, j in base.edges]), matcha=plan)
-    if kind == "custom":
-        return _custom_overlay(net)
     load = Load(net, model_bits, computation_time_ms, delay or DelayModel())
     if kind == "star":
         return Overlay(kind, size, both_ways([(0, i) for i in range(1, size)]), hub=0)
@@ -112,14 +111,6 @@ def build_overlay(
         return Overlay(kind, size, both_ways(minimum_tree(load.core_ms())))
     tree = best_bounded_tree(load.link_ms(), lambda edges: load.cycle_ms(both_ways(edges)))
     return Overlay(kind, size, both_ways(tree))
-
-
-def _custom_overlay(net: Network) -> Overlay:
-    """Who hears whom in the user's matrix, or along every link of the network."""
-    if net.weights is None:
-        return Overlay("custom", net.num_silos, both_ways([(i, j) for i, j in net.underlay.edges]))
-    heard = np.argwhere((net.weights > 0) & ~np.eye(net.num_silos, dtype=bool))
-    return Overlay("custom", net.num_silos, tuple(sorted((int(j), int(i)) for i, j in heard)))
 
 
 def cycle_time_ms(

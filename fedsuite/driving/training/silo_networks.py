@@ -67,7 +67,6 @@ class SiloNetworks:
         return arrays
 
     def load_private_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over what `private_arrays` gave."""
         _load(self.backbone, under_prefix(arrays, BACKBONE))
         _load(self.sub, under_prefix(arrays, SUB))
         for prefix, optimizer in self.optimizers.items():
