@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsuite.driving.topology import Network, Overlay, both_ways, build_overlay
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, schedule_of
-from fedsuite.driving.topology.overlays import star_edges, tour_edges
+from fedsuite.driving.topology.overlays import tour_edges
 
 
 def make_schedule(
@@ -18,7 +18,7 @@ def make_schedule(
         return schedule_of(build_overlay(network, kind, **delays), seed, mixing, weights)
     edges = {
         "ring": tuple(tour_edges(list(range(network)))),
-        "star": both_ways(star_edges(0, network)),
+        "star": both_ways([(0, i) for i in range(1, network)]),
         "complete": both_ways([(i, j) for j in range(network) for i in range(j)]),
         "local": (),
     }

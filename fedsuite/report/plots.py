@@ -99,7 +99,10 @@ def learning_curves(
     figure, row = blank_panels(*_SIZES_IN[min(len(panels), 2)], len(panels))
     for place, (axes, (metric, label)) in enumerate(zip(row, panels.items(), strict=True)):
         for number, (name, frame) in enumerate(runs.items()):
-            _check_columns(frame, name, (metric, x))
+            for column in (metric, x):
+                if column not in frame:
+                    known = ", ".join(sorted(set(map(str, frame)) - {"run", "round"})) or "none"
+                    raise InputError(f"run {name!r} has no metric {column!r}; it has {known}")
             found = frame.dropna(subset=[metric, x])
             repeats = found.groupby(x).size().max()
             title = f"{name} ({repeats} runs)" if repeats > 1 else name
@@ -118,13 +121,6 @@ def learning_curves(
         handles, names = row[0].get_legend_handles_labels()
         figure.legend(handles, names, frameon=False, loc="outside right center")
     save_figure(figure, path)
-
-
-def _check_columns(frame: pd.DataFrame, name: str, metrics: Sequence[str]) -> None:
-    known = ", ".join(sorted(set(map(str, frame)) - {"run", "round"})) or "none"
-    for metric in metrics:
-        if metric not in frame:
-            raise InputError(f"run {name!r} has no metric {metric!r}; it has {known}")
 
 
 def _mark_values(axes: Axes, values: Sequence[float]) -> None:

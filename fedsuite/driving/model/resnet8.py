@@ -98,10 +98,6 @@ class ResNet8(nn.Module):
         self.stem = Stem(image_size, channels)
         self.trunk = Trunk(image_size, norm, dropout)
 
-    def stem_output(self, images: Tensor) -> Tensor:
-        """[B, 32, h, w]: what two trunks can share."""
-        check_images(images, self.channels, self.image_size)
-        return self.stem(centred(images))
-
     def forward(self, images: Tensor) -> Output:
-        return self.trunk(self.stem_output(images))
+        check_images(images, self.channels, self.image_size)
+        return self.trunk(self.stem(centred(images)))

@@ -15,13 +15,17 @@ _BINS = 41
 
 def plot_steering(silos: Sequence[Silo], path: Path) -> None:
     """A histogram of the training angles of every silo, all on one axis of angles, beside that of their union."""
-    axes_of, figure = _grid(len(silos) + 1, 2.2, 1.5)
+    rows = -(-(len(silos) + 1) // _COLUMNS)
+    figure = Figure(figsize=(2.2 * _COLUMNS, 1.5 * rows), layout="constrained")
+    panels = figure.subplots(rows, _COLUMNS, squeeze=False, sharex=True).ravel()
+    for unused in panels[len(silos) + 1 :]:
+        unused.set_axis_off()
     union = np.concatenate([s.train.angles for s in silos])
     limit = float(np.abs(union).max()) or 1.0
     bins = np.linspace(-limit, limit, _BINS)
     parts = [("all silos", union, COLOURS[-1])]
     parts += [(s.name, np.asarray(s.train.angles), COLOURS[0]) for s in silos]
-    for axes, (name, angles, colour) in zip(axes_of, parts, strict=False):
+    for axes, (name, angles, colour) in zip(panels, parts, strict=False):
         axes.hist(angles, bins=bins, weights=np.full(len(angles), 1 / len(angles)), color=colour)
         axes.set_title(f"{name}: {angles.mean():+.2f} ± {angles.std():.2f}", fontsize=8)
         axes.tick_params(labelsize=7)
@@ -47,12 +51,3 @@ def plot_frames(silos: Sequence[Silo], path: Path, per_silo: int = 4) -> None:
             axes.set_yticks([])
         row[0].set_ylabel(silo.name, fontsize=8)
     save_figure(figure, path)
-
-
-def _grid(count: int, width_in: float, height_in: float):  # type: ignore[no-untyped-def]
-    rows = -(-count // _COLUMNS)
-    figure = Figure(figsize=(width_in * _COLUMNS, height_in * rows), layout="constrained")
-    axes = figure.subplots(rows, _COLUMNS, squeeze=False, sharex=True).ravel()
-    for unused in axes[count:]:
-        unused.set_axis_off()
-    return axes, figure

@@ -2,7 +2,8 @@
 
 An overlay says which silo sends its model to which. Kinds: ring, mst, delta_mbst (Marfoq et al. 2020), star (a server at
 one of the silos; its one-way cycle time is what the papers call FedAvg), complete, matcha and matcha_plus (Wang et al.
-2019; the second colours the complete graph instead of the underlay), local (nobody talks), custom (the user's matrix).
+2019; the second colours the complete graph instead of the underlay), local (nobody talks), custom (who hears whom in the
+user's matrix, or along every link of the network).
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from fedsuite.driving.topology.overlays import (
     best_bounded_tree,
     christofides_tour,
     minimum_tree,
-    star_edges,
     tour_edges,
 )
 from fedsuite.driving.topology.underlay import FOLDER, NETWORKS, Network
@@ -26,7 +26,6 @@ from fedsuite.errors import InputError
 
 __all__ = [
     "KINDS",
-    "NETWORKS",
     "DelayModel",
     "Network",
     "Overlay",
@@ -81,33 +80,29 @@ def build_overlay(
     computation_time_ms: float = COMPUTATION_TIME_MS,
     delay: DelayModel | None = None,
     *,
-    hub: str | int = "first",
     budget: float = 0.5,
 ) -> Overlay:
     """The overlay of this kind for a model of `model_bits` whose local update takes `computation_time_ms`.
 
-    hub: where the star's server stands: "first" (silo 0, as published), "best" (shortest cycle time), or a silo's number.
-    budget: MATCHA's share of matchings a round. InputError for an unknown kind, or if the network lacks what it needs.
+    The star's server stands at silo 0, as published. budget: MATCHA's share of matchings a round.
+    InputError for an unknown kind, or if the network lacks what it needs.
     """
     net = load_network(network) if isinstance(network, str) else network
-    model = delay or DelayModel()
     size = net.num_silos
     if kind not in KINDS:
         raise InputError(f"overlay {kind!r}: expected one of {', '.join(KINDS)}; correct the name")
     if kind == "local" or size == 1:
         return Overlay(kind, size, ())
-    if kind == "complete":
-        return Overlay(kind, size, both_ways([(i, j) for j in range(size) for i in range(j)]))
-    if kind in ("matcha", "matcha_plus"):
-        base = net.underlay if kind == "matcha" else nx.complete_graph(size)
-        plan = plan_matcha(base, budget)
+    if kind == "custom" and net.weights is not None:
+        heard = np.argwhere((net.weights > 0) & ~np.eye(size, dtype=bool))
+        return Overlay(kind, size, tuple(sorted((int(j), int(i)) for i, j in heard)))
+    if kind in ("complete", "custom", "matcha", "matcha_plus"):
+        base = net.underlay if kind in ("custom", "matcha") else nx.complete_graph(size)
+        plan = plan_matcha(base, budget) if kind.startswith("matcha") else None
         return Overlay(kind, size, both_ways([(i, j) for i, j in base.edges]), matcha=plan)
-    if kind == "custom":
-        return _custom_overlay(net)
-    load = Load(net, model_bits, computation_time_ms, model)
+    load = Load(net, model_bits, computation_time_ms, delay or DelayModel())
     if kind == "star":
-        center = _hub(load, hub)
-        return Overlay(kind, size, both_ways(star_edges(center, size)), hub=center)
+        return Overlay(kind, size, both_ways([(0, i) for i in range(1, size)]), hub=0)
     if kind == "ring":
         # Computation adds the same to every link, so it cannot change the tour; rounding keeps ties ties.
         weight_ms = np.round(load.link_ms() - load.busy_ms, 9)
@@ -118,25 +113,6 @@ def build_overlay(
     return Overlay(kind, size, both_ways(tree))
 
 
-def _hub(load: Load, hub: str | int) -> int:
-    if hub == "first":
-        return 0
-    if hub == "best":
-        stars = (both_ways(star_edges(i, load.size)) for i in range(load.size))
-        return int(np.argmin([load.cycle_ms(star) for star in stars]))
-    if isinstance(hub, int) and 0 <= hub < load.size:
-        return hub
-    raise InputError(f"hub {hub!r}: expected first, best or a number below {load.size}; correct it")
-
-
-def _custom_overlay(net: Network) -> Overlay:
-    """Who hears whom in the user's matrix, or along every link of the network."""
-    if net.weights is None:
-        return Overlay("custom", net.num_silos, both_ways([(i, j) for i, j in net.underlay.edges]))
-    heard = np.argwhere((net.weights > 0) & ~np.eye(net.num_silos, dtype=bool))
-    return Overlay("custom", net.num_silos, tuple(sorted((int(j), int(i)) for i, j in heard)))
-
-
 def cycle_time_ms(
     network: Network | str,
     overlay: Overlay | str = "ring",
@@ -145,7 +121,6 @@ def cycle_time_ms(
     delay: DelayModel | None = None,
     *,
     one_way: bool = False,
-    hub: str | int = "first",
     budget: float = 0.5,
     seed: int = 0,
     rounds: int = MATCHA_ROUNDS,
@@ -157,14 +132,11 @@ def cycle_time_ms(
     Local, or one silo: computation only. InputError as for `build_overlay`.
     """
     net = load_network(network) if isinstance(network, str) else network
-    model = delay or DelayModel()
-    load = Load(net, model_bits, computation_time_ms, model)
+    load = Load(net, model_bits, computation_time_ms, delay or DelayModel())
     if isinstance(overlay, str):
         one_way = one_way or overlay == "fedavg"
         kind = "star" if overlay == "fedavg" else overlay
-        overlay = build_overlay(
-            net, kind, model_bits, computation_time_ms, model, hub=hub, budget=budget
-        )
+        overlay = build_overlay(net, kind, model_bits, computation_time_ms, delay, budget=budget)
     if overlay.num_silos != net.num_silos:
         raise InputError(
             f"overlay {overlay.name}: has {overlay.num_silos} silos, but {net.name} has {net.num_silos}; build it anew"

@@ -45,8 +45,8 @@ class DelayModel:
 class Load:
     """A network under models of `bits` M, updates of `computation_time_ms` T_c and a delay model.
 
-    latency_ms, hops: of the path between any two silos, float64 [N, N], 0 on the diagonal; busy_ms: u T_c. InputError if
-    the network has no distances or is not connected, or for a size or time that cannot be.
+    latency_ms, hops, transfer_ms (M / B): of the path between any two silos, float64 [N, N], 0 on the diagonal; busy_ms:
+    u T_c. InputError if the network has no distances or is not connected, or for a size or time that cannot be.
     """
 
     def __init__(
@@ -61,19 +61,16 @@ class Load:
         km, self.hops = _shortest_paths(network)
         self.latency_ms = delay.latency_ms_per_km * km + delay.base_latency_ms
         np.fill_diagonal(self.latency_ms, 0.0)
-
-    def _transfer_ms(self) -> np.ndarray:
-        """M / B(i, j), [N, N]."""
-        return 1e3 * self.bits * self.hops / self.delay.core_capacity_bit_per_s
+        self.transfer_ms = 1e3 * bits * self.hops / delay.core_capacity_bit_per_s
 
     def core_ms(self) -> np.ndarray:
         """T_c + l + M / B, [N, N]: what the minimum tree weighs."""
-        return self.busy_ms + self.latency_ms + self._transfer_ms()
+        return self.busy_ms + self.latency_ms + self.transfer_ms
 
     def link_ms(self) -> np.ndarray:
         """T_c + l + max(M / C_up, M / C_down, M / B), [N, N]: what a lone link costs."""
         slowest = min(self.delay.upload_bit_per_s, self.delay.download_bit_per_s)
-        sending_ms = np.maximum(self._transfer_ms(), 1e3 * self.bits / slowest)
+        sending_ms = np.maximum(self.transfer_ms, 1e3 * self.bits / slowest)
         return self.busy_ms + self.latency_ms + sending_ms
 
     def delays_ms(self, edges: Iterable[Edge]) -> np.ndarray:
@@ -84,8 +81,8 @@ class Load:
         bits, delay = self.bits, self.delay
         up_ms = 1e3 * bits / delay.upload_bit_per_s * np.bincount(start, minlength=self.size)
         down_ms = 1e3 * bits / delay.download_bit_per_s * np.bincount(end, minlength=self.size)
-        core_ms = self._transfer_ms()[start, end]
-        sending_ms = np.maximum(np.maximum(up_ms[start], down_ms[end]), core_ms)
+        access_ms = np.maximum(up_ms[start], down_ms[end])
+        sending_ms = np.maximum(access_ms, self.transfer_ms[start, end])
         out_ms[start, end] = self.busy_ms + self.latency_ms[start, end] + sending_ms
         return out_ms
 

@@ -84,15 +84,14 @@ class _Colouring:
     """State of Misra and Gries' algorithm: colour[u][v] of coloured edges, at most max degree + 1 colours."""
 
     def __init__(self, graph: "nx.Graph[int]") -> None:
-        self.graph = graph
         self.colours = range(max((d for _, d in graph.degree), default=0) + 1)
         self.at: dict[int, dict[int, int]] = {u: {} for u in graph}  # at[u][colour] = neighbour
 
     def free(self, node: int) -> int:
         return next(c for c in self.colours if c not in self.at[node])
 
-    def colour_of(self, u: int, v: int) -> int | None:
-        return next((c for c, other in self.at[u].items() if other == v), None)
+    def colour_of(self, u: int, v: int) -> int:
+        return next(c for c, other in self.at[u].items() if other == v)
 
     def paint(self, u: int, v: int, colour: int) -> None:
         self.at[u][colour], self.at[v][colour] = v, u
@@ -116,24 +115,17 @@ class _Colouring:
         while colour in self.at[path[-1]]:
             path.append(self.at[path[-1]][colour])
             colour = c if colour == d else d
-        pairs = list(itertools.pairwise(path))
-        before = [d if k % 2 == 0 else c for k in range(len(pairs))]
-        for (a, b), colour in zip(pairs, before, strict=True):
-            del self.at[a][colour], self.at[b][colour]
-        for (a, b), colour in zip(pairs, before, strict=True):
-            self.paint(a, b, c if colour == d else d)
+        for own in (self.at[node] for node in path):
+            own |= {other: own.pop(colour) for colour, other in ((c, d), (d, c)) if colour in own}
 
     def add(self, u: int, v: int) -> None:
         members = self.fan(u, v)
         c, d = self.free(u), self.free(members[-1])
         self.invert_path(u, c, d)
         last = self._end(u, members, d)
-        old = [self.colour_of(u, w) for w in members[: last + 1]]
-        for w, colour in zip(members[1 : last + 1], old[1:], strict=True):
-            assert colour is not None
-            del self.at[u][colour], self.at[w][colour]
-        for w, colour in zip(members[:last], old[1:], strict=True):
-            assert colour is not None
+        for w, after in itertools.pairwise(members[: last + 1]):
+            colour = self.colour_of(u, after)
+            del self.at[after][colour]
             self.paint(u, w, colour)
         self.paint(u, members[last], d)
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from fedsuite.driving.topology import Overlay
 from fedsuite.driving.topology.custom_topology import check_stochastic, hearing_weights
-from fedsuite.driving.topology.matcha import MatchaPlan, laplacian
+from fedsuite.driving.topology.matcha import Edge, MatchaPlan, laplacian
 from fedsuite.driving.topology.optimal_weights import fastest_weights
 from fedsuite.errors import InputError
 
-Edge = tuple[int, int]
 _AUTO = {"ring": "ring", "star": "uniform", "complete": "uniform"}  # else metropolis
 
 

@@ -1,7 +1,7 @@
-"""Who talks to whom: tours, trees and stars over the connectivity graph.
+"""Who talks to whom: tours and trees over the connectivity graph.
 
 Marfoq et al. 2020: the ring is a Christofides tour (their theorem 3.5 bounds its cycle time), the tree a minimum spanning
-tree, delta-MBST the best of degree-bounded trees (their algorithm 1). The star is a server at one of the silos.
+tree, delta-MBST the best of degree-bounded trees (their algorithm 1).
 
 Symbols: weight_ms [N, N] symmetric, cost of a link between any two silos. Edges of trees are undirected, i < j.
 """
@@ -46,17 +46,9 @@ def cube_path(tree: list[Edge], num_silos: int) -> list[Edge]:
     """
     graph = nx.Graph(tree)
     graph.add_nodes_from(range(num_silos))
-    order: list[int] = []
-    stack: list[tuple[int, int, int, bool]] = [(0, -1, 0, False)]
-    while stack:
-        node, parent, depth, done = stack.pop()
-        if done or depth % 2 == 0:
-            order.append(node)
-        if done:
-            continue
-        if depth % 2:
-            stack.append((node, parent, depth, True))
-        stack += [(n, node, depth + 1, False) for n in sorted(graph[node]) if n != parent]
+    depth = nx.single_source_shortest_path_length(graph, 0)
+    walk = nx.dfs_labeled_edges(graph, 0, sort_neighbors=lambda n: sorted(n, reverse=True))
+    order = [n for _, n, way in walk if way == ("reverse" if depth[n] % 2 else "forward")]
     return [(min(a, b), max(a, b)) for a, b in itertools.pairwise(order)]
 
 
@@ -102,8 +94,3 @@ def tour_edges(tour: list[int]) -> list[Edge]:
     if len(tour) < 2:
         return []
     return list(zip(tour, [*tour[1:], tour[0]], strict=True))
-
-
-def star_edges(hub: int, num_silos: int) -> list[Edge]:
-    """Undirected edges between the hub and everybody else."""
-    return [(min(hub, i), max(hub, i)) for i in range(num_silos) if i != hub]

@@ -12,14 +12,8 @@ import numpy as np
 
 FOLDER = Path(__file__).parent / "underlays"
 # Name as asked for -> file; nws is the name of amazon_us in the papers' tables.
-NETWORKS = {
-    "gaia": "gaia",
-    "nws": "amazon_us",
-    "amazon_us": "amazon_us",
-    "exodus": "exodus",
-    "ebone": "ebone",
-    "geant": "geant",
-}
+NETWORKS = {name: name for name in ("gaia", "nws", "amazon_us", "exodus", "ebone", "geant")}
+NETWORKS["nws"] = "amazon_us"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +33,6 @@ class Network:
 
     @property
     def num_silos(self) -> int:
-        """N."""
         return len(self.labels)
 
     @property

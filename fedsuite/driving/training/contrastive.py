@@ -23,7 +23,6 @@ Everything here works on one silo and runs under torch.vmap over stacked silos.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +33,7 @@ from fedsuite.driving.model.layers import Output
 from fedsuite.driving.training.langevin import Chain, surrogate_loss
 from fedsuite.penalties import Penalty, Proximal
 
+Terms = tuple[Tensor, Tensor]  # L_cd+ and L_cd-, scalars: means over the batch
 FEATURE_EPS = 1e-5  # added to the variance of features, so that constant ones stay finite
 FEATURE_LIMIT = 10.0  # chains in feature space move standardised features, and s is in their unit
 # radians; the usual 1 exceeds nearly all steering angles and would leave half the MSE
@@ -44,13 +44,6 @@ REGRESSION_LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mae": F.l1_loss,
     "huber": partial(F.huber_loss, delta=HUBER_DELTA),
 }
-
-
-class Terms(NamedTuple):
-    """L_cd+ and L_cd-, scalars: means over the batch, before beta."""
-
-    plus: Tensor
-    minus: Tensor
 
 
 def chain_of(objective: ObjectiveSettings, angle_limit: float) -> Chain:
@@ -74,21 +67,20 @@ def contrastive_terms(
     sub: Output,
     noise: Tensor | None = None,
 ) -> Terms:
-    """L_cd+ (gradient to the backbone only) and L_cd- (gradient to the sub-network only).
+    """L_cd+ (gradient to the backbone only) and L_cd- (gradient to the sub-network only), before beta.
 
     noise: of `cd_k`, standard normal numbers of `noise_shape`, drawn by the caller from the silo's own stream.
     """
     if objective.loss == "kl_release":
         b, s = backbone.predictions, sub.predictions
-        return Terms(_release_term(b, s), _release_term(s, b))
+        return _release_term(b, s), _release_term(s, b)
     own, other = _represented(objective, backbone), _represented(objective, sub)
     if objective.loss == "kl":
-        return Terms(_divergence(objective, own, other), _divergence(objective, other, own))
+        return _divergence(objective, own, other), _divergence(objective, other, own)
     if noise is None:
         raise ValueError("noise: expected chain noise")
-    return Terms(
-        surrogate_loss(chain, own, other, noise[0]), surrogate_loss(chain, other, own, noise[1])
-    )
+    plus, minus = noise
+    return surrogate_loss(chain, own, other, plus), surrogate_loss(chain, other, own, minus)
 
 
 def total_loss(
@@ -96,7 +88,7 @@ def total_loss(
 ) -> Tensor:
     """L_lr + w (beta L_cd+ + (1 - beta) L_cd-), or without beta."""
     plus, minus = (objective.beta, 1.0 - objective.beta) if objective.apply_beta else (1.0, 1.0)
-    return regression + influence * (plus * terms.plus + minus * terms.minus)
+    return regression + influence * (plus * terms[0] + minus * terms[1])
 
 
 def influence(objective: ObjectiveSettings, round: int, total_rounds: int) -> float:

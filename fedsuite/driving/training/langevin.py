@@ -63,9 +63,8 @@ def sample(chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor) -> tuple[T
 def reflected(z: Tensor, limit: float) -> Tensor:
     """z folded back into [-limit, limit], as often as needed."""
     folded = limit - ((z + limit).remainder(4.0 * limit) - 2.0 * limit).abs()
-    return torch.where(
-        z.abs() <= limit, z, folded
-    )  # folding costs digits, which samples inside keep
+    # Folding costs digits, which samples inside keep.
+    return torch.where(z.abs() <= limit, z, folded)
 
 
 def _accepted(chain: Chain, mu: Tensor, z: Tensor, proposal: Tensor, normal: Tensor) -> Tensor:

@@ -62,10 +62,7 @@ class _Batch:
 
 
 class Learner:
-    """Trains the networks of S silos. network: a template whose tensors are replaced by the silos' own in every call.
-
-    penalty: is added to every silo's loss.
-    """
+    """Trains the networks of S silos; `network` is a template, `penalty` is added to every silo's loss."""
 
     def __init__(
         self,
@@ -164,9 +161,8 @@ class Learner:
         if sub:
             shared = {k: v for k, v in backbone.items() if k not in sub}
             other = call({**shared, **sub}, images)
-            terms = contrastive_terms(objective, self.chain, output, other, noise)
-            plus, minus = terms.plus, terms.minus
-            loss = total_loss(objective, regression, terms, weight)
+            plus, minus = contrastive_terms(objective, self.chain, output, other, noise)
+            loss = total_loss(objective, regression, (plus, minus), weight)
         if start:
             assert self.penalty is not None
             loss = loss + self.penalty(backbone, start)
@@ -174,10 +170,8 @@ class Learner:
 
     def _gradients_one_by_one(self, batch: _Batch, contrasts: bool) -> Tensor:
         """Fill .grad of the stacked tensors; terms [S, 4]."""
-        trained = {BACKBONE: self.networks.backbone} | (
-            {SUB: self.networks.sub} if contrasts else {}
-        )
-        leaves = [t[n] for t in trained.values() for n in self.networks.names.parameters if n in t]
+        stacks = [self.networks.backbone] + ([self.networks.sub] if contrasts else [])
+        leaves = [t[n] for t in stacks for n in self.networks.names.parameters if n in t]
         for leaf in leaves:
             if leaf.grad is None:  # memory of the step before is written over
                 leaf.grad = torch.empty_like(leaf)
@@ -205,8 +199,7 @@ class Learner:
     def _silo_rows(self, prefix: str, i: int) -> Tensors:
         """Silo i's slices of a stacked network, parameters first; they share its memory, so they are made once."""
         if (prefix, i) not in self._rows:
-            tensors = self.networks.backbone if prefix == BACKBONE else self.networks.sub
-            names = self.networks.names
+            tensors, names = self.networks.stacks[prefix], self.networks.names
             rows = {n: tensors[n].detach()[i] for n in names.parameters if n in tensors}
             for row in rows.values():
                 row.requires_grad_()

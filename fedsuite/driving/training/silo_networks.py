@@ -34,11 +34,11 @@ class SiloNetworks:
         self.backbone = _stacked(initial, num_silos, device)
         self.sub: Tensors = {}
         if config.objective.contrastive:
-            kept = {k: v for k, v in initial.items() if not self._is_shared(k)}
+            shared = STEM if config.network.share_stem else ()
+            kept = {k: v for k, v in initial.items() if not k.startswith(shared)}
             self.sub = _stacked(kept, num_silos, device)
-        self.optimizers = {BACKBONE: self._optimizer(self.backbone)}
-        if self.sub:
-            self.optimizers[SUB] = self._optimizer(self.sub)
+        self.stacks = {BACKBONE: self.backbone, SUB: self.sub}
+        self.optimizers = {k: self._optimizer(own) for k, own in self.stacks.items() if own}
 
     def backbone_arrays(self) -> Arrays:
         """What is mixed: name -> [S, ...]."""
@@ -62,19 +62,16 @@ class SiloNetworks:
             for k in sorted(self.names.local)
         }
         for prefix, optimizer in self.optimizers.items():
-            tensors = self.backbone if prefix == BACKBONE else self.sub
-            moments = optimizer_arrays(optimizer, self._trained(tensors))
+            moments = optimizer_arrays(optimizer, self._trained(self.stacks[prefix]))
             arrays |= with_prefix(moments, f"moments.{prefix}")
         return arrays
 
     def load_private_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over what `private_arrays` gave."""
         _load(self.backbone, under_prefix(arrays, BACKBONE))
         _load(self.sub, under_prefix(arrays, SUB))
         for prefix, optimizer in self.optimizers.items():
-            tensors = self.backbone if prefix == BACKBONE else self.sub
             moments = under_prefix(arrays, f"moments.{prefix}")
-            load_optimizer_arrays(optimizer, self._trained(tensors), moments)
+            load_optimizer_arrays(optimizer, self._trained(self.stacks[prefix]), moments)
 
     def distance(self) -> np.ndarray:
         """||theta_i^b - theta_i^s|| over parameters [S] float64; zeros without sub-networks."""
@@ -87,9 +84,6 @@ class SiloNetworks:
 
     def _trained(self, tensors: Tensors) -> Sequence[str]:
         return [n for n in self.names.parameters if n in tensors]
-
-    def _is_shared(self, name: str) -> bool:
-        return self.config.network.share_stem and name.startswith(STEM)
 
     def _optimizer(self, tensors: Tensors) -> torch.optim.Optimizer:
         trained = [tensors[n].requires_grad_() for n in self._trained(tensors)]

@@ -87,9 +87,7 @@ def twin(config: CDLConfig, silos: tuple[Silo, ...], steps: int) -> list[tuple[A
                     noise = torch.randn(shape, generator=generator)
                 terms = contrastive_terms(objective, chain, out, other, noise)
                 loss = (
-                    loss
-                    + config.objective.beta * terms.plus
-                    + (1 - config.objective.beta) * terms.minus
+                    loss + config.objective.beta * terms[0] + (1 - config.objective.beta) * terms[1]
                 )
             if config.federation.scenario == "fedprox":
                 gaps = zip(nets[i].parameters(), start, strict=True)

@@ -38,9 +38,9 @@ class Camera:
         horizon = size_px / 2 - self.focal_px(size_px) * math.tan(self.pitch_rad)
         return np.arange(size_px) + 0.5 - horizon
 
-    def first_ground_row(self, size_px: int, end_m: float = GROUND_END_M) -> int:
-        """First row whose ground distance is at most end_m."""
-        limit = self.focal_px(size_px) * self.height_m / end_m
+    def first_ground_row(self, size_px: int) -> int:
+        """First row whose ground distance is at most GROUND_END_M."""
+        limit = self.focal_px(size_px) * self.height_m / GROUND_END_M
         return int(np.searchsorted(self.rows_below_horizon(size_px), limit))
 
 

@@ -32,9 +32,7 @@ class CorridorTables:
     tan_phi: np.ndarray  # float64 [W]
     plane_m: np.ndarray  # [H, 1], distance of floor or ceiling in each row, at most END_M
     x_bins: np.ndarray  # [H, W], lateral position on floor or ceiling
-    plane_start: (
-        np.ndarray
-    )  # intp [H, 1], where the atlas keeps the plane: floor below the horizon, ceiling above
+    plane_start: np.ndarray  # intp [H, 1], of the row's plane in the atlas: floor or ceiling
     plane_shade: np.ndarray  # [H, 1]
     up_bins: np.ndarray  # float64 [H, 1], rise of the row's ray per metre, in wall bins
     atlas: np.ndarray  # [C, bins]

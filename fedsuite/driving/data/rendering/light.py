@@ -18,8 +18,6 @@ RGB = tuple[float, float, float]
 WEATHERS: tuple[Weather, ...] = ("cloudy", "rain", "heavy rain", "wet", "windy", "snow")
 TIMES: tuple[Time, ...] = ("morning", "noon", "sunset", "night")
 GREY = (0.299, 0.587, 0.114)  # luma weights (ITU-R BT.601)
-
-
 _TABLE = read_table(__file__, "light.json")
 
 

@@ -15,19 +15,14 @@ from fedsuite.driving.data.rendering.road import RoadTables, draw_road, road_tab
 from fedsuite.driving.data.rendering.texture import sensor_noise, streaks
 
 MARGIN_PX = 64  # the noise picture is this much larger than a frame
-NUM_LUCK = 6
+NUM_LUCK = 6  # random numbers a frame: position, compass, noise row, noise column, gain, brightness
 TABLES_KEPT = 8  # about 3 MB each at 200 x 200
-
-
-def draw_luck(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Chance of n frames, float64 [n, 6] in [0, 1): position, compass, noise row, noise column, gain, brightness."""
-    return rng.random((n, NUM_LUCK))
 
 
 def draw_frames(
     look: Look, poses: np.ndarray, luck: np.ndarray, channels: int, out: np.ndarray, at: np.ndarray
 ) -> None:
-    """Draw poses [m, 4] with luck [m, 6] in one look into rows `at` [m] of out, uint8 [n, C, H, W]."""
+    """Draw poses [m, 4] with luck [m, NUM_LUCK] in [0, 1) in one look into rows `at` [m] of out, uint8 [n, C, H, W]."""
     size = out.shape[-1]
     tables, overlay = _tables(look, size, channels)
     canvas = np.empty((channels, size, size), np.float32)

@@ -54,10 +54,6 @@ def _tinted(rng: np.random.Generator, colour: RGB, brightness: tuple[float, floa
     return red, green, blue
 
 
-def _sensor(rng: np.random.Generator) -> Sensor:
-    return Sensor(_uniform(rng, 0.75, 1.2), _uniform(rng, -22, 22), 0.08, _uniform(rng, 3.0, 8.0))
-
-
 def _camera(
     rng: np.random.Generator, height_m: tuple[float, float], fov_deg: tuple[float, float]
 ) -> Camera:
@@ -66,7 +62,9 @@ def _camera(
 
 
 def _drawn(rng: np.random.Generator, look: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {"camera": _camera(rng, **look["camera"]), "sensor": _sensor(rng)}
+    fields: dict[str, Any] = {"camera": _camera(rng, **look["camera"])}
+    contrast, brightness, noise = rng.uniform((0.75, -22, 3.0), (1.2, 22, 8.0)).tolist()
+    fields["sensor"] = Sensor(contrast, brightness, 0.08, noise)
     fields |= {name: _field(rng, given) for name, given in look.items() if name != "camera"}
     return fields | {"pattern": int(rng.integers(1 << 16))}
 

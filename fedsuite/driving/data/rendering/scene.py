@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsuite.driving.data.rendering.laws import NUM_POSE, Law, Steering
 from fedsuite.driving.data.rendering.looks import Look
-from fedsuite.driving.data.rendering.picture import draw_frames, draw_luck
+from fedsuite.driving.data.rendering.picture import NUM_LUCK, draw_frames
 from fedsuite.driving.data.rendering.presets import law_of, look_of, steering_of
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.randomness import rng_for
@@ -92,7 +92,7 @@ def render(
     """Frames of the poses, uint8 [n, C, H, W]; drawn into `out` where given (it may be memory-mapped)."""
     shape = scene.settings.shape_of(len(poses))
     frames = np.empty(shape, np.uint8) if out is None else out
-    luck = draw_luck(len(poses), rng)
+    luck = rng.random((len(poses), NUM_LUCK))
     for index in np.unique(poses.look):
         at = np.flatnonzero(poses.look == index)
         look = scene.looks[index]

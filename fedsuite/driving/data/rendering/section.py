@@ -48,21 +48,14 @@ def _section(look: RoadLook, light: Light, is_dash: bool) -> np.ndarray:
     ruts = 1 - 0.06 * np.exp(-(((np.abs(in_lane) - 0.24) / 0.07) ** 2))  # darker where wheels run
     tone *= np.where(outside < 0, ruts, 1)
     paint = look.line_strength * (1 - 0.55 * light.snow)
-    for line, colour in _lines(look, left, right, is_dash):
-        where = np.abs(s - line) < LINE_M / 2
-        tone[:, where] += paint * (np.array(colour)[:, None] - tone[:, where])
-    return tone
-
-
-def _lines(
-    look: RoadLook, left: float, right: float, is_dash: bool
-) -> list[tuple[float, tuple[float, float, float]]]:
-    """Positions, m, and colours of the lines painted: both edges always, lane lines where there is a dash."""
     lines = [(left + LINE_M, look.edge_line), (right - LINE_M, look.edge_line)]
     if is_dash:
         inner = range(1, look.lanes_left + look.lanes_right + 1)
         lines += [(left + lane * look.lane_m, look.centre_line) for lane in inner]
-    return lines
+    for line, colour in lines:
+        where = np.abs(s - line) < LINE_M / 2
+        tone[:, where] += paint * (np.array(colour)[:, None] - tone[:, where])
+    return tone
 
 
 def _blurred(tone: np.ndarray, width: int) -> np.ndarray:

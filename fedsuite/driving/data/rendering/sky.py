@@ -41,7 +41,11 @@ def _add_skyline(
         levels = rng.uniform(0.25, 1.0, len(edges) + 1)[house]
         shades = rng.uniform(0.55, 1.25, len(edges) + 1)[house]
         base = np.array([120.0, 112.0, 104.0])
+        unit = max(2, size_px // 50)  # of the grid of windows
+        down = (np.arange(rows) % (2 * unit) < unit)[:, None]
+        windows = (down & (np.arange(width) % (3 * unit) < unit)).astype(np.float64)
     else:
+        windows = np.zeros((rows, width))
         levels = 0.55 + 0.22 * value_noise(rng, (16, width), (4, 14), 4)[0]
         shades = 1 + 0.1 * value_noise(rng, (size_px, width), (size_px // 4, width // 4), 2)[:rows]
         base = np.array(look.verge) * 0.55
@@ -50,15 +54,6 @@ def _add_skyline(
     haze = np.exp(-60 / light.visibility_m)
     far = haze * sun + (1 - haze) * np.array(light.sky_low)
     body = far[:, None, None] * shades
-    windows = _windows(size_px, rows, width) if look.is_town else np.zeros((rows, width))
     lit = np.array([170.0, 150.0, 95.0]) if light.headlight else 0.55 * far
     body = body + windows * 0.6 * (lit[:, None, None] - body)
     np.copyto(tone, body, where=above)
-
-
-def _windows(size_px: int, rows: int, width: int) -> np.ndarray:
-    """A grid of windows, 1 inside one, [rows, width]."""
-    unit = max(2, size_px // 50)
-    down = (np.arange(rows) % (2 * unit) < unit)[:, None]
-    across = (np.arange(width) % (3 * unit) < unit)[None, :]
-    return (down & across).astype(np.float64)
