@@ -19,6 +19,7 @@ from fedsuite.driving.topology.overlays import (
     best_bounded_tree,
     christofides_tour,
     minimum_tree,
+    star_edges,
     tour_edges,
 )
 from fedsuite.driving.topology.underlay import FOLDER, NETWORKS, Network
@@ -26,6 +27,7 @@ from fedsuite.errors import InputError
 
 __all__ = [
     "KINDS",
+    "NETWORKS",
     "DelayModel",
     "Network",
     "Overlay",
@@ -80,12 +82,13 @@ def build_overlay(
     computation_time_ms: float = COMPUTATION_TIME_MS,
     delay: DelayModel | None = None,
     *,
+    hub: str | int = "first",
     budget: float = 0.5,
 ) -> Overlay:
     """The overlay of this kind for a model of `model_bits` whose local update takes `computation_time_ms`.
 
-    The star's server stands at silo 0, as published. budget: MATCHA's share of matchings a round.
-    InputError for an unknown kind, or if the network lacks what it needs.
+    hub: where the star's server stands: "first" (silo 0, as published), "best" (shortest cycle time), or a silo's number.
+    budget: MATCHA's share of matchings a round. InputError for an unknown kind, or if the network lacks what it needs.
     """
     net = load_network(network) if isinstance(network, str) else network
     size = net.num_silos
@@ -102,7 +105,8 @@ def build_overlay(
         return Overlay(kind, size, both_ways([(i, j) for i, j in base.edges]), matcha=plan)
     load = Load(net, model_bits, computation_time_ms, delay or DelayModel())
     if kind == "star":
-        return Overlay(kind, size, both_ways([(0, i) for i in range(1, size)]), hub=0)
+        center = _hub(load, hub)
+        return Overlay(kind, size, both_ways(star_edges(center, size)), hub=center)
     if kind == "ring":
         # Computation adds the same to every link, so it cannot change the tour; rounding keeps ties ties.
         weight_ms = np.round(load.link_ms() - load.busy_ms, 9)
@@ -113,6 +117,17 @@ def build_overlay(
     return Overlay(kind, size, both_ways(tree))
 
 
+def _hub(load: Load, hub: str | int) -> int:
+    if hub == "first":
+        return 0
+    if hub == "best":
+        stars = (both_ways(star_edges(i, load.size)) for i in range(load.size))
+        return int(np.argmin([load.cycle_ms(star) for star in stars]))
+    if isinstance(hub, int) and 0 <= hub < load.size:
+        return hub
+    raise InputError(f"hub {hub!r}: expected first, best or a number below {load.size}; correct it")
+
+
 def cycle_time_ms(
     network: Network | str,
     overlay: Overlay | str = "ring",
@@ -121,6 +136,7 @@ def cycle_time_ms(
     delay: DelayModel | None = None,
     *,
     one_way: bool = False,
+    hub: str | int = "first",
     budget: float = 0.5,
     seed: int = 0,
     rounds: int = MATCHA_ROUNDS,
@@ -136,7 +152,9 @@ def cycle_time_ms(
     if isinstance(overlay, str):
         one_way = one_way or overlay == "fedavg"
         kind = "star" if overlay == "fedavg" else overlay
-        overlay = build_overlay(net, kind, model_bits, computation_time_ms, delay, budget=budget)
+        overlay = build_overlay(
+            net, kind, model_bits, computation_time_ms, delay, hub=hub, budget=budget
+        )
     if overlay.num_silos != net.num_silos:
         raise InputError(
             f"overlay {overlay.name}: has {overlay.num_silos} silos, but {net.name} has {net.num_silos}; build it anew"

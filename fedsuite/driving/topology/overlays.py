@@ -1,7 +1,7 @@
-"""Who talks to whom: tours and trees over the connectivity graph.
+"""Who talks to whom: tours, trees and stars over the connectivity graph.
 
 Marfoq et al. 2020: the ring is a Christofides tour (their theorem 3.5 bounds its cycle time), the tree a minimum spanning
-tree, delta-MBST the best of degree-bounded trees (their algorithm 1).
+tree, delta-MBST the best of degree-bounded trees (their algorithm 1). The star is a server at one of the silos.
 
 Symbols: weight_ms [N, N] symmetric, cost of a link between any two silos. Edges of trees are undirected, i < j.
 """
@@ -94,3 +94,8 @@ def tour_edges(tour: list[int]) -> list[Edge]:
     if len(tour) < 2:
         return []
     return list(zip(tour, [*tour[1:], tour[0]], strict=True))
+
+
+def star_edges(hub: int, num_silos: int) -> list[Edge]:
+    """Undirected edges between the hub and everybody else."""
+    return [(min(hub, i), max(hub, i)) for i in range(num_silos) if i != hub]

@@ -215,6 +215,15 @@ def test_degrees_and_rates_enter_the_delay():
     )
 
 
+def test_hubs():
+    assert mean_ms("gaia", "star", BITS[0], CDL_MS, hub="best") == pytest.approx(279.7, abs=0.06)
+    assert mean_ms("nws", "star", BITS[0], CDL_MS, hub="best") == pytest.approx(145.9, abs=0.05)
+    best = build_overlay("gaia", "star", hub="best")
+    assert load_network("gaia").labels[best.hub] == "Oregon"
+    with pytest.raises(InputError, match="hub 11: expected first, best or a number below 11"):
+        build_overlay("gaia", "star", hub=11)
+
+
 def test_tour_of_gaia_is_optimal_among_neighbours():
     """2-opt finds no shorter tour; every silo is visited once."""
     net = load_network("gaia")
