@@ -18,12 +18,16 @@ install: .venv/installed
 demo: install
 	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml --overwrite
 
-# Slow tests start Ray, which needs the machine for itself.
-test: test-fast
-	$(BIN)/python -m pytest -q -m slow
+PYTEST := $(BIN)/python -m pytest -q
+SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile
+
+# Ray's workers run at low priority: they need the machine for themselves.
+test: install
+	$(PYTEST) -m "not ray" $(SIDE_BY_SIDE)
+	$(PYTEST) -m ray
 
 test-fast: install
-	$(BIN)/python -m pytest -q -m "not slow" -n logical --maxprocesses 8 --dist loadfile
+	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE)
 
 lint: install
 	$(BIN)/ruff check .

@@ -9,17 +9,15 @@ import fedsuite.driving.report.run
 from clients.vehicle import VehicleClient
 from fedsuite.errors import RunFailed
 from fedsuite.files import sha256_of
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
 from simulations.engines.inprocess import run_inprocess
-from simulations.engines.ray import Resources, run_ray
 from simulations.systems import settings_of
 from tests.cdl_runs import (
     config_of,
     digests,
-    settings_from,
 )
-from tests.harness import cli, prepared, start_cli, wait_for_checkpoint, write_settings
+from tests.harness import cli, start_cli, wait_for_checkpoint, write_settings
 
 
 @pytest.mark.parametrize("changes", [{}, {"batch_norm": "local", "silos_per_client": 2}])
@@ -92,16 +90,3 @@ def test_a_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert digests(tmp_path, "whole") == digests(tmp_path, "killed")
     assert private_states(tmp_path / "whole") == private_states(tmp_path / "killed")
-
-
-@pytest.mark.slow
-def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(
-    cache: Path, tmp_path: Path
-) -> None:
-    changes = {"silos_per_client": 2, "checkpoint_every": 1}
-    run_inprocess(config_of(cache, tmp_path, "here", **changes))
-    there = config_of(cache, tmp_path, "there", **changes)
-    settings = settings_from(there)
-    run_ray(there, folder_of(settings), len(prepared(there)), Resources(2))
-    assert digests(tmp_path, "here") == digests(tmp_path, "there")
-    assert private_states(tmp_path / "here") == private_states(tmp_path / "there")

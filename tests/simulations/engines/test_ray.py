@@ -108,20 +108,7 @@ def test_a_superlink_that_cannot_start_is_told(
 
 
 @pytest.mark.slow
-def test_one_worker_gives_the_bytes_of_the_inprocess_engine(
-    tmp_path: Path, nothing_left_behind: Path
-) -> None:
-    write_toml(tmp_path, num_rounds=3)
-    done = cli(tmp_path, "run", "toy.toml", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    assert "round 3/3  train-loss" in done.stdout and done.stderr == ""
-    folder = RunFolder(tmp_path / "runs" / "toy")
-    assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=3))
-    assert folder.status()["status"] == "completed"
-    assert list(nothing_left_behind.iterdir()) == []
-
-
-@pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     tmp_path: Path, nothing_left_behind: Path
@@ -152,6 +139,7 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_a_client_error_fails_the_run_in_one_line(
     tmp_path: Path, nothing_left_behind: Path
 ) -> None:
@@ -168,6 +156,7 @@ def test_a_client_error_fails_the_run_in_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_a_bug_in_the_server_and_a_killed_simulation_are_told(
     tmp_path: Path, nothing_left_behind: Path
 ) -> None:
@@ -191,6 +180,7 @@ def test_a_bug_in_the_server_and_a_killed_simulation_are_told(
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_a_dead_worker_fails_the_run_in_one_line(tmp_path: Path, nothing_left_behind: Path) -> None:
     write_toml(tmp_path, fault="exit", num_clients=4)
     done = cli(tmp_path, "run", "toy.toml", "--set", "min-reply-fraction=0.1")

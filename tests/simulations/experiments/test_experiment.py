@@ -467,6 +467,7 @@ def test_a_killed_experiment_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_through_ray(tmp_path: Path) -> None:
     write(tmp_path, top="num-rounds = 2")
     done = cli(tmp_path, "run", "exp.toml", "--workers", "1")

@@ -247,14 +247,7 @@ def on_ray(config: dict[str, Any], workers: int) -> None:
 
 
 @pytest.mark.slow
-def test_two_ray_workers_write_the_bytes_of_this_process(cache: Path, tmp_path: Path) -> None:
-    """Any worker may get any message: parties go from process to process over their disks."""
-    play(config_of(cache, tmp_path, "here", **RAY))
-    on_ray(config_of(cache, tmp_path, "there", **RAY), 2)
-    assert artefacts(tmp_path, "there") == artefacts(tmp_path, "here")
-
-
-@pytest.mark.slow
+@pytest.mark.ray
 def test_a_killed_worker_ends_the_run_in_one_line_and_it_can_be_resumed(
     cache: Path, tmp_path: Path
 ) -> None:

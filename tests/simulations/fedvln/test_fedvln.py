@@ -11,15 +11,14 @@ from safetensors.numpy import load_file
 
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.run_folder import RunFolder
 from simulations.engines.inprocess import run_inprocess
-from simulations.engines.ray import Resources, run_ray
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.variants import runs_of
 from simulations.fedvln.system import SYSTEM
 from simulations.systems import settings_of
-from tests.harness import cli, config_from, prepared, start_cli, wait_for_checkpoint, write_settings
+from tests.harness import cli, config_from, start_cli, wait_for_checkpoint, write_settings
 
 TOMLS = Path(__file__).parents[3] / "simulations" / "fedvln"
 TINY: dict[str, Any] = {
@@ -108,17 +107,6 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
     done = cli(tmp_path, "run", "--resume", str(tmp_path / "killed"), "--engine", "inprocess")
     assert done.returncode == 0, done.stderr
     assert finished(tmp_path, "whole") == finished(tmp_path, "killed")
-
-
-@pytest.mark.slow
-def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(
-    cache: Path, tmp_path: Path
-) -> None:
-    run_inprocess(config_of(cache, tmp_path, "here"))
-    there = config_of(cache, tmp_path, "there")
-    _, settings = settings_of(there)
-    run_ray(there, folder_of(settings), len(prepared(there)), Resources(2))
-    assert finished(tmp_path, "here") == finished(tmp_path, "there")
 
 
 def test_closing_leaves_table_and_plots(cache: Path, tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_killed_pre_exploration_resumes_to_the_same_bytes(
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(chain: Chain) -> None:
     changes = {"num_rounds": 2, **METHODS["fed-lan"]}
     chain.play("here", **changes)
