@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.report import finish, median
-from fedsuite.aggregation import server_step, shares
+from fedsuite.aggregation import mean, server_step, shares
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
 from fedsuite.config import read_config
 from fedsuite.machine import keep_freed_memory
@@ -103,7 +103,7 @@ def bare_rounds(config: FedVLNConfig, rounds: int, workers: int) -> list[float]:
             jobs = [(k, number, arrays) for k in range(HOUSES)]
             replies = list(pool.imap(_train, jobs, chunksize=1))
             weights = shares([n for n, _ in replies])
-            arrays, _ = server_step(arrays, [a for _, a in replies], weights)
+            arrays, _ = server_step(arrays, mean(arrays, [a for _, a in replies], weights))
             seconds.append(time.monotonic() - start)
     return seconds[1:]
 

@@ -6,12 +6,13 @@ n_k its samples, p_k = n_k / sum of n over the round's clients, eta server learn
   parallel    Delta = sum_k p_k (w_k - w);  w <- w + eta Delta        every client starts from the same w
   sequential  w <- w + eta p_k (w_k - w)  for k in turn               client k starts from the w its predecessor moved
 
-A merge rule makes Delta of what the clients sent, a server optimizer makes the next w of Delta; both are values, chosen by
-configuration, `module:NAME` for one's own. Sums are taken in float64 in the order given (sort by partition first), then
-rounded once to the array's own type.
+A merge rule makes Delta of what the clients sent (fedsuite/robust.py has those that withstand hostile clients), a server
+optimizer makes the next w of Delta; both are values, chosen by configuration, `module:NAME` for one's own. Sums are taken
+in float64 in the order given (sort by partition first), then rounded once to the array's own type.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -20,8 +21,24 @@ from fedsuite.arrays import Arrays
 
 Named = Mapping[str, np.ndarray]
 Weights = Sequence[float] | np.ndarray
-# (w, [w_k], [p_k], adding up to 1) -> Delta, float64, of the names that the clients sent, all the same ones.
-MergeRule = Callable[[Named, Sequence[Named], np.ndarray], Arrays]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """delta: Delta by name, float64; admitted [N]: how much of the say that its weight gives it every client had, from 1
+    (all) to 0 (rejected); empty if the rule weighs single numbers, not clients."""
+
+    delta: Arrays
+    admitted: np.ndarray = field(default_factory=lambda: np.ones(0))
+
+
+@dataclass(frozen=True)
+class MergeRule:
+    """How changes become one. combine: (w, [w_k], [p_k], adding up to 1, f) -> Merged, of the names that the clients sent,
+    all the same ones; f: how many hostile clients it has to withstand; least: f -> the fewest clients that it works with."""
+
+    combine: Callable[[Named, Sequence[Named], np.ndarray, int], Merged]
+    least: Callable[[int], int] = lambda _: 1
 
 
 class ServerOptimizer(Protocol):
@@ -43,6 +60,23 @@ def shares(num_examples: Sequence[int]) -> np.ndarray:
     return counts / counts.sum()
 
 
+def capped(weights: Weights, most: float) -> np.ndarray:
+    """p_k with none above `most`: those above get it, the others share the rest in proportion, until none is above.
+
+    With fewer than 1 / `most` clients all are equal.
+    """
+    p = np.asarray(weights, np.float64)
+    if len(p) * most <= 1:
+        return np.full(len(p), 1 / len(p))
+    full = np.zeros(len(p), bool)
+    while (over := (p > most) & ~full).any():
+        full |= over
+        rest = p[~full] * ((1 - most * full.sum()) / p[~full].sum())
+        p = np.full(len(p), most)
+        p[~full] = rest
+    return p
+
+
 def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
     """Delta = sum_k p_k (w_k - w): FedAvg (McMahan et al. 2017)."""
     delta: Arrays = {}
@@ -54,14 +88,6 @@ def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
     return delta
 
 
-def median(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
-    """Delta = coordinate-wise median of w_k - w, all clients alike (Yin et al. 2018): few strange clients move it little."""
-    return {
-        name: np.median([arrays[name] - server[name].astype(np.float64) for arrays in clients], 0)
-        for name in clients[0]
-    }
-
-
 def plain(server: Named, delta: Named, state: Named, rate: float) -> tuple[Arrays, Arrays]:
     """w + eta Delta; no state."""
     return {k: server[k].astype(np.float64) + rate * d for k, d in delta.items()}, {}
@@ -69,21 +95,17 @@ def plain(server: Named, delta: Named, state: Named, rate: float) -> tuple[Array
 
 def server_step(
     server: Named,
-    clients: Sequence[Named],
-    weights: Weights,
+    delta: Named,
     rate: float = 1.0,
-    merge: MergeRule = mean,
     optimizer: ServerOptimizer = plain,
     state: Named | None = None,
 ) -> tuple[Arrays, Arrays]:
-    """The next server model, names that no client sent as they were, and the optimizer's next state."""
-    delta = merge(server, clients, np.asarray(weights, np.float64))
+    """The next server model, names that Delta does not have as they were, and the optimizer's next state."""
     moved, after = optimizer(server, delta, state or {}, rate)
     copied = {k: v.copy() for k, v in server.items()}
     return copied | {k: np.asarray(v, server[k].dtype) for k, v in moved.items()}, after
 
 
-MERGE_RULES: Mapping[str, MergeRule] = {"mean": mean, "median": median}
 SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = {"none": plain}
 
 

@@ -86,10 +86,15 @@ class ServerState:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The state after a step and its metrics (finite numbers; they go into the history)."""
+    """The state after a step and its metrics (finite numbers; they go into the history).
+
+    admitted: by partition how much of the say that its weight gives it a client had in a merge, where that is not all:
+    0 = its change was rejected. It goes into the line of its training.
+    """
 
     state: ServerState
     metrics: Mapping[str, float] = field(default_factory=dict)
+    admitted: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fedsuite.aggregation import (
-    MergeRule,
+    Merged,
     ServerOptimizer,
-    mean,
+    capped,
     plain,
     server_step,
     shares,
@@ -35,6 +35,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.robust import WEIGHTED_MEAN, Merge
 from fedsuite.vln.message_keys import SPEAKER
 from fedsuite.vln.stages import modules_of
 from strategies.participation import Participation, everybody
@@ -47,7 +48,8 @@ class HouseAveraging(RoundStrategy):
     """Server side; what differs between stages and methods are values.
 
     initial: the model before round 1; steps: a client's optimizer steps per round; scores: how houses' scores become one;
-    share: what of the model is merged; speaker: sent once to every house that trains, where instructions are generated;
+    share: what of the model is merged; max_share: the most weight of one house in a round;
+    speaker: sent once to every house that trains, where instructions are generated;
     writes: houses write submissions or spoken texts in the end; discloses: tell how much of the agents left the houses.
     """
 
@@ -56,7 +58,8 @@ class HouseAveraging(RoundStrategy):
     participation: Participation = everybody
     scores: Scores = agent_means
     share: Share = Share()
-    merge: MergeRule = mean
+    merge: Merge = WEIGHTED_MEAN
+    max_share: float = 1.0
     server_optimizer: ServerOptimizer = plain
     rate: RateSchedule = RateSchedule()
     selection: Selection = Selection()
@@ -74,14 +77,20 @@ class HouseAveraging(RoundStrategy):
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Participants train side by side; if one is lost, the others' weights are taken relative to one another."""
         chosen = self.participation(number, trainers(clients))
+        self.merge.check(len(chosen))
         replies = yield [self._task(c, state.arrays) for c in chosen]
-        own, weights = [r.arrays for r in replies], relative_weights(chosen, replies)
-        rate = float(state.scalars[RATE])
+        weights = relative_weights(chosen, replies, self.max_share)
+        merged = self.merge(state.arrays, [r.arrays for r in replies], weights)
         arrays, optimizer = server_step(
-            state.arrays, own, weights, rate, self.merge, self.server_optimizer, state.optimizer
+            state.arrays,
+            merged.delta,
+            float(state.scalars[RATE]),
+            self.server_optimizer,
+            state.optimizer,
         )
         metrics = self._metrics(state.arrays, arrays, replies, chosen)
-        return RoundResult(replace(state, arrays=arrays, optimizer=optimizer), metrics)
+        after = replace(state, arrays=arrays, optimizer=optimizer)
+        return RoundResult(after, metrics, admitted_of(merged, replies))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The server's model on every house's validation instructions."""
@@ -119,16 +128,24 @@ def trainers(clients: Clients) -> list[ClientInfo]:
     return [c for c in clients if c.num_examples > 0]
 
 
-def relative_weights(chosen: Clients, replies: Sequence[Reply]) -> np.ndarray:
-    """p_k of those who replied, out of the round's, adding up to 1."""
+def relative_weights(chosen: Clients, replies: Sequence[Reply], most: float = 1.0) -> np.ndarray:
+    """p_k of those who replied, out of the round's, adding up to 1, none above `most`."""
     order = weights_of(chosen)
     got = np.array([order[r.partition] for r in replies])
-    return np.asarray(got / got.sum())
+    return capped(got / got.sum(), most)
 
 
-def weights_of(chosen: Clients) -> dict[int, float]:
-    """p_k by partition."""
-    weights = shares([c.num_examples for c in chosen])
+def admitted_of(merged: Merged, replies: Sequence[Reply]) -> dict[int, float]:
+    """By partition how much say a client had, where it was not all that its weight gives it."""
+    if not len(merged.admitted):
+        return {}
+    pairs = zip(replies, merged.admitted, strict=True)
+    return {r.partition: float(x) for r, x in pairs if x < 1}
+
+
+def weights_of(chosen: Clients, most: float = 1.0) -> dict[int, float]:
+    """p_k by partition, none above `most`."""
+    weights = capped(shares([c.num_examples for c in chosen]), most)
     return {c.partition: float(w) for c, w in zip(chosen, weights, strict=True)}
 
 

@@ -7,7 +7,7 @@ from the round's w, and the server merges as FedAvg does.
 
 from dataclasses import dataclass, replace
 
-from fedsuite.aggregation import server_step
+from fedsuite.aggregation import mean, server_step
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.federation import (
     ClientInfo,
@@ -34,7 +34,8 @@ class SequentialAveraging(HouseAveraging):
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """One exchange per participant; one that is lost moves nothing and is passed over."""
         chosen = self.participation(number, trainers(clients))
-        weights, rate = weights_of(chosen), float(state.scalars[RATE])
+        weights = weights_of(chosen, self.max_share)
+        rate = float(state.scalars[RATE])
         model, optimizer = state.arrays, state.optimizer
         replies: list[Reply] = []
         for client in chosen:
@@ -45,11 +46,11 @@ class SequentialAveraging(HouseAveraging):
                 local = {k: reply.arrays[k] for k in model}
                 replies.append(replace(reply, arrays=local))
                 if self.in_turn:
-                    weight = weights[client.partition]
-                    model, _ = server_step(model, [local], [weight], rate, self.merge)
+                    delta = mean(model, [local], [weights[client.partition]])
+                    model, _ = server_step(model, delta, rate)
         if not self.in_turn:
-            own = [r.arrays for r in replies]
-            model, _ = server_step(model, own, relative_weights(chosen, replies), rate, self.merge)
+            shares = relative_weights(chosen, replies, self.max_share)
+            model, _ = server_step(model, mean(model, [r.arrays for r in replies], shares), rate)
         metrics = self._metrics(state.arrays, model, replies, chosen)
         return RoundResult(replace(state, arrays=model, optimizer=optimizer), metrics)
 

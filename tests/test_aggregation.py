@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsuite.aggregation import (
-    MERGE_RULES,
     SERVER_OPTIMIZERS,
+    capped,
     mean,
-    median,
     plain,
     server_step,
     shares,
@@ -38,9 +37,9 @@ def test_shares_refuse_counts_without_meaning(bad):
         shares(bad)
 
 
-def step(*arguments, **values):
-    """The next server model, of an optimizer without a state."""
-    moved, state = server_step(*arguments, **values)
+def step(server, clients, weights, rate=1.0):
+    """The next server model after the mean of changes, of an optimizer without a state."""
+    moved, state = server_step(server, mean(server, clients, weights), rate)
     assert state == {}
     return moved
 
@@ -97,7 +96,7 @@ def test_a_client_in_turn_moves_the_server_by_its_share_alone():
         np.testing.assert_allclose(one[name], want, rtol=1e-6)
 
 
-# --- merge rules and server optimizers ----------------------------------------------------------
+# --- merging and server optimizers ----------------------------------------------------------
 
 
 @settings(max_examples=30)
@@ -113,51 +112,32 @@ def test_the_mean_rule_against_numpy(n, seed):
         np.testing.assert_allclose(delta[name], want, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=30)
-@given(counts, st.integers(0, 1000))
-def test_the_median_rule_number_by_number(n, seed):
-    """The middle one of sorted moves, or the mean of the two in the middle; sample counts play no part."""
-    rng = np.random.default_rng(seed)
-    server, clients = arrays(rng), [arrays(rng) for _ in n]
-    delta = median(server, clients, shares(n))
-    for name, start in server.items():
-        assert delta[name].dtype == np.float64 and delta[name].shape == start.shape
-        for at in np.ndindex(start.shape):
-            moves = sorted(float(c[name][at]) - float(start[at]) for c in clients)
-            want = (moves[(len(moves) - 1) // 2] + moves[len(moves) // 2]) / 2
-            assert delta[name][at] == pytest.approx(want, rel=1e-12, abs=1e-12)
+@pytest.mark.parametrize(
+    ("most", "want"),
+    [
+        (1.0, [0.01, 0.02, 0.03, 0.01, 0.02, 0.01, 0.9]),
+        (0.25, [0.075, 0.15, 0.225, 0.075, 0.15, 0.075, 0.25]),
+        (
+            0.2,
+            [0.6 / 7, 1.2 / 7, 0.2, 0.6 / 7, 1.2 / 7, 0.6 / 7, 0.2],
+        ),  # lifting the others lifted the third too far
+        (1 / 7, [1 / 7] * 7),
+        (0.01, [1 / 7] * 7),
+    ],
+)
+def test_no_weight_is_above_the_cap(most, want):
+    weights = capped(shares([10, 20, 30, 10, 20, 10, 900]), most)
+    np.testing.assert_allclose(weights, want, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rule", [mean, median])
-def test_a_single_number_stays_an_array(rule):
-    """NumPy makes scalars of sums of arrays without dimensions; those could not be sent."""
-    rng = np.random.default_rng(0)
-    moved = step(arrays(rng), [arrays(rng), arrays(rng)], [0.5, 0.5], merge=rule)
-    assert all(isinstance(a, np.ndarray) for a in moved.values()) and moved["c"].shape == ()
-
-
-def test_one_strange_client_moves_the_median_little_and_the_mean_far():
-    server = {"w": np.zeros(3, np.float32)}
-    clients = [{"w": np.full(3, v, np.float32)} for v in (1, 1.25, 1.5, 1e6)]
-    assert step(server, clients, [0.25] * 4, merge=median)["w"].tolist() == [1.375] * 3
-    assert step(server, clients, [0.25] * 4, merge=mean)["w"].min() > 1e5
-
-
-def test_a_rule_of_ones_own_gets_server_clients_and_weights():
-    server = {"w": np.ones(2, np.float32), "own": np.zeros(1, np.float32)}
-    clients = [{"w": np.full(2, v, np.float32)} for v in (3, 5)]
-    seen = []
-
-    def rule(server, clients, weights):
-        seen.append((server, clients, weights))
-        return {"w": np.array([1.0, -1.0])}
-
-    moved = step(server, clients, [0.25, 0.75], 2.0, rule)
-    ((got_server, got_clients, weights),) = seen
-    assert got_server is server and got_clients is clients
-    assert weights.dtype == np.float64 and weights.tolist() == [0.25, 0.75]
-    assert moved["w"].tolist() == [3, -1] and moved["own"].tolist() == [0]
-    assert moved["w"].dtype == np.float32
+@given(counts, st.floats(0.01, 1))
+def test_a_cap_keeps_the_order_and_the_sum(n, most):
+    before, after = shares(n), capped(shares(n), most)
+    assert after.sum() == pytest.approx(1) and (after >= 0).all()
+    assert after.max() <= max(most, 1 / len(n)) + 1e-12
+    assert (np.diff(after[np.argsort(before, kind="stable")]) >= -1e-12).all()
+    if before.max() <= most and len(n) * most > 1:
+        assert after.tolist() == before.tolist()
 
 
 def adam(server, delta, state, rate):
@@ -179,13 +159,13 @@ def test_a_server_optimizers_state_is_handed_from_step_to_step():
         delta = np.mean([c["w"].astype(float) - model["w"] for c in clients], axis=0)
         m, v = 0.9 * m + 0.1 * delta, 0.99 * v + 0.01 * delta**2
         w = (model["w"] + 0.5 * m / (np.sqrt(v) + 1e-3)).astype(np.float32)
-        model, state = server_step(model, clients, [1 / 3] * 3, 0.5, mean, adam, state)
+        merged = mean(model, clients, [1 / 3] * 3)
+        model, state = server_step(model, merged, 0.5, adam, state)
         np.testing.assert_allclose(model["w"], w, rtol=1e-6)
         assert model["w"].dtype == np.float32 and state["steps"] == number
 
 
 def test_values_by_name():
-    assert {"mean": mean, "median": median} == MERGE_RULES
     assert {"none": plain} == SERVER_OPTIMIZERS
 
 

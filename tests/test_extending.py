@@ -17,7 +17,7 @@ from tests.harness import ROOT, config_from
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
-    "nesterov": 20, "elastic": 20, "trimmed": 15, "chains": 60, "lines": 60, "regression": 150,
+    "nesterov": 20, "elastic": 20, "meamed": 20, "chains": 60, "lines": 60, "regression": 150,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
     "num-rounds": 2,
@@ -71,12 +71,14 @@ def test_a_local_penalty(tmp_path: Path) -> None:
 
 
 def test_a_merge_rule(tmp_path: Path) -> None:
-    from trimmed import trimmed_mean  # type: ignore[import-not-found]
+    from meamed import NEAR_MEDIAN  # type: ignore[import-not-found]
 
     server = {"w": np.zeros(2, np.float32)}
     clients = [{"w": np.array(v, np.float32)} for v in ([1, 9], [2, 1], [100, 2], [3, 3])]
-    assert trimmed_mean(server, clients, np.full(4, 0.25))["w"].tolist() == [2.5, 2.5]
-    rounds = play(tmp_path, "trimmed", HOUSES, merge="trimmed:trimmed_mean")
+    merged = NEAR_MEDIAN.combine(server, clients, np.full(4, 0.25), 1)
+    assert merged.delta["w"].tolist() == [2.0, 2.0]
+    own = {"merge": "meamed:NEAR_MEDIAN", "federation.tolerated": 1}
+    rounds = play(tmp_path, "near", HOUSES, **own)
     assert np.isfinite(rounds["update-norm"].dropna()).all()
 
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.aggregation import MERGE_RULES, median
 from fedsuite.errors import InputError
+from fedsuite.robust import MERGE_RULES
 from fedsuite.values import chosen
 
 KEY = "merge-rule"
 
 
 def test_a_name_of_the_table() -> None:
-    assert chosen(KEY, "median", MERGE_RULES) is median
+    assert chosen(KEY, "median", MERGE_RULES) is MERGE_RULES["median"]
 
 
 def test_the_table_goes_first() -> None:
@@ -32,7 +32,10 @@ def test_a_value_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("name", "complaint"),
     [
         ("meddian", "unknown 'meddian'; did you mean 'median'? (or module:NAME of your own)"),
-        ("zzz", "unknown 'zzz'; valid: mean, median (or module:NAME of your own)"),
+        (
+            "zzz",
+            "unknown 'zzz'; valid: mean, median, trimmed-mean, krum, multi-krum, bulyan",
+        ),
         ("", "unknown ''; valid: mean, median"),
         (":", "unknown ':'"),
         (":mean", "unknown ':mean'"),

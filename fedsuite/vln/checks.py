@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from fedsuite.aggregation import MERGE_RULES, SERVER_OPTIMIZERS
+from fedsuite.aggregation import SERVER_OPTIMIZERS, MergeRule
 from fedsuite.devices import check_device
 from fedsuite.errors import InputError
 from fedsuite.penalties import PENALTIES
+from fedsuite.robust import MERGE_RULES
 from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.start import model_file, run_of
@@ -70,15 +71,26 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
 def _in_values(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
     chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS)
-    chosen("federation.merge", own.merge, MERGE_RULES)
+    rule = chosen("federation.merge", own.merge, MERGE_RULES)
+    if not isinstance(rule, MergeRule):
+        yield f"federation.merge: {own.merge} is a {type(rule).__name__}, expected a MergeRule of fedsuite.aggregation"
     chosen("federation.local-penalty", own.local_penalty, PENALTIES)
     in_turn = own.aggregation == "sequential" or own.client_optimizer == "shared"
-    for key, value in (("server-optimizer", own.server_optimizer), ("merge", own.merge)):
-        if value not in ("none", "mean") and (in_turn or own.method != "federated"):
+    side_by_side = {
+        "server-optimizer": own.server_optimizer, "merge": own.merge, "update-bound": own.update_bound,
+    }  # fmt: skip
+    for key, value in side_by_side.items():
+        if value not in ("none", "mean", 0.0) and (in_turn or own.method != "federated"):
             yield (
                 f"federation.{key}: {value} is for houses that train side by side; set federation.method=federated, "
                 "federation.aggregation=parallel and federation.client-optimizer=kept or fresh"
             )
+    if own.tolerated and own.merge in ("mean", "geometric-median"):
+        yield f"federation.tolerated: {own.merge} has no use for it; set it to 0, or choose another federation.merge"
+    if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:
+        yield (
+            f"federation.tolerated: 0, so {own.merge} would withstand nobody; say how many hostile houses a round may have"
+        )
     if c.stage == "speaker" and own.local_penalty != "none":
         yield "federation.local-penalty: a speaker trains without one; set it to none"
 

@@ -11,7 +11,8 @@ from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
-from fedsuite.vln.config import FederationSettings, FedVLNConfig
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
 from fedsuite.vln.stages import is_personal, share_of, visit_steps

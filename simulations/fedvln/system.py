@@ -3,13 +3,15 @@
 from functools import partial
 from typing import Any
 
-from fedsuite.aggregation import MERGE_RULES, SERVER_OPTIMIZERS
+from fedsuite.aggregation import SERVER_OPTIMIZERS
 from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
+from fedsuite.robust import MERGE_RULES, Merge
 from fedsuite.roster import Roster
 from fedsuite.values import chosen
 from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.plan import (
     local_steps_of,
     rate_of,
@@ -50,7 +52,8 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "steps": steps,
         "participation": participation,
         "share": share_of(config),
-        "merge": chosen("federation.merge", config.federation.merge, MERGE_RULES),
+        "merge": merge_of(config.federation),
+        "max_share": config.federation.max_share,
         "server_optimizer": chosen(
             "federation.server-optimizer", config.federation.server_optimizer, SERVER_OPTIMIZERS
         ),
@@ -69,6 +72,12 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     if in_turn or hands_on:
         return SequentialAveraging(**common, in_turn=in_turn, hands_on=hands_on)
     return HouseAveraging(**common)
+
+
+def merge_of(own: FederationSettings) -> Merge:
+    """The merge rule and the bound on changes."""
+    rule = chosen("federation.merge", own.merge, MERGE_RULES)
+    return Merge(rule, own.tolerated, own.update_bound, own.beyond_bound == "clip", own.merge)
 
 
 def participation_of(config: FedVLNConfig) -> Participation:

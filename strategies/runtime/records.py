@@ -55,6 +55,12 @@ class RoundRecords:
             total[name] += row[name]
         total["metrics"] |= row["metrics"]
 
+    def admitted(self, shares: Mapping[int, float]) -> None:
+        """Add to a client's line of training how much of its say a merge let it have, by partition."""
+        for row in self.history:
+            if row["task"] == "train" and row["status"] == "ok" and row["partition"] in shares:
+                row["admitted"] = shares[row["partition"]]
+
     def timed(self, task: Task, raw: RawReply, seconds: float) -> Event | None:
         """The timing of one reply, to be emitted; None if it is added to a sum."""
         row = self._head(task) | {

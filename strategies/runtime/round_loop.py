@@ -99,6 +99,7 @@ class RoundLoop:
         self.exchange.best = {k: v for k, v in state.scalars.items() if k == BEST_ROUND}
         with self._recorded(number) as rows:
             trained = self._run(strategy.train(number, state, self.clients), rows)
+            rows.admitted(trained.admitted)
             self.exchange.trained |= {reply.partition: number for reply in rows.trained}
             state, counts = bookkeeping.after_training(strategy, trained.state, rows.trained)
             rows.metrics = {**trained.metrics, **counts}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsuite.aggregation import median
 from fedsuite.arrays import Share
 from fedsuite.checking import ContractError, check_strategy, echo
 from fedsuite.driving.config import CDLConfig
@@ -23,6 +22,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.robust import MERGE_RULES, Merge
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
@@ -62,7 +62,8 @@ HOUSE: dict[str, Any] = {
 OURS: dict[str, Callable[[], RoundStrategy]] = {
     "averaging": lambda: HouseAveraging(**HOUSE, selection=BEST),
     "every value": lambda: HouseAveraging(
-        **HOUSE, participation=Drawn(0.6, 1), merge=median, speaker={"s": np.ones(2, np.float32)},
+        **HOUSE, participation=Drawn(0.6, 1), merge=Merge(MERGE_RULES["median"]), max_share=0.5,
+        speaker={"s": np.ones(2, np.float32)},
         share=Share(("encoder.",)), writes=True, discloses=True,
     ),
     "in turn": lambda: SequentialAveraging(**HOUSE, participation=Drawn(0.6, 1)),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsuite.aggregation import median
 from fedsuite.federation import ClientInfo, RateSchedule, ServerState
+from fedsuite.robust import MERGE_RULES, Merge
 from strategies.house_averaging import HouseAveraging
 from tests.harness import changed
 from tests.strategies.played import CONFIG, INITIAL, Houses, houses, made, run_round
@@ -92,7 +92,7 @@ def strategy_of(**values):
 def test_the_merge_rule_is_a_value():
     """Medians of the houses' changes 1, 2, 3, 4 and 5 are 3, whatever their samples; twice that with eta 2."""
     federation = Houses(houses(90, 1, 1, 1, 1))
-    strategy = strategy_of(merge=median, rate=RateSchedule(2.0))
+    strategy = strategy_of(merge=Merge(MERGE_RULES["median"]), rate=RateSchedule(2.0))
     result = federation.train(strategy, 1, federation.start(strategy))
     assert result.state.arrays["w"].tolist() == [6, 6]
 
