@@ -125,22 +125,24 @@ def geometric_median_weights(
 def _by_number(
     middle: Callable[[np.ndarray, int], np.ndarray],
 ) -> Callable[[Named, Sequence[Named], np.ndarray, int], Merged]:
-    """The rule that gets each array's changes, sorted along the clients' axis, [N, ...] float64."""
+    """The rule that gets each array's changes, [N, ...] float64."""
 
     def combine(
         server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
     ) -> Merged:
         delta: Arrays = {}
         for name in clients[0]:
-            changes = [c[name] - server[name].astype(np.float64) for c in clients]
-            delta[name] = np.asarray(middle(np.sort(changes, axis=0), tolerated))
+            changes = np.array([c[name] - server[name].astype(np.float64) for c in clients])
+            delta[name] = np.asarray(middle(changes, tolerated))
         return Merged(delta)
 
     return combine
 
 
-def _trimmed(changes: np.ndarray, tolerated: int) -> np.ndarray:
-    middle: np.ndarray = changes[tolerated : len(changes) - tolerated].mean(axis=0)
+def trimmed(values: np.ndarray, tolerated: int) -> np.ndarray:
+    """Per number the mean of [N, ...] without the `tolerated` lowest and highest, N > 2 `tolerated`; float64."""
+    ordered = np.sort(values.astype(np.float64), axis=0)
+    middle: np.ndarray = ordered[tolerated : len(values) - tolerated].mean(axis=0)
     return middle
 
 
@@ -174,7 +176,7 @@ MEAN = MergeRule(_all_equal)
 MERGE_RULES: Mapping[str, MergeRule] = {
     "mean": MEAN,
     "median": MergeRule(_by_number(lambda x, _: np.median(x, axis=0)), lambda f: 2 * f + 1),
-    "trimmed-mean": MergeRule(_by_number(_trimmed), lambda f: 2 * f + 1),
+    "trimmed-mean": MergeRule(_by_number(trimmed), lambda f: 2 * f + 1),
     "krum": MergeRule(_weighing(_krum), lambda f: 2 * f + 3),
     "multi-krum": MergeRule(_weighing(_multi_krum), lambda f: 2 * f + 3),
     "bulyan": MergeRule(_bulyan, lambda f: 4 * f + 3),

@@ -19,8 +19,9 @@ from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
 from fedsuite.driving.message_keys import AVERAGE, OWN, TERMS, by_silo
-from fedsuite.driving.topology.mixing import average_model, consensus_distance, mix
+from fedsuite.driving.topology.mixing import average_model, consensus_distance
 from fedsuite.driving.topology.mixing_matrix import renormalise
+from fedsuite.driving.topology.robust_mixing import MIXING_RULES, MixingLimits, MixingRule
 from fedsuite.federation import (
     Asking,
     Clients,
@@ -31,6 +32,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.values import chosen
 
 SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside the average model
 
@@ -59,6 +61,9 @@ class NeighbourAveraging(RoundStrategy):
     ) -> None:  # fmt: skip
         self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
         self.silos_of = [list(h) for h in silos_of]
+        own = config.federation
+        self.rule: MixingRule = chosen("federation.merge", own.merge, MIXING_RULES)
+        self.limits = MixingLimits(own.clip_ratio, own.tolerated)
         self.num_silos = sum(len(h) for h in silos_of)
 
     # --- the three phases of a run ---------------------------------------------------------------
@@ -80,7 +85,8 @@ class NeighbourAveraging(RoundStrategy):
         ]
         collected, present = self._collect(state.arrays, replies)
         matrix = renormalise(self.schedule.matrix(first + per_round - 1), present)
-        arrays = mix(collected, matrix)
+        mixed = self.rule(state.arrays, collected, matrix, self.limits)
+        arrays = mixed.stacked
         names = (*TERMS, "sub-network-distance") if self.config.objective.contrastive else TERMS[:1]
         metrics = _training_metrics(replies, names)
         metrics |= {
@@ -91,9 +97,16 @@ class NeighbourAveraging(RoundStrategy):
         }
         if self.costs.cycle_time_ms is not None:
             metrics["simulated-seconds"] = (first + per_round) * self.costs.cycle_time_ms / 1000
+        if mixed.clipped:
+            metrics["links-clipped"] = mixed.clipped
         if not present.all():
             metrics["silos-missing"] = float((~present).sum())
-        return RoundResult(replace(state, arrays=arrays), metrics)
+        admitted = {
+            p: float(mixed.admitted[held].min())
+            for p, held in enumerate(self.silos_of)
+            if len(mixed.admitted) and mixed.admitted[held].min() < 1
+        }
+        return RoundResult(replace(state, arrays=arrays), metrics, admitted)
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The average model over all silos' test frames, and every silo's own backbone over its own."""

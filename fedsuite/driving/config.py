@@ -161,6 +161,19 @@ class FederationSettings:
     proximal_mu: float = setting(0.01, "mu of fedprox", ge=0)
     matcha_budget: float = setting(0.5, "expected share of matchings that are active", gt=0, le=1)
     silos_per_client: int = setting(1, "silos that one Flower client holds (simulation)", ge=1)
+    merge: str = setting(
+        "mean",
+        "mixing rule: mean (weighted); those that withstand hostile silos: clipped (self-centred), trimmed-mean; or "
+        "module:NAME of your own",
+    )
+    clip_ratio: float = setting(
+        3.0,
+        "rho of merge clipped: how far a neighbour may pull, in lengths of one's own local change",
+        gt=0,
+    )
+    tolerated: int = setting(
+        0, "b of merge trimmed-mean: neighbours left out at either end", ge=0, le=1000
+    )
     mixings_per_round: int = setting(
         1, "mixing steps in one round, that is in one message; above 1 no neighbour may sit in another client", ge=1
     )  # fmt: skip

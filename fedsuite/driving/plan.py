@@ -24,9 +24,11 @@ from fedsuite.driving.topology import (
     load_network,
 )
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_groups, schedule_of
+from fedsuite.driving.topology.robust_mixing import MIXING_RULES
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
+from fedsuite.values import chosen
 
 ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays for both ways
 
@@ -85,6 +87,7 @@ def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
             network, overlay, bits, config.wall_clock.computation_time_ms, delay,
             one_way=config.federation.scenario in ONE_WAY, budget=config.federation.matcha_budget, seed=config.seed,
         )  # fmt: skip
+    _check_merge(config, mixing)
     size, scenario = config.federation.silos_per_client, config.federation.scenario
     if size > network.num_silos:
         raise InputError(
@@ -172,6 +175,29 @@ def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) 
     kind = "star" if scenario in SERVER_SCENARIOS else scenario
     budget, update_ms = config.federation.matcha_budget, config.wall_clock.computation_time_ms
     return build_overlay(network, kind, bits, update_ms, delay, budget=budget)
+
+
+def _check_merge(config: CDLConfig, mixing: MixingSchedule) -> None:
+    """Rules for hostile silos need weights >= 0, enough neighbours, and all mixing steps where they are applied."""
+    own = config.federation
+    chosen("federation.merge", own.merge, MIXING_RULES)
+    if own.merge == "mean":
+        return
+    if own.mixings_per_round > 1:
+        raise InputError(
+            f"federation.merge: {own.merge} is applied once a round; set federation.mixings-per-round=1"
+        )
+    if mixing.constant is None or mixing.constant.min() < 0:
+        raise InputError(
+            f"federation.merge: {own.merge} needs fixed weights >= 0; choose another scenario than matcha and another "
+            "federation.mixing-matrix than fdla"
+        )
+    fewest = int(mixing.support.sum(axis=1).min()) - 1
+    if own.merge == "trimmed-mean" and not 0 < 2 * own.tolerated <= fewest:
+        raise InputError(
+            f"federation.tolerated: {own.tolerated}, but trimmed-mean leaves out that many at either end, at least 1, and a "
+            f"silo has {fewest} neighbours here; {fewest // 2} at most, or choose federation.merge=clipped"
+        )
 
 
 def _check_silos_of(
