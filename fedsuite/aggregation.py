@@ -7,8 +7,9 @@ n_k its samples, p_k = n_k / sum of n over the round's clients, eta server learn
   sequential  w <- w + eta p_k (w_k - w)  for k in turn               client k starts from the w its predecessor moved
 
 A merge rule makes Delta of what the clients sent (fedsuite/robust.py has those that withstand hostile clients), a server
-optimizer makes the next w of Delta; both are values, chosen by configuration, `module:NAME` for one's own. Sums are taken
-in float64 in the order given (sort by partition first), then rounded once to the array's own type.
+optimizer makes the next w of Delta (fedsuite/server_optimizers.py has those with a state); both are values, chosen by
+configuration, `module:NAME` for one's own. Sums are taken in float64 in the order given (sort by partition first), then
+rounded once to the array's own type.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +42,33 @@ class MergeRule:
     least: Callable[[int], int] = lambda _: 1
 
 
+def _unknown() -> float:
+    raise ValueError("this step knows no changes of clients")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The constants of a server optimizer's step. rate: eta; momentum: beta (beta_1); second_momentum: beta_2; tau: what is
+    added to a divisor; corrected: running means are divided by 1 - beta^t; mean_square(): sum_k p_k ||w_k - w||^2."""
+
+    rate: float = 1.0
+    momentum: float = 0.9
+    second_momentum: float = 0.99
+    tau: float = 1e-3
+    corrected: bool = False
+    mean_square: Callable[[], float] = _unknown
+
+
+ONE = Step()  # eta = 1
+
+
 class ServerOptimizer(Protocol):
     """What moves the server's model."""
 
     def __call__(
-        self, server: Named, delta: Named, state: Named, rate: float
+        self, server: Named, delta: Named, state: Named, step: Step
     ) -> tuple[Arrays, Arrays]:
-        """w, Delta (float64), own state ({} at first), eta -> the next w of Delta's names, float64; the next state."""
+        """w, Delta (float64), own state ({} at first), constants -> the next w of Delta's names, float64; the next state."""
 
 
 def shares(num_examples: Sequence[int]) -> np.ndarray:
@@ -88,25 +109,22 @@ def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
     return delta
 
 
-def plain(server: Named, delta: Named, state: Named, rate: float) -> tuple[Arrays, Arrays]:
+def plain(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arrays, Arrays]:
     """w + eta Delta; no state."""
-    return {k: server[k].astype(np.float64) + rate * d for k, d in delta.items()}, {}
+    return {k: server[k].astype(np.float64) + step.rate * d for k, d in delta.items()}, {}
 
 
 def server_step(
     server: Named,
     delta: Named,
-    rate: float = 1.0,
+    step: Step = ONE,
     optimizer: ServerOptimizer = plain,
     state: Named | None = None,
 ) -> tuple[Arrays, Arrays]:
     """The next server model, names that Delta does not have as they were, and the optimizer's next state."""
-    moved, after = optimizer(server, delta, state or {}, rate)
+    moved, after = optimizer(server, delta, state or {}, step)
     copied = {k: v.copy() for k, v in server.items()}
     return copied | {k: np.asarray(v, server[k].dtype) for k, v in moved.items()}, after
-
-
-SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = {"none": plain}
 
 
 def weighted_means(

@@ -89,12 +89,14 @@ class RoundResult:
     """The state after a step and its metrics (finite numbers; they go into the history).
 
     admitted: by partition how much of the say that its weight gives it a client had in a merge, where that is not all:
-    0 = its change was rejected. It goes into the line of its training.
+    0 = its change was rejected. It goes into the line of its training. depth: the longest chain of optimizer steps of which
+    each needed the one before; 0 = exchanges were such a chain, each as long as its longest visit.
     """
 
     state: ServerState
     metrics: Mapping[str, float] = field(default_factory=dict)
     admitted: Mapping[int, float] = field(default_factory=dict)
+    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,9 @@ Clients = Sequence[ClientInfo]
 class RoundStrategy:
     """What the round loop asks of a system's strategy; `start` and `train` have to be written.
 
-    Every method is a generator. `state.scalars` holds, beside the strategy's own: local-steps and server-learning-rate (if
-    there is a `rate`), best-round and best-score.<n> (if there is a `selection` and an evaluation had its metrics).
+    Every method is a generator. `state.scalars` holds, beside the strategy's own: local-steps, serial-depth,
+    server-learning-rate (if there is a `rate`), best-round and best-score.<n> (if there is a `selection` and an evaluation
+    had its metrics).
     """
 
     selection: Selection = Selection()

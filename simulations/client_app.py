@@ -40,7 +40,7 @@ def _node(file: Path, stamp: int, run: Path, key: str, options: tuple[Any, ...])
         partition = roster.partition_of(str(own[key])) if key in own else int(own["partition-id"])
     except InputError as error:
         raise InputError(f"node-config {key}: {error}") from None
-    return Node(roster, partition, RunFolder(run).client(roster.names[partition]), own)
+    return Node(roster, partition, RunFolder(run).client(roster.names[partition]), own, key in own)
 
 
 @lru_cache(maxsize=4)

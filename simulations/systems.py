@@ -37,13 +37,15 @@ C = TypeVar("C", bound=RunSettings)
 class Node:
     """What a client's process knows before it opens any data.
 
-    roster, partition: who takes part, and which of them this is; folder: private; options: the node's own configuration.
+    roster, partition: who takes part, and which of them this is; folder: private; options: the node's own configuration;
+    real: that says who it is, as in a simulation it does not.
     """
 
     roster: Roster
     partition: int
     folder: Path
     options: Mapping[str, Any] = field(default_factory=dict)
+    real: bool = False
 
     @property
     def member(self) -> Member:

@@ -93,6 +93,7 @@ class NeighbourAveraging(RoundStrategy):
             "consensus-distance": consensus_distance(arrays),
             "consensus-distance-before-mixing": consensus_distance(collected),
             "mixings": float(first + per_round),
+            "serial-depth": float(self.config.training.local_updates * (first + per_round)),
             "overlay-bytes": (first + per_round) * self.costs.edges * self.costs.bits / 8,
         }
         if self.costs.cycle_time_ms is not None:

@@ -13,6 +13,14 @@ from fedsuite.federation import ClientInfo, Clients
 from fedsuite.randomness import rng_for
 
 Participation = Callable[[int, Clients], list[ClientInfo]]
+Grouping = Callable[
+    [int, Clients], list[list[ClientInfo]]
+]  # participants -> chains that train one after another
+
+
+def one_by_one(number: int, chosen: Clients) -> list[list[ClientInfo]]:
+    """Nobody waits for anybody."""
+    return [[client] for client in chosen]
 
 
 def everybody(number: int, clients: Clients) -> list[ClientInfo]:
@@ -60,6 +68,22 @@ class SeenAndUnseen:
         drawn = zip((self.unseen, self.seen), groups, strict=True)
         chosen = [c for draw, group in drawn if group for c in draw(number, group)]
         return sorted(chosen, key=lambda client: client.partition)
+
+
+@dataclass(frozen=True)
+class InGroups:
+    """Chains of a round's participants, in an order drawn from the seed, by their lowest partition (FedSeq, 2201.10899)."""
+
+    size: int
+    seed: int
+
+    def __call__(self, number: int, chosen: Clients) -> list[list[ClientInfo]]:
+        if self.size == 1:
+            return one_by_one(number, chosen)
+        order = rng_for(self.seed, "groups of clients", number).permutation(len(chosen))
+        starts = range(0, len(chosen), self.size)
+        groups = [[chosen[i] for i in order[at : at + self.size]] for at in starts]
+        return sorted(groups, key=lambda group: min(c.partition for c in group))
 
 
 def _count(clients: Clients, rate: float) -> int:

@@ -7,7 +7,7 @@ from the round's w, and the server merges as FedAvg does.
 
 from dataclasses import dataclass, replace
 
-from fedsuite.aggregation import mean, server_step
+from fedsuite.aggregation import Step, capped, mean, server_step
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.federation import (
     ClientInfo,
@@ -19,7 +19,13 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.vln.message_keys import OPTIMIZER
-from strategies.house_averaging import HouseAveraging, relative_weights, trainers, weights_of
+from strategies.house_averaging import (
+    ChainEnd,
+    HouseAveraging,
+    trainers,
+    weights_of,
+    weights_of_chains,
+)
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.runtime.bookkeeping import RATE
 
@@ -35,7 +41,7 @@ class SequentialAveraging(HouseAveraging):
         """One exchange per participant; one that is lost moves nothing and is passed over."""
         chosen = self.participation(number, trainers(clients))
         weights = weights_of(chosen, self.max_share)
-        rate = float(state.scalars[RATE])
+        step = Step(float(state.scalars[RATE]))
         model, optimizer = state.arrays, state.optimizer
         replies: list[Reply] = []
         for client in chosen:
@@ -47,10 +53,11 @@ class SequentialAveraging(HouseAveraging):
                 replies.append(replace(reply, arrays=local))
                 if self.in_turn:
                     delta = mean(model, [local], [weights[client.partition]])
-                    model, _ = server_step(model, delta, rate)
+                    model, _ = server_step(model, delta, step)
         if not self.in_turn:
-            shares = relative_weights(chosen, replies, self.max_share)
-            model, _ = server_step(model, mean(model, [r.arrays for r in replies], shares), rate)
+            ends = [ChainEnd(r.arrays, (r,)) for r in replies]
+            shares = capped(weights_of_chains(chosen, ends), self.max_share)
+            model, _ = server_step(model, mean(model, [r.arrays for r in replies], shares), step)
         metrics = self._metrics(state.arrays, model, replies, chosen)
         return RoundResult(replace(state, arrays=model, optimizer=optimizer), metrics)
 

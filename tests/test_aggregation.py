@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsuite.aggregation import (
-    SERVER_OPTIMIZERS,
+    Step,
     capped,
     mean,
-    plain,
     server_step,
     shares,
     weighted_means,
@@ -39,7 +38,7 @@ def test_shares_refuse_counts_without_meaning(bad):
 
 def step(server, clients, weights, rate=1.0):
     """The next server model after the mean of changes, of an optimizer without a state."""
-    moved, state = server_step(server, mean(server, clients, weights), rate)
+    moved, state = server_step(server, mean(server, clients, weights), Step(rate))
     assert state == {}
     return moved
 
@@ -140,11 +139,11 @@ def test_a_cap_keeps_the_order_and_the_sum(n, most):
         assert after.tolist() == before.tolist()
 
 
-def adam(server, delta, state, rate):
+def adam(server, delta, state, step):
     """Reddi et al. 2021 without bias correction, its step counted in an array without dimensions."""
     first = {k: 0.9 * state.get(f"m.{k}", 0 * d) + 0.1 * d for k, d in delta.items()}
     second = {k: 0.99 * state.get(f"v.{k}", 0 * d) + 0.01 * d**2 for k, d in delta.items()}
-    moved = {k: server[k] + rate * first[k] / (np.sqrt(second[k]) + 1e-3) for k in delta}
+    moved = {k: server[k] + step.rate * first[k] / (np.sqrt(second[k]) + 1e-3) for k in delta}
     kept = {f"m.{k}": v for k, v in first.items()} | {f"v.{k}": v for k, v in second.items()}
     return moved, kept | {"steps": np.asarray(state.get("steps", 0) + 1)}
 
@@ -160,13 +159,9 @@ def test_a_server_optimizers_state_is_handed_from_step_to_step():
         m, v = 0.9 * m + 0.1 * delta, 0.99 * v + 0.01 * delta**2
         w = (model["w"] + 0.5 * m / (np.sqrt(v) + 1e-3)).astype(np.float32)
         merged = mean(model, clients, [1 / 3] * 3)
-        model, state = server_step(model, merged, 0.5, adam, state)
+        model, state = server_step(model, merged, Step(0.5), adam, state)
         np.testing.assert_allclose(model["w"], w, rtol=1e-6)
         assert model["w"].dtype == np.float32 and state["steps"] == number
-
-
-def test_values_by_name():
-    assert {"none": plain} == SERVER_OPTIMIZERS
 
 
 # --- bad input, and metrics ---------------------------------------------------------------------

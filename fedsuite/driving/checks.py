@@ -11,6 +11,11 @@ from fedsuite.errors import InputError
 def validate(config: CDLConfig) -> None:
     """Combinations of keys that no single range can rule out; builds the network and the overlay once."""
     check_device(config.device)
+    config.sabotage.check()
+    if config.sabotage.partitions and config.federation.silos_per_client > 1:
+        raise InputError(
+            "sabotage.clients: a hostile client is one silo; set federation.silos-per-client=1"
+        )
     if config.network.share_stem and config.network.model != "resnet8":
         raise InputError(
             "network.share-stem: only resnet8 has a stem to share; set network.share-stem=false"

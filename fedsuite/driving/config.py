@@ -7,6 +7,7 @@ something else, docs/cdl.md says what was chosen and why.
 from dataclasses import dataclass
 
 from fedsuite.config import RunSettings, section, setting
+from fedsuite.sabotage_settings import SabotageSettings
 
 # Who mixes with whom. "cll" pools all data in one silo; the second group has a server; the third has none.
 POOLED = "cll"
@@ -218,6 +219,7 @@ class CDLConfig(RunSettings):
     federation: FederationSettings = section(FederationSettings)
     wall_clock: WallClockSettings = section(WallClockSettings)
     evaluation: EvaluationSettings = section(EvaluationSettings)
+    sabotage: SabotageSettings = section(SabotageSettings)
 
     @property
     def num_mixings(self) -> int:

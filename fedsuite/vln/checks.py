@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from fedsuite.aggregation import SERVER_OPTIMIZERS, MergeRule
+from fedsuite.aggregation import MergeRule
 from fedsuite.devices import check_device
 from fedsuite.errors import InputError
 from fedsuite.penalties import PENALTIES
 from fedsuite.robust import MERGE_RULES
+from fedsuite.server_optimizers import SERVER_OPTIMIZERS
 from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.start import model_file, run_of
@@ -23,6 +24,8 @@ def validate(config: FedVLNConfig) -> None:
         )  # reads houses, which servers have no use for
 
         make_simulator(config.data.simulator)
+    in_turn = config.federation.aggregation == "sequential"
+    config.sabotage.check(in_turn or config.federation.client_optimizer == "shared")
     check_device(config.device)
 
 

@@ -7,6 +7,7 @@ paper or the official release, docs/fedvln.md says so.
 from dataclasses import dataclass
 
 from fedsuite.config import RunSettings, section, setting
+from fedsuite.sabotage_settings import SabotageSettings
 from fedsuite.vln.federation_settings import FederationSettings
 
 
@@ -177,3 +178,4 @@ class FedVLNConfig(RunSettings):
     federation: FederationSettings = section(FederationSettings)
     evaluation: EvaluationSettings = section(EvaluationSettings)
     ablations: AblationSettings = section(AblationSettings)
+    sabotage: SabotageSettings = section(SabotageSettings)

@@ -50,9 +50,26 @@ class FederationSettings:
         "parallel = FedAvg on deltas; sequential = each client starts from the model its predecessor moved",
         choices=("parallel", "sequential"),
     )
+    group_size: int = setting(
+        1,
+        "houses of a chain that train one after another, chains side by side; 1 = all side by side",
+        ge=1,
+        le=1000,
+    )
     server_optimizer: str = setting(
         "none",
-        "what moves the server's model along the merged change: none (eta times it), or module:NAME of your own",
+        "what moves the server's model along the merged change: none (eta times it), momentum, nesterov, adam, yogi, "
+        "adagrad, fedexp, or module:NAME of your own",
+    )
+    server_momentum: float = setting(
+        0.9, "beta of momentum and nesterov, beta_1 of adam and yogi", ge=0, lt=1
+    )
+    server_second_momentum: float = setting(0.99, "beta_2 of adam and yogi", ge=0, lt=1)
+    server_tau: float = setting(
+        1e-3, "tau, added to the divisor by adam, yogi, adagrad; epsilon of fedexp", gt=0
+    )
+    server_bias_correction: bool = setting(
+        False, "divide running means of adam and yogi by 1 - beta^t (Reddi et al. do not)"
     )
     merge: str = setting(
         "mean",

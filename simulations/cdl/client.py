@@ -9,6 +9,7 @@ from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import module_arrays
 from fedsuite.devices import device_of
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.data.frames import with_false_angles
 from fedsuite.driving.data.sources import open_own, roster_folder
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
@@ -18,6 +19,7 @@ from simulations.systems import Node
 
 def make_client(config: CDLConfig, node: Node) -> NumPyClient:
     """A client's half: its own silos, opened once per process."""
+    config.sabotage.check(real=node.real)
     site, schedule = _open_site(config, node), mixing_of(config, node.roster)
     held = np.ix_(site.numbers, site.numbers)
     return VehicleClient(site, config, lambda t: schedule.matrix(t)[held])
@@ -27,11 +29,14 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
     folder = roster_folder(config.data, node.roster)
     network = initial_network(config).to(device_of(config.device))
+    silos = tuple(open_own(folder, name) for name in node.member.details["names"])
+    if config.sabotage.flips_labels(node.partition):
+        silos = tuple(with_false_angles(silo) for silo in silos)
     return VehicleSite(
         partition=node.partition,
         name=node.member.name,
         numbers=tuple(node.member.details["silos"]),
-        silos=tuple(open_own(folder, name) for name in node.member.details["names"]),
+        silos=silos,
         private=Versions(node.folder, node.member.name),
         network=network,
         names=names_of(network, config.network.batch_norm),

@@ -13,6 +13,7 @@ from fedsuite.federation import RoundStrategy
 from fedsuite.roster import Roster
 from simulations.systems import System, later
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
+from strategies.sabotage import with_saboteurs
 
 
 def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
@@ -21,7 +22,9 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     mixed = names_of(network, config.network.batch_norm).mixed
     initial = {k: v for k, v in module_arrays(network).items() if k in mixed}
     costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
-    return NeighbourAveraging(config, initial, plan.silos_of, mixing_of(config, roster), costs)
+    schedule = mixing_of(config, roster)
+    strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs)
+    return with_saboteurs(strategy, config.sabotage, config.seed)
 
 
 SYSTEM = System(

@@ -11,6 +11,7 @@ from fedsuite.devices import device_of
 from fedsuite.roster import Roster
 from fedsuite.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.ablations import with_false_directions
 from fedsuite.vln.data.dataset import join_houses
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.data.roster import UNSEEN, open_house
@@ -25,6 +26,7 @@ from simulations.systems import Node
 
 def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
     """Opened once per process and house."""
+    config.sabotage.check(real=node.real)
     site = _open_site(config, node)
     if config.stage == "speaker":
         words = Vocabulary(node.roster.words)
@@ -50,6 +52,8 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     unseen = member.role == UNSEEN
     words = Vocabulary(node.roster.words)
     houses = tuple(open_house(config, places, scan, node.partition, words) for scan in scans)
+    if config.sabotage.flips_labels(node.partition):
+        houses = tuple(with_false_directions(house, words) for house in houses)
     wanted = config.stage == "augment" or (config.stage == "pre-explore" and unseen)
     # A house draws the same headings whoever holds it.
     numbered = zip(houses, numbers, strict=True)

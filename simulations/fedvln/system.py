@@ -3,11 +3,12 @@
 from functools import partial
 from typing import Any
 
-from fedsuite.aggregation import SERVER_OPTIMIZERS
+from fedsuite.aggregation import Step
 from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
 from fedsuite.robust import MERGE_RULES, Merge
 from fedsuite.roster import Roster
+from fedsuite.server_optimizers import SERVER_OPTIMIZERS
 from fedsuite.values import chosen
 from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
@@ -24,7 +25,15 @@ from simulations.systems import System, later
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
-from strategies.participation import Drawn, Participation, Published, SeenAndUnseen, everybody
+from strategies.participation import (
+    Drawn,
+    InGroups,
+    Participation,
+    Published,
+    SeenAndUnseen,
+    everybody,
+)
+from strategies.sabotage import with_saboteurs
 from strategies.scoring import agent_means, speaker_corpus
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
 
@@ -42,7 +51,12 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
 
 
 def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
-    """One of four algorithms, and the values that stage and method stand for."""
+    """The run's algorithm, with saboteurs among its clients if there are any."""
+    return with_saboteurs(_algorithm(config, roster), config.sabotage, config.seed)
+
+
+def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
+    """One of four, and the values that stage and method stand for."""
     initial, steps = starting_model(config, roster), partial(local_steps_of, config)
     participation = participation_of(config)
     if config.federation.method == "local-only" and not is_personal(config):
@@ -51,11 +65,18 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "initial": initial,
         "steps": steps,
         "participation": participation,
+        "grouping": InGroups(config.federation.group_size, config.seed),
         "share": share_of(config),
         "merge": merge_of(config.federation),
         "max_share": config.federation.max_share,
         "server_optimizer": chosen(
             "federation.server-optimizer", config.federation.server_optimizer, SERVER_OPTIMIZERS
+        ),
+        "step": Step(
+            momentum=config.federation.server_momentum,
+            second_momentum=config.federation.server_second_momentum,
+            tau=config.federation.server_tau,
+            corrected=config.federation.server_bias_correction,
         ),
         "rate": rate_of(config.federation),
         "selection": selection_of(config),

@@ -1,6 +1,7 @@
 """What every run counts, whatever it learns: local steps, the server's learning rate, the best state so far.
 
-Scalars of the server's state: local-steps, server-learning-rate; best-round, best-score.0, best-score.1, ... and
+Scalars of the server's state: local-steps, of all clients together; serial-depth, the longest chain of steps of which each
+needed the one before, summed over rounds; server-learning-rate; best-round, best-score.0, best-score.1, ... and
 evaluations-since-best.
 """
 
@@ -9,26 +10,27 @@ from dataclasses import replace
 
 from fedsuite.federation import Reply, RoundStrategy, Scalar, Selection, ServerState
 
-STEPS, RATE = "local-steps", "server-learning-rate"
+STEPS, DEPTH, RATE = "local-steps", "serial-depth", "server-learning-rate"
 BEST_ROUND, BEST_SCORE, SINCE_BEST = "best-round", "best-score", "evaluations-since-best"
 
 
 def begin(strategy: RoundStrategy, state: ServerState) -> ServerState:
     """The initial state with the counts of round 0."""
     rate: dict[str, Scalar] = {RATE: strategy.rate.rate} if strategy.rate else {}
-    return replace(state, scalars={**rate, STEPS: 0, **state.scalars})
+    return replace(state, scalars={**rate, STEPS: 0, DEPTH: 0, **state.scalars})
 
 
 def after_training(
-    strategy: RoundStrategy, state: ServerState, replies: Sequence[Reply]
+    strategy: RoundStrategy, state: ServerState, replies: Sequence[Reply], depth: int
 ) -> tuple[ServerState, dict[str, float]]:
-    """Count the steps of a round's replies and let eta decay; the metrics that say so."""
+    """Count the steps of a round's replies and let eta decay; the metrics that say so. depth: the round's."""
     if not any("steps" in r.metrics for r in replies):
         return state, {}
     before = int(state.scalars[STEPS])
     after = before + sum(int(r.metrics.get("steps", 0)) for r in replies)
-    scalars: dict[str, Scalar] = {**state.scalars, STEPS: after}
-    metrics = {STEPS: float(after)}
+    deep = int(state.scalars[DEPTH]) + depth
+    scalars: dict[str, Scalar] = {**state.scalars, STEPS: after, DEPTH: deep}
+    metrics = {STEPS: float(after), DEPTH: float(deep)}
     if strategy.rate is not None:
         rate = float(state.scalars[RATE])
         metrics[RATE] = rate

@@ -19,7 +19,7 @@ from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
-from strategies.runtime.records import RoundRecords
+from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.reply_checks import (
     CheckedReply,
     check_merged,
@@ -155,6 +155,7 @@ class TaskExchange:
             raise RunFailed(f"{where}: {reason}")
         if tasks[0].kind == "train":
             records.trained += replies
+            records.depth += deepest(replies)
         return replies
 
     def check(self, arrays: Arrays, records: RoundRecords) -> None:

@@ -95,7 +95,8 @@ class FedsuiteStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check, sort and merge the replies of the round that configure_train opened."""
         usable, result = self._close(server_round, "train", replies)
-        self._state, counts = bookkeeping.after_training(self.strategy, result.state, usable)
+        depth = result.depth or deepest(usable)
+        self._state, counts = bookkeeping.after_training(self.strategy, result.state, usable, depth)
         return _record(self._state), MetricRecord({**result.metrics, **counts})
 
     def configure_evaluate(

@@ -6,7 +6,7 @@ used always has a line of its own.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedsuite.arrays import num_bytes
@@ -21,7 +21,8 @@ PROGRESS_EVERY_S = 0.5
 class RoundRecords:
     """Lines of round `number`; `prefix` is "closing-" after the last round, else ""; names: partition -> name.
 
-    metrics: the round's own; trained: replies to its training tasks; passed_over: who failed of those asked in turn.
+    metrics: the round's own; trained: replies to its training tasks; depth: of optimizer steps,
+    exchanges taken as a chain; passed_over: who failed of those asked in turn.
     """
 
     def __init__(self, number: int, prefix: str, names: Mapping[int, str]) -> None:
@@ -29,6 +30,7 @@ class RoundRecords:
         self.history: list[Event] = []
         self.metrics: dict[str, float] = {}
         self.trained: list[Reply] = []
+        self.depth = 0
         self.passed_over: list[tuple[str, CheckedReply]] = []
         self._sums: dict[tuple[int, str], Event] = {}
         self._times: dict[tuple[int, str], Event] = {}
@@ -93,3 +95,8 @@ class RoundRecords:
             "round": self.number, "kind": f"{self.prefix}client", "partition": task.partition,
             "name": self.names[task.partition], "task": task.kind,
         }  # fmt: skip
+
+
+def deepest(replies: Sequence[Reply]) -> int:
+    """Optimizer steps of the longest visit; 0 where clients count none."""
+    return max((int(r.metrics.get("steps", 0)) for r in replies), default=0)

@@ -101,7 +101,9 @@ class RoundLoop:
             trained = self._run(strategy.train(number, state, self.clients), rows)
             rows.admitted(trained.admitted)
             self.exchange.trained |= {reply.partition: number for reply in rows.trained}
-            state, counts = bookkeeping.after_training(strategy, trained.state, rows.trained)
+            state, counts = bookkeeping.after_training(
+                strategy, trained.state, rows.trained, trained.depth or rows.depth
+            )
             rows.metrics = {**trained.metrics, **counts}
             if number == self.settings.num_rounds or (every > 0 and number % every == 0):
                 state, improved = self._evaluate(number, strategy, state, rows)

@@ -63,7 +63,9 @@ class Federation:
     def train(self, strategy: RoundStrategy, number: int, state: ServerState) -> RoundResult:
         """A round's training, with what the loop counts."""
         result = self.drive(strategy.train(number, state, list(self.clients.values())))
-        after, counts = bookkeeping.after_training(strategy, result.state, self.replies)
+        after, counts = bookkeeping.after_training(
+            strategy, result.state, self.replies, result.depth
+        )
         return RoundResult(after, {**result.metrics, **counts})
 
     def evaluate(self, strategy: RoundStrategy, number: int, state: ServerState) -> RoundResult:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from fedsuite.federation import ClientInfo, RateSchedule, ServerState
 from fedsuite.robust import MERGE_RULES, Merge
+from fedsuite.server_optimizers import SERVER_OPTIMIZERS
 from strategies.house_averaging import HouseAveraging
+from strategies.participation import InGroups, one_by_one
 from tests.harness import changed
 from tests.strategies.played import CONFIG, INITIAL, Houses, houses, made, run_round
 
@@ -97,10 +99,10 @@ def test_the_merge_rule_is_a_value():
     assert result.state.arrays["w"].tolist() == [6, 6]
 
 
-def momentum(server, delta, state, rate):
+def momentum(server, delta, state, step):
     """v <- v / 2 + Delta; w <- w + eta v."""
     velocity = {k: 0.5 * state.get(k, np.zeros_like(d)) + d for k, d in delta.items()}
-    return {k: server[k] + rate * v for k, v in velocity.items()}, velocity
+    return {k: server[k] + step.rate * v for k, v in velocity.items()}, velocity
 
 
 def test_a_server_optimizer_finds_its_state_again():
@@ -192,3 +194,69 @@ def test_a_resumed_round_is_the_same_round():
     again = run_round(config, clients, stored, 3)[0]
     assert again.metrics == results[2].metrics
     assert np.array_equal(again.state.arrays["w"], results[2].state.arrays["w"])
+
+
+# --- groups -----------------------------------------------------------------------------------
+
+
+def test_groups_of_one_are_parallel_averaging_to_the_byte():
+    federation = Houses(houses(3, 1, 2, 5))
+    ends = []
+    for grouping in (InGroups(1, 7), one_by_one):
+        strategy = strategy_of(grouping=grouping, server_optimizer=SERVER_OPTIMIZERS["nesterov"])
+        state = federation.start(strategy)
+        federation.pop()
+        for number in (1, 2, 3):
+            state = federation.train(strategy, number, state).state
+        ends.append((state, [len(tasks) for tasks in federation.pop()]))
+    (one, first), (two, second) = ends
+    assert first == second == [4, 4, 4] and one.scalars == two.scalars
+    assert all(one.arrays[k].tobytes() == two.arrays[k].tobytes() for k in one.arrays)
+
+
+def test_members_of_a_group_train_in_turn_and_groups_side_by_side():
+    """Chains (0, 1) and (2, 3): changes 1 + 2 and 3 + 4, weights 4/10 and 6/10: Delta = 5.4."""
+
+    def pairs(number, chosen):
+        return [list(chosen[:2]), list(chosen[2:])]
+
+    federation = Houses(houses(1, 3, 4, 2))
+    strategy = strategy_of(grouping=pairs)
+    state = federation.start(strategy)
+    federation.pop()
+    result = federation.train(strategy, 1, state)
+    assert result.state.arrays["w"].tolist() == pytest.approx([5.4, 5.4])
+    assert [[t.partition for t in tasks] for tasks in federation.pop()] == [[0, 2], [1, 3]]
+    own = [strategy.steps(c) for c in federation.clients.values()]
+    assert result.metrics["serial-depth"] == max(own[0] + own[1], own[2] + own[3])
+    assert result.metrics["local-steps"] == sum(own)
+
+
+def test_a_lost_member_is_left_out_of_its_chain():
+    def pairs(number, chosen):
+        return [list(chosen[:2]), list(chosen[2:])]
+
+    federation = Houses(houses(1, 3, 4, 2), lost=[1])
+    strategy = strategy_of(grouping=pairs)
+    result = federation.train(strategy, 1, federation.start(strategy))
+    assert result.state.arrays["w"].tolist() == pytest.approx([(1 * 1 + 6 * 7) / 7] * 2)
+
+
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 20))
+def test_groups_are_drawn_from_the_seed_and_hold_everybody_once(count, size, number):
+    chosen = houses(*[1] * count)
+    groups = InGroups(size, 3)(number, chosen)
+    assert groups == InGroups(size, 3)(number, chosen)
+    assert sorted(c.partition for g in groups for c in g) == list(range(count))
+    assert len(groups) == -(-count // size) and max(map(len, groups)) <= size
+    lowest = [min(c.partition for c in g) for g in groups]
+    assert lowest == sorted(lowest)
+
+
+def test_other_rounds_have_other_groups():
+    chosen = houses(*[1] * 12)
+    orders = {
+        tuple(c.partition for g in InGroups(3, 0)(number, chosen) for c in g)
+        for number in range(1, 9)
+    }
+    assert len(orders) == 8

@@ -28,6 +28,7 @@ from fedsuite.driving.report.overlays import plot_overlay
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.files import write_json
 from fedsuite.history import RunFrames, load_runs
+from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, last_values, read_baselines
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
@@ -62,7 +63,8 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         {"steering": name, "RMSE": f"{e['rmse']:.4f}", "MAE": f"{e['mae']:.4f}"}
         for name, e in found.items()
     ]
-    RunFolder(run_dir).results.write_text(markdown_table(rows), encoding="utf-8")
+    text = markdown_table(rows) + admitted_text(frames)
+    RunFolder(run_dir).results.write_text(text, encoding="utf-8")
     draw_curves({config.federation.scenario: frames.rounds}, run_dir)
 
 

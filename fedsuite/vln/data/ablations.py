@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
-from fedsuite.vln.data.instructions import EOS
+from fedsuite.vln.data.instructions import EOS, Vocabulary
 
 
 def apply_ablations(house: House, config: FedVLNConfig, partition: int) -> House:
@@ -27,6 +28,19 @@ def apply_ablations(house: House, config: FedVLNConfig, partition: int) -> House
         shuffled = _shuffled(house.samples["train"], config.seed, partition)
         house = replace(house, samples={**house.samples, "train": shuffled})
     return house
+
+
+def with_false_directions(house: House, words: Vocabulary) -> House:
+    """The house of a saboteur: left and right swapped in training instructions; it is scored on true ones."""
+    swapped = np.arange(len(words))
+    if not {"left", "right"} <= words.index.keys():
+        raise InputError(
+            "sabotage.attack: label-flip swaps left and right, but the vocabulary has not both; choose another"
+        )
+    left, right = words.index["left"], words.index["right"]
+    swapped[[left, right]] = [right, left]
+    train = tuple(replace(s, tokens=swapped[s.tokens]) for s in house.samples.get("train", ()))
+    return replace(house, samples={**house.samples, "train": train} if train else house.samples)
 
 
 def _without_words(sample: Sample) -> Sample:

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from fedsuite.arrays import load_arrays
 from fedsuite.files import write_json
 from fedsuite.randomness import rng_for
+from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
@@ -71,6 +72,7 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
         text = pre_exploration_text(outcome)
     else:
         text = scores_text(outcome, "agent", AGENT_COLUMNS, read_baselines(run_dir)) + "\n"
+    text += admitted_text(outcome.frames)
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
     draw_learning(outcome, run_dir / "learning.png")
     if config.evaluation.submission:

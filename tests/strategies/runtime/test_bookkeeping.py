@@ -105,21 +105,25 @@ def rounds(rate: RateSchedule | None, *steps: list[int]) -> tuple[ServerState, l
     state, reported = begin(strategy, ServerState({}, {"own": 3})), []
     for made in steps:
         replies = [Reply(p, {}, 1, {"steps": float(n)}) for p, n in enumerate(made)]
-        state, metrics = after_training(strategy, state, replies)
+        state, metrics = after_training(strategy, state, replies, max(made, default=0))
         reported.append(metrics)
     return state, reported
 
 
 def test_steps_add_up_over_clients_and_rounds() -> None:
     state, reported = rounds(None, [3, 4], [], [5])
-    assert state.scalars == {"own": 3, "local-steps": 12}
-    assert reported == [{"local-steps": 7.0}, {}, {"local-steps": 12.0}]
+    assert state.scalars == {"own": 3, "local-steps": 12, "serial-depth": 9}
+    first, third = (
+        {"local-steps": 7.0, "serial-depth": 4.0},
+        {"local-steps": 12.0, "serial-depth": 9.0},
+    )
+    assert reported == [first, {}, third]
 
 
 def test_clients_that_report_no_steps_are_not_counted() -> None:
     strategy = Counting(RateSchedule())
     state = begin(strategy, ServerState({}))
-    assert after_training(strategy, state, [Reply(0, {}, 1, {"loss": 1.0})]) == (state, {})
+    assert after_training(strategy, state, [Reply(0, {}, 1, {"loss": 1.0})], 0) == (state, {})
 
 
 def test_eta_decays_when_enough_steps_are_done() -> None:

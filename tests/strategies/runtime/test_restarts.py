@@ -176,10 +176,10 @@ def test_best_state_and_patience_outlive_a_restart(tmp_path: Path) -> None:
     assert whole == torn and 1 < there[-1] < 5
 
 
-def momentum(server, delta, state, rate):
+def momentum(server, delta, state, step):
     """v <- v / 2 + Delta; w <- w + eta v."""
     velocity = {k: 0.5 * state.get(k, np.zeros_like(d)) + d for k, d in delta.items()}
-    return {k: server[k] + rate * v for k, v in velocity.items()}, velocity
+    return {k: server[k] + step.rate * v for k, v in velocity.items()}, velocity
 
 
 class ToyHouses(HouseAveraging):

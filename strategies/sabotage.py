@@ -1,0 +1,97 @@
+"""Any strategy with saboteurs among its clients, in simulation: it gets false replies to training in place of theirs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedsuite.arrays import range_complaint
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.federation import (
+    ClientInfo,
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+    Task,
+)
+from fedsuite.randomness import rng_for
+from fedsuite.sabotage import ATTACKS, CLAIMED, Known, change
+from fedsuite.sabotage_settings import SabotageSettings
+
+
+def with_saboteurs(strategy: RoundStrategy, settings: SabotageSettings, seed: int) -> RoundStrategy:
+    """The strategy itself if nobody is hostile."""
+    return Sabotaged(strategy, settings, seed) if settings.partitions else strategy
+
+
+class Sabotaged(RoundStrategy):
+    """`inner` is the strategy of the run."""
+
+    def __init__(self, inner: RoundStrategy, settings: SabotageSettings, seed: int) -> None:
+        self.inner, self.settings, self.seed = inner, settings, seed
+        self.selection, self.rate = inner.selection, inner.rate
+
+    def start(self, clients: Clients) -> Exchanges:
+        if unknown := set(self.settings.partitions) - {c.partition for c in clients}:
+            raise InputError(
+                f"sabotage.clients: no partition {min(unknown)} in this run; expected 0 .. {len(clients) - 1}"
+            )
+        return self.inner.start(clients)
+
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """The round of `inner`, with what saboteurs send in the place of what they have learnt."""
+        if number < self.settings.from_round:
+            return (yield from self.inner.train(number, state, clients))
+        exchanges = self.inner.train(number, state, [self._claimed(c) for c in clients])
+        try:
+            tasks = next(exchanges)
+            while True:
+                replies = yield [self._feasible(task, clients) for task in tasks]
+                tasks = exchanges.send(self._altered(number, tasks, replies))
+        except StopIteration as end:
+            result: RoundResult = end.value
+            return result
+
+    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        return self.inner.evaluate(number, state, clients)
+
+    def close(self, number: int, state: ServerState, clients: Clients, improved: bool) -> Exchanges:
+        return self.inner.close(number, state, clients, improved)
+
+    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        return self.inner.finish(number, state, clients)
+
+    def _claimed(self, client: ClientInfo) -> ClientInfo:
+        lies = self.settings.attack == "weight-lie" and client.partition in self.settings.partitions
+        return replace(client, num_examples=CLAIMED) if lies and client.num_examples else client
+
+    def _feasible(self, task: Task, clients: Clients) -> Task:
+        """A liar is asked for as many steps as its true samples are worth."""
+        if self.settings.attack != "weight-lie" or task.partition not in self.settings.partitions:
+            return task
+        true = {c.partition: c.details.get("local-steps", 0) for c in clients}
+        return replace(task, config={**task.config, "steps": true[task.partition]})
+
+    def _altered(self, number: int, tasks: Sequence[Task], replies: Sequence[Reply]) -> list[Reply]:
+        starts = {task.partition: task.arrays for task in tasks}
+        own = [r for r in replies if r.partition in self.settings.partitions]
+        honest = [r for r in replies if r.partition not in self.settings.partitions]
+        attack = ATTACKS.get(self.settings.attack)
+        if attack is None or not own:
+            return list(replies)
+        changes = [change(starts[r.partition], r.arrays) for r in honest]
+        false = []
+        for reply in own:
+            rng = rng_for(self.seed, "sabotage", number, reply.partition)
+            known = Known(changes, len(own), self.settings.scale or None, rng)
+            made = attack(starts[reply.partition], reply.arrays, known)
+            arrays = {k: np.asarray(made.get(k, v), v.dtype) for k, v in reply.arrays.items()}
+            if complaint := range_complaint(arrays):
+                raise RunFailed(
+                    f"round {number}: sabotage.scale: {complaint}, which the check of replies would stop; lower it"
+                )
+            false.append(replace(reply, arrays=arrays))
+        return sorted([*honest, *false], key=lambda r: r.partition)
