@@ -21,7 +21,7 @@ from strategies.runtime import bookkeeping
 from strategies.runtime.exchange import STRAY, OnEvent
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, read_reply
-from strategies.runtime.records import RoundRecords
+from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.round_loop import RoundLoop, run_rounds
 
 _ONE_EXCHANGE = (
