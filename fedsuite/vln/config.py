@@ -44,7 +44,7 @@ class DataSettings:
     )
     simulator: str = setting(
         "tables",
-        "where candidates come from: the closed form, or a 36-view scan with our or the real simulator",
+        "where candidates come from: tables made at once, or a 36-view scan with our or the real simulator; all are equal",
         choices=("tables", "graph", "mattersim"),
     )
     generated_seed: int = setting(0, "seed of the generated houses; -1 = the run's seed", ge=-1)
