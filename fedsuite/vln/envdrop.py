@@ -10,6 +10,7 @@ The optimizer is left behind. The release pools over padding: agent.masked-pooli
 
 import json
 import pickle
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from fedsuite.files import make_folder
 from fedsuite.roster import VOCABULARY
 from fedsuite.vln.data.instructions import read_vocabulary
 from fedsuite.vln.model.agent import Agent, AgentSizes
-from fedsuite.vln.model.shapes import AGENT, SPEAKER, VIEWS, WORDS, is_dead, sizes_of
+from fedsuite.vln.model.shapes import AGENT, DEAD, SPEAKER, VIEWS, WORDS, is_dead, sizes_of
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes
 from fedsuite.vln.start import MODEL
 
@@ -89,17 +90,25 @@ def import_checkpoint(
 
     if not make_folder(out, fill):
         raise InputError(f"{out}: is there already, nothing in it was touched; give a new folder")
-    settings = " ".join(f"{key}={n}" for key, n in sizes.items() if key not in (WORDS, VIEWS))
-    numbers = sum(a.size for a in kept.values())
+    numbers, width = sum(a.size for a in kept.values()), sizes[VIEWS]
     lines = [
-        f"{out}: {kind} of {numbers:,} parameters, {sizes[WORDS]} words, views and angles of {sizes[VIEWS]} numbers"
+        f"{out}: {kind} of {numbers:,} parameters, {len(words)} words, views and angles of {width} numbers"
     ]
     if left:
         lines.append(f"left out, for nothing reads them: {', '.join(left)}")
-    key = "speaker-from" if kind == SPEAKER else "start-from"
-    own = settings.replace("agent.dead-layers=0", "agent.dead-layers=false")
-    own = own.replace("agent.dead-layers=1", "agent.dead-layers=true")
-    return [*lines, f"runs take it with {key}={out} data.vocabulary={out / VOCABULARY} {own}"]
+    return [*lines, f"runs take it with {_settings(kind, sizes, out)}"]
+
+
+def _settings(kind: str, sizes: Mapping[str, int], out: Path) -> str:
+    """Options of `fedsuite run` with which a run takes the model and computes what it computed there."""
+    start = "speaker-from" if kind == SPEAKER else "start-from"
+    keys: dict[str, object] = {start: out, "data.vocabulary": out / VOCABULARY}
+    keys |= {key: n for key, n in sizes.items() if key not in (WORDS, VIEWS)}
+    keys[DEAD] = bool(sizes[DEAD])
+    if kind == AGENT:
+        keys["agent.masked-pooling"] = False
+    given = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in keys.items()}
+    return " ".join(f"--set {key}={shlex.quote(value)}" for key, value in given.items())
 
 
 def read_checkpoint(file: Path) -> tuple[str, Arrays]:
@@ -192,7 +201,7 @@ def _shapes_for(kind: str, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...
             "angle": angle,
             "hidden": sizes["agent.hidden-size"],
             "word": sizes["agent.word-embedding-size"],
-            "dead_layers": bool(sizes["agent.dead-layers"]),
+            "dead_layers": bool(sizes[DEAD]),
         }
         with torch.device("meta"):  # shapes without numbers
             if kind == SPEAKER:

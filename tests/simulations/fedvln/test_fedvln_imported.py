@@ -1,6 +1,7 @@
 """From a public checkpoint to a run: imported on the command line, named with --from, and what is said on the way."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,9 @@ def imported(call: Call, name: str) -> str:
 def test_an_imported_agent_is_where_a_run_starts(call: Call, desk: Path) -> None:
     out = imported(call, "agent")
     assert "models/agent: an agent of" in out and f"{V} words" in out and "left out" in out
-    given = ["--from", "models/agent", "--set", "data.vocabulary=models/agent/vocabulary.json"]
-    code, out, err = call(*RUN, *given, "--set", "name=zero", "--set", "num-rounds=0", engine=False)
+    taken = shlex.split(out.splitlines()[-1].removeprefix("runs take it with "))
+    assert "agent.masked-pooling=false" in taken
+    code, out, err = call(*RUN, *taken, "--set", "name=zero", "--set", "num-rounds=0", engine=False)
     assert code == 0, err
     assert "data.min-word-count is not used" in out
     model = load_file(desk / "runs" / "zero" / "model.safetensors")
@@ -65,7 +67,7 @@ def test_an_imported_agent_is_where_a_run_starts(call: Call, desk: Path) -> None
     words = json.loads((desk / "runs" / "zero" / "vocabulary.json").read_text())
     assert words == [*WORDS, "<BOS>"]
     text = ["--set", "data.vocabulary=train_vocab.txt", "--set", "name=one"]
-    code, _, err = call(*RUN, *given[:2], *text, engine=False)
+    code, _, err = call(*RUN, "--from", "models/agent", *text, engine=False)
     assert code == 0, err
     trained = load_file(desk / "runs" / "one" / "model.safetensors")
     assert not np.array_equal(trained["decoder.action.weight"], start["decoder.action.weight"])
