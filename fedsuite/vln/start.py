@@ -23,7 +23,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.model.shapes import Shapes, difference
 
 MODEL = "model.safetensors"
-CONFIG = "config.json"  # of a run folder
+CONFIG, CHECKPOINTS = "config.json", "checkpoints"  # of a run folder
 
 
 def run_of(path: str, seed: int) -> Path:
@@ -95,7 +95,7 @@ def checked_arrays(file: Path, key: str, shapes: Shapes) -> Arrays:
     arrays = read_model(file, key)
     theirs = {name: a.shape for name, a in arrays.items()}
     if shapes and not theirs.keys() & shapes.keys():
-        raise InputError(f"{key}: {file} {_foreign(file, theirs)}; give a run of FedVLN")
+        raise InputError(f"{key}: {file} {_foreign(file, theirs)}; give a completed run of FedVLN")
     if problem := difference(theirs, shapes, str(file.parent / VOCABULARY)):
         raise InputError(f"{key}: {file} {problem}, or give another run")
     for name in sorted(set(arrays) | set(shapes)):
@@ -122,6 +122,8 @@ def _foreign(file: Path, names: Collection[str]) -> str:
     """What a model is that has nothing in common with the run's."""
     if not names:
         return "holds no arrays"
+    if file.parent.name == CHECKPOINTS:
+        return f"is a checkpoint of a run, which goes on with --resume {file.parent.parent}"
     what = f"is no model of FedVLN: it holds {min(names)}"
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         config = json.loads((file.parent / CONFIG).read_text(encoding="utf-8"))

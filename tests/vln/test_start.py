@@ -130,12 +130,15 @@ def test_no_model_is_taken_for_a_checkpoint(tmp_path: Path) -> None:
 def test_a_model_of_another_system_is_named(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"conv1.weight": np.ones(3, np.float32)})
     line = refused(checked_arrays, run / "model.safetensors", KEY, SHAPES)
-    assert "is no model of FedVLN: it holds conv1.weight; give a run of FedVLN" in line
+    assert "is no model of FedVLN: it holds conv1.weight; give a completed run of FedVLN" in line
     (run / "config.json").write_text('{"system": "cdl"}')
     line = refused(checked_arrays, run / "model.safetensors", KEY, SHAPES)
     assert "the run is of system cdl" in line
     (run / "config.json").write_text("[")
     assert "cdl" not in refused(checked_arrays, run / "model.safetensors", KEY, SHAPES)
+    checkpoint = write_run(run / "checkpoints", {"arrays.encoder.w": ARRAYS["encoder.w"]})
+    line = refused(checked_arrays, checkpoint / "model.safetensors", KEY, SHAPES)
+    assert f"is a checkpoint of a run, which goes on with --resume {run}; give a completed" in line
     assert "holds no arrays" in refused(
         checked_arrays, write_run(tmp_path / "empty", {}) / "model.safetensors", KEY, SHAPES
     )

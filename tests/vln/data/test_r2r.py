@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from fedsuite.federation import ClientInfo
+from fedsuite.vln.data import annotations
 from fedsuite.vln.data.candidates import candidates_by_simulator
 from fedsuite.vln.data.dataset import start_view
 from fedsuite.vln.data.graph import NavGraph, load_graph
@@ -362,12 +363,15 @@ def test_longest_instructions_are_cut_to_80_words(data):
 
 
 def test_clients(data, r2r, tmp_path):
-    """Order of first appearance, paths, instructions, graph nodes; as prepared for a run."""
-    prepare_houses(r2r, tmp_path / "houses", min_word_count=5)
+    """Order of first appearance, paths, instructions, graph nodes; as prepared for a run that submits."""
+    prepare_houses(r2r, tmp_path / "houses", min_word_count=5, test=annotations.test_file(r2r))
     manifest = json.loads((tmp_path / "houses" / "manifest.json").read_text())
     assert manifest["vocabulary"] == 991
     assert manifest["splits"]["train"] == CLIENTS[::4] and len(CLIENTS[::4]) == 61
     assert manifest["splits"]["val_unseen"] == UNSEEN
+    others = {s for split in ("train", "val_unseen") for s in manifest["splits"][split]}
+    assert len(manifest["splits"]["test"]) == 18 and not others & set(manifest["splits"]["test"])
+    assert sum(own["test"] for own in manifest["samples"].values()) == 4173
     missing = {"YmJkqBEsHnH", "VVfe2KiqLaN", "HxpKQynjfin", "D7G3Y4RVNrH", "GdvgFV5R1Z5"}
     assert set(CLIENTS[::4]) - set(manifest["splits"]["val_seen"]) == missing
     for scan, paths, instructions, nodes in zip(*(CLIENTS[k::4] for k in range(4)), strict=True):
