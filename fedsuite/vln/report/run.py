@@ -22,10 +22,11 @@ from fedsuite.randomness import rng_for
 from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
+from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import join_houses
-from fedsuite.vln.data.roster import make_roster, open_house
+from fedsuite.vln.data.roster import TEST_ONLY, make_roster, open_house
 from fedsuite.vln.data.sources import Sources, open_sources
 from fedsuite.vln.evaluation.baselines import random_walk_scores
 from fedsuite.vln.message_keys import TEST, VALIDATION
@@ -206,3 +207,12 @@ def _join_submissions(run_dir: Path) -> None:
         entries = [e for f in files for e in json.loads(f.read_text())]
         if entries:
             (run_dir / name).write_text(json.dumps(entries))
+    there = {f.parent.name for f in run_dir.glob(f"clients/*/submission_{TEST}_*.json")}
+    lost = [] if not there else sorted(_test_houses(run_dir) - there)
+    if lost:  # the leaderboard takes whole submissions only
+        with RunFolder(run_dir).results.open("a", encoding="utf-8") as results:
+            results.write(f"\nsubmit_test.json is incomplete: {', '.join(lost)} did not walk.\n")
+
+
+def _test_houses(run_dir: Path) -> set[str]:
+    return {m.name for m in read_roster(run_dir / ROSTER).members if m.role == TEST_ONLY}

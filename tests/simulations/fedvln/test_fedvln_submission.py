@@ -13,6 +13,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.roster import make_roster
 from fedsuite.vln.data.sources import open_sources, prepare_sources
+from fedsuite.vln.report.run import write_results
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import settings_of
 from tests.conftest import features_of, random_items, tsv_line, write_grid
@@ -98,6 +99,16 @@ def test_houses_that_only_walk_change_nothing_in_training(leaderboard_dir: Path)
         ("yew", "evaluate", 6),
     ]
     assert all(r["bytes-up"] == 0 and r["metrics"].keys() <= {"loss"} for r in asked)
+
+
+def test_a_house_that_was_lost_in_the_end_is_named(leaderboard_dir: Path) -> None:
+    run_inprocess(config_of(leaderboard_dir))
+    run = leaderboard_dir.parent / "runs" / "run"
+    assert "incomplete" not in (run / "results.md").read_text()
+    (run / "clients" / "yew" / "submission_test_yew.json").unlink()
+    write_results(settings(leaderboard_dir), run)
+    last = (run / "results.md").read_text().splitlines()[-1]
+    assert last == "submit_test.json is incomplete: yew did not walk."
 
 
 def test_who_is_on_the_roster(leaderboard_dir: Path) -> None:
