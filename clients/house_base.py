@@ -23,7 +23,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.sampled_paths import SampledPaths
 from fedsuite.vln.environment import World
-from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER, VALIDATION
+from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER, TEST, VALIDATION
 from fedsuite.vln.stages import is_personal, visit_steps
 
 AGENT = "agent."
@@ -61,7 +61,7 @@ class HouseClientBase(NumPyClient):
         """Who this is; with resume-round, private state newer than that round is dropped."""
         if "resume-round" in config:
             self.site.private.rollback(int(config["resume-round"]))
-        counts = {f"{s}.count": len(self.site.samples(s)) for s in VALIDATION}
+        counts = {f"{s}.count": len(self.site.samples(s)) for s in (*VALIDATION, TEST)}
         own = self.sample_counts()
         return {
             "partition": self.site.partition,

@@ -6,7 +6,7 @@ reads in place of data and every client reads to find its own place.
     {"members": [{"name": "oak", "role": "seen", "examples": 18, "details": {"houses": ["oak"]}}, ...],
      "facts": {"feature-size": 64, ...}, "words": ["<PAD>", ...]}
 
-A member's place in the list is its partition. role: seen or unseen (houses), silo, alpha, beta or gamma (parties).
+A member's place in the list is its partition. role: seen, unseen or test (houses), silo, alpha, beta or gamma (parties).
 key: fingerprint of the node's public key, empty if the name is not bound to a key.
 """
 

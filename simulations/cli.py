@@ -163,6 +163,25 @@ def prepare(
             )
 
 
+@data.command("import-envdrop")
+def import_envdrop(
+    file: Annotated[Path, typer.Argument(help="What the EnvDrop code saved: agent or speaker.")],
+    vocabulary: Annotated[Path, typer.Option(help="Its train_vocab.txt.")],
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for the model; default: beside FILE.")
+    ] = None,
+    dead_layers: Annotated[
+        bool, typer.Option("--dead-layers", help="For runs with agent.dead-layers=true.")
+    ] = False,
+) -> None:
+    """Make a checkpoint of the public EnvDrop code a model that --from and speaker-from take."""
+    from fedsuite.vln.envdrop import import_checkpoint
+
+    folder = out or file.with_name(f"{file.stem}-imported")
+    for line in import_checkpoint(file, vocabulary, folder, dead_layers):
+        print(line)
+
+
 def main() -> None:
     """Entry point: known errors become one line and an exit code."""
     try:

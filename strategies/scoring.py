@@ -9,7 +9,7 @@ from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays
 from fedsuite.federation import Asking, ClientInfo, Reply, Scalar, Task
 from fedsuite.vln.evaluation.bleu import speaker_scores
-from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.message_keys import TEST, VALIDATION
 
 # Shown first.
 HEADLINE = (
@@ -55,7 +55,9 @@ def evaluate_everywhere(
     scores: Scores = agent_means,
     config: Mapping[str, Scalar] | None = None,
 ) -> Asking[dict[str, float]]:
-    """Score one model on the validation instructions of every house that has some."""
-    who = [c for c in clients if any(c.details.get(f"{s}.count", 0) for s in VALIDATION)]
-    replies = yield [Task(c.partition, "evaluate", model, dict(config or {}), {}) for c in who]
+    """Score one model on the validation instructions of every house that has some; if they write, the leaderboard's too."""
+    asked = dict(config or {})
+    splits = (*VALIDATION, TEST) if asked.get("write") else VALIDATION
+    who = [c for c in clients if any(c.details.get(f"{s}.count", 0) for s in splits)]
+    replies = yield [Task(c.partition, "evaluate", model, asked, {}) for c in who]
     return merged_scores(replies, scores)

@@ -44,9 +44,15 @@ class DataSettings:
     min_word_count: int = setting(
         5, "uses in training that a word needs to enter the vocabulary", ge=1
     )
+    vocabulary: str = setting(
+        "",
+        "words to use in place of those of the training instructions: a train_vocab.txt as EnvDrop's release has it, or "
+        "a run's vocabulary.json; min-word-count is not used then",
+        path=True,
+    )
     simulator: str = setting(
         "tables",
-        "where candidates come from: the closed form, or a 36-view scan with our or the real simulator",
+        "where candidates come from: tables made at once, or a 36-view scan with our or the real simulator; all are equal",
         choices=("tables", "graph", "mattersim"),
     )
     generated_seed: int = setting(0, "seed of the generated houses; -1 = the run's seed", ge=-1)
@@ -135,7 +141,9 @@ class EvaluationSettings:
         "visited viewpoints once, or with an entry per camera turn as in the published R2R numbers",
         choices=("clean", "published"),
     )
-    submission: bool = setting(False, "write R2R submission files of the final agent")
+    submission: bool = setting(
+        False, "write the final agent's R2R submission files, of the test split too if it is there"
+    )
 
 
 @dataclass(frozen=True)

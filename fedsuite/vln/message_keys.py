@@ -8,3 +8,6 @@ SPEAKER = "speaker."
 
 VALIDATION = ("val_seen", "val_unseen")
 """Splits that a house scores; its metrics are named `<split>.<metric>`, with `<split>.count`."""
+
+TEST = "test"
+"""The leaderboard's split: walked for a submission, never scored, for nobody but the leaderboard knows its goals."""

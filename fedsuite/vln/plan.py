@@ -1,8 +1,9 @@
 """A FedVLN run as its server knows it, from settings and roster alone: sizes, starting weights, who learns from what.
 
 Facts of the roster: feature-size, F. Members, in order: one per training house in order of first appearance, then one per
-unseen house; centralised training has all training houses in one member. Pre-exploration has the unseen houses (centralised:
-all in one), after the training houses if those learn along.
+unseen house, then one per house of the leaderboard's split if the run walks it; centralised training has all training houses
+in one member. Pre-exploration has the unseen houses (centralised: all in one), after the training houses if these learn
+along.
 """
 
 from typing import Any

@@ -8,7 +8,8 @@ run starts from that of its own seed.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from fedsuite.arrays import Arrays, non_finite
 from fedsuite.errors import InputError
 from fedsuite.roster import VOCABULARY
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.model.shapes import Shapes, difference
 
 MODEL = "model.safetensors"
-Shapes = Mapping[str, tuple[int, ...]]
+CONFIG, CHECKPOINTS = "config.json", "checkpoints"  # of a run folder
 
 
 def run_of(path: str, seed: int) -> Path:
@@ -31,12 +33,37 @@ def run_of(path: str, seed: int) -> Path:
 
 
 def model_file(given: Path, key: str) -> Path:
-    """The model of a run folder, or the file itself; InputError names `key`."""
+    """The model of a run folder, or the file itself; InputError names `key` and what was given instead."""
     file = given / MODEL if given.is_dir() else given
     if not file.is_file():
-        what = "has not ended: it holds no " + MODEL if given.is_dir() else "does not exist"
-        raise InputError(f"{key}: {given} {what}; give the folder of a completed run")
+        raise InputError(
+            f"{key}: {given} {_what_instead(given)}; give the folder of a completed run"
+        )
+    if _is_pickled(file):
+        raise InputError(
+            f"{key}: {file} is a PyTorch checkpoint; import it first with `fedsuite data import-envdrop {file} "
+            "--vocabulary train_vocab.txt`"
+        )
     return file
+
+
+def _what_instead(given: Path) -> str:
+    """What is there where no model is."""
+    if not given.exists():
+        return "does not exist"
+    if (given / CONFIG).is_file():
+        return f"has not ended: it holds no {MODEL}"
+    if inside := sorted(given.glob(f"*/{MODEL}")):
+        return f"holds several runs, such as {inside[0].parent}, and no {MODEL} itself"
+    return f"is a folder without {MODEL}"
+
+
+def _is_pickled(file: Path) -> bool:
+    """Whether it is what torch.save writes: a zip archive, or a pickle. A safetensors file starts with a small number."""
+    head = b""
+    with suppress(OSError), file.open("rb") as opened:  # whoever reads the model says what is wrong
+        head = opened.read(8)
+    return head.startswith(b"PK\x03\x04") or (head[:1] == b"\x80" and any(head[4:]))
 
 
 def house_model(config: FedVLNConfig, scan: str) -> Path | None:
@@ -51,7 +78,7 @@ def read_model(file: Path, key: str) -> Arrays:
         return dict(safetensors.numpy.load_file(file))
     except (SafetensorError, OSError) as error:
         raise InputError(
-            f"{key}: {file} is damaged ({error}); give another run or run it again"
+            f"{key}: {file} is no safetensors file, or is damaged ({error}); give another run or run it again"
         ) from None
 
 
@@ -66,6 +93,11 @@ def checked_model(run: Path, key: str, shapes: Shapes, words: Sequence[str]) -> 
 def checked_arrays(file: Path, key: str, shapes: Shapes) -> Arrays:
     """Arrays of a model file if they are those of `shapes`, float32 and finite."""
     arrays = read_model(file, key)
+    theirs = {name: a.shape for name, a in arrays.items()}
+    if shapes and not theirs.keys() & shapes.keys():
+        raise InputError(f"{key}: {file} {_foreign(file, theirs)}; give a completed run of FedVLN")
+    if problem := difference(theirs, shapes, str(file.parent / VOCABULARY)):
+        raise InputError(f"{key}: {file} {problem}, or give another run")
     for name in sorted(set(arrays) | set(shapes)):
         if name not in arrays:
             problem = f"lacks {name}"
@@ -86,6 +118,19 @@ def checked_arrays(file: Path, key: str, shapes: Shapes) -> Arrays:
     return arrays
 
 
+def _foreign(file: Path, names: Collection[str]) -> str:
+    """What a model is that has nothing in common with the run's."""
+    if not names:
+        return "holds no arrays"
+    if file.parent.name == CHECKPOINTS:
+        return f"is a checkpoint of a run, which goes on with --resume {file.parent.parent}"
+    what = f"is no model of FedVLN: it holds {min(names)}"
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        config = json.loads((file.parent / CONFIG).read_text(encoding="utf-8"))
+        return f"{what}, the run is of system {config['system']}"
+    return what
+
+
 def _check_words(theirs: Path, ours: Sequence[str], key: str) -> None:
     """Indices must stand for the same words."""
     if not theirs.is_file():
@@ -100,5 +145,6 @@ def _check_words(theirs: Path, ours: Sequence[str], key: str) -> None:
         ) from None
     if words != list(ours):
         raise InputError(
-            f"{key}: {theirs} has other words than this run's data; use the data of the run it comes from"
+            f"{key}: {theirs} has other words than this run's data; use the data of the run it comes from, or its words "
+            f"with data.vocabulary={theirs}"
         )

@@ -110,13 +110,15 @@ def test_houses_with_instructions_are_asked_with_the_model_and_nothing_back() ->
         ClientInfo(0, "a", 3, {"val_seen.count": 2}),
         ClientInfo(1, "b", 3, {}),
         ClientInfo(2, "c", 0, {"val_unseen.count": 1}),
+        ClientInfo(3, "d", 0, {"test.count": 4}),
     ]
+    assert [t.partition for t in next(evaluate_everywhere({}, clients))] == [0, 2]
     model = {"w": np.ones(2, np.float32)}
     exchange = evaluate_everywhere(model, clients, config={"write": True})
     tasks = list(next(exchange))
-    assert [t.partition for t in tasks] == [0, 2]
+    assert [t.partition for t in tasks] == [0, 2, 3], "who only walks is asked to write alone"
     assert all(t.kind == "evaluate" and t.returns == {} for t in tasks)
     assert all(t.config == {"write": True} and t.arrays is model for t in tasks)
     with pytest.raises(StopIteration) as end:
-        exchange.send([reply(0, val_seen__sr=0.5, val_seen__count=2.0)])
+        exchange.send([reply(0, val_seen__sr=0.5, val_seen__count=2.0), reply(3)])
     assert end.value.value == {"val_seen.sr": 0.5, "val_seen.count": 2.0}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 from fedsuite.errors import InputError
@@ -102,8 +103,45 @@ def test_damaged_files(tmp_path: Path, cut: int) -> None:
 
 def test_missing_models(tmp_path: Path) -> None:
     (tmp_path / "unfinished").mkdir()
+    assert "is a folder without model" in refused(model_file, tmp_path / "unfinished", KEY)
+    (tmp_path / "unfinished" / "config.json").write_text("{}")
     assert "has not ended" in refused(model_file, tmp_path / "unfinished", KEY)
     assert "does not exist" in refused(model_file, tmp_path / "nothing", KEY)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pytorch_checkpoint_is_to_be_imported_first(tmp_path: Path, zipped: bool) -> None:
+    file = tmp_path / "best_val_unseen"
+    torch.save({"encoder": {}}, file, _use_new_zipfile_serialization=zipped)
+    line = refused(model_file, file, KEY)
+    assert f"import it first with `fedsuite data import-envdrop {file} --vocabulary" in line
+
+
+def test_no_model_is_taken_for_a_checkpoint(tmp_path: Path) -> None:
+    """Whatever number of bytes its header has, which is what a model file starts with: 0x80 among them."""
+    file, heads = tmp_path / "model.safetensors", set()
+    for pad in range(1, 1200, 8):
+        save_file({"x" * pad: np.ones(1, np.float32)}, file)
+        assert model_file(file, KEY) == file
+        heads.add(file.read_bytes()[0])
+    assert 0x80 in heads
+
+
+def test_a_model_of_another_system_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"conv1.weight": np.ones(3, np.float32)})
+    line = refused(checked_arrays, run / "model.safetensors", KEY, SHAPES)
+    assert "is no model of FedVLN: it holds conv1.weight; give a completed run of FedVLN" in line
+    (run / "config.json").write_text('{"system": "cdl"}')
+    line = refused(checked_arrays, run / "model.safetensors", KEY, SHAPES)
+    assert "the run is of system cdl" in line
+    (run / "config.json").write_text("[")
+    assert "cdl" not in refused(checked_arrays, run / "model.safetensors", KEY, SHAPES)
+    checkpoint = write_run(run / "checkpoints", {"arrays.encoder.w": ARRAYS["encoder.w"]})
+    line = refused(checked_arrays, checkpoint / "model.safetensors", KEY, SHAPES)
+    assert f"is a checkpoint of a run, which goes on with --resume {run}; give a completed" in line
+    assert "holds no arrays" in refused(
+        checked_arrays, write_run(tmp_path / "empty", {}) / "model.safetensors", KEY, SHAPES
+    )
 
 
 def test_the_run_of_the_own_seed_is_taken(tmp_path: Path) -> None:
@@ -111,7 +149,8 @@ def test_the_run_of_the_own_seed_is_taken(tmp_path: Path) -> None:
     assert run_of(str(tmp_path / "runs"), 3) == tmp_path / "runs" / "seed-3"
     assert run_of(str(tmp_path / "runs"), 4) == tmp_path / "runs"
     config = FedVLNConfig(stage="train", start_from=str(tmp_path / "runs"))
-    assert "has not ended" in refused(validate, config)
+    line = refused(validate, config)
+    assert "holds several runs, such as" in line and "seed-3" in line
     validate(FedVLNConfig(stage="train", start_from=str(tmp_path / "runs"), seed=3))
 
 

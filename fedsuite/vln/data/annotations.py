@@ -15,6 +15,7 @@ from fedsuite.files import read_json
 from fedsuite.vln.data.graph import NavGraph
 from fedsuite.vln.data.instructions import tokenize
 from fedsuite.vln.data.rxr import guide_file
+from fedsuite.vln.message_keys import TEST
 
 SPLITS = ("train", "val_seen", "val_unseen")
 
@@ -25,6 +26,11 @@ def annotation_files(data_dir: Path, dataset: str) -> dict[str, Path]:
     if dataset == "rxr":
         return {s: guide_file(folder, s) for s in SPLITS}
     return {s: folder / f"R2R_{s}.json" for s in SPLITS}
+
+
+def test_file(data_dir: Path) -> Path:
+    """Instructions of the R2R leaderboard; a path there holds its start alone."""
+    return data_dir / "annotations" / f"R2R_{TEST}.json"
 
 
 def read_annotations(file: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Candidates by asking a simulator: the 36-view scan of EnvDrop (Tan et al. 2019), with ours or the real one.
 
 For every neighbour the view that looks closest at it is kept (strictly closer wins, views in order 0..35).
-`NavGraph.candidates` is the closed form of the same; this slow way exists to select the real simulator and to hold the two
-against each other.
+`NavGraph.candidates` finds the same, to the last bit, for all places at once; this slow way exists to select the real
+simulator and to hold the two against each other.
 """
 
 import math
@@ -10,10 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS, VIEW_STEP_RAD, Candidates, NavGraph, padded
+from fedsuite.vln.data.graph import (
+    CAMERA_PIXELS,
+    HEADINGS,
+    NUM_VIEWS,
+    VERTICAL_FIELD_OF_VIEW_RAD,
+    VIEW_STEP_RAD,
+    Candidates,
+    NavGraph,
+    padded,
+)
 from fedsuite.vln.mattersim import make_simulator
-
-VERTICAL_FIELD_OF_VIEW_RAD = math.radians(60)
 
 
 def candidates_by_simulator(connectivity_dir: Path, graph: NavGraph, kind: str) -> Candidates:
@@ -22,7 +29,7 @@ def candidates_by_simulator(connectivity_dir: Path, graph: NavGraph, kind: str) 
     simulator.setRenderingEnabled(False)
     simulator.setNavGraphPath(str(connectivity_dir))
     simulator.setDiscretizedViewingAngles(True)
-    simulator.setCameraResolution(640, 480)
+    simulator.setCameraResolution(*CAMERA_PIXELS)
     simulator.setCameraVFOV(VERTICAL_FIELD_OF_VIEW_RAD)
     simulator.setBatchSize(1)
     simulator.initialize()
@@ -44,7 +51,8 @@ def _scan(simulator, graph: NavGraph, row: int) -> dict[int, tuple[float, int, f
         simulator.newEpisode([graph.scan], [graph.viewpoint_ids[row]], [heading], [elevation])
         state = simulator.getState()[0]
         for place in state.navigableLocations[1:]:
-            angle = math.hypot(place.rel_heading, place.rel_elevation)
+            # Of squares, as EnvDrop and the simulator's own order have it: a tie must be one here as well.
+            angle = math.sqrt(place.rel_heading**2 + place.rel_elevation**2)
             if place.ix not in best or angle < best[place.ix][0]:
                 towards = (state.heading + place.rel_heading) % (2 * math.pi)
                 best[place.ix] = (angle, view, towards, state.elevation + place.rel_elevation)

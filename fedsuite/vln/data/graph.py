@@ -18,11 +18,19 @@ import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.files import read_json
+from fedsuite.vln.data.sight import displacement, elevations_rad, horizontal, in_the_eye
 
 NUM_VIEWS = 36
 HEADINGS = 12
 VIEW_STEP_RAD = math.radians(30)
-HALF_FIELD_OF_VIEW_RAD = math.radians(40)
+VERTICAL_FIELD_OF_VIEW_RAD = math.radians(60)
+CAMERA_PIXELS = (640, 480)
+# Horizontally the field of view is the vertical one times the aspect ratio: 80 degrees.
+COS_HALF_FIELD_OF_VIEW = math.cos(
+    VERTICAL_FIELD_OF_VIEW_RAD * CAMERA_PIXELS[0] / CAMERA_PIXELS[1] / 2
+)
+_CAMERAS_RAD = VIEW_STEP_RAD * np.arange(HEADINGS)
+_LEVELS_RAD = VIEW_STEP_RAD * np.arange(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -100,30 +108,27 @@ class NavGraph:
 
     @cached_property
     def candidates(self) -> Candidates:
-        """Closed form of the 36-view scan (see `candidates_by_simulator` for the slow twin)."""
+        """The 36-view scan of all edges at once, with the simulator's roundings (`candidates_by_simulator`: its slow twin).
+
+        A neighbour right above or below, which the simulator never shows, is taken to stand at heading 0.
+        """
         source, target = np.nonzero(self.edge)
-        delta = self.position_m[target] - self.position_m[source]
-        heading = (math.pi / 2 - np.arctan2(delta[:, 1], delta[:, 0])) % (2 * math.pi)
-        elevation = np.arctan2(delta[:, 2], np.hypot(delta[:, 0], delta[:, 1]))
-        column = np.floor(heading / VIEW_STEP_RAD + 0.5).astype(np.int64) % HEADINGS
-        level = np.clip(np.floor(elevation / VIEW_STEP_RAD + 0.5), -1, 1).astype(np.int64) + 1
-        order = np.lexsort((*_discovery_keys(heading, elevation), source))
-        columns = (source, target, HEADINGS * level + column, heading, elevation)
+        delta = displacement(self.position_m[target], self.position_m[source])
+        across, unit = horizontal(delta)
+        relative, cosine = in_the_eye(delta[:2], unit, _CAMERAS_RAD.tolist())
+        seen = ~(cosine < COS_HALF_FIELD_OF_VIEW)  # [12, E]; elevation plays no part
+        above = np.array(elevations_rad(delta, across)) - _LEVELS_RAD[:, None]  # [3, E]
+        angle = np.sqrt(relative * relative + (above * above)[:, None])  # [3, 12, E]
+        view = np.where(seen, angle, np.inf).reshape(NUM_VIEWS, -1).argmin(0)
+        level, column = np.divmod(view, HEADINGS)
+        edge = np.arange(len(view))
+        heading = (_CAMERAS_RAD[column] + relative[column, edge]) % (2 * math.pi)
+        elevation = _LEVELS_RAD[level] + above[level, edge]
+        # Views are scanned 0..35: all neighbours are found in the lowest row, the nearest to its view's centre first.
+        first = seen.argmax(0)
+        order = np.lexsort((angle[0, first, edge], first, source))
+        columns = (source, target, view, heading, elevation)
         return padded(len(self.viewpoint_ids), *(c[order] for c in columns))
-
-
-def _discovery_keys(heading: np.ndarray, elevation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort keys (minor, major): angular distance in the first view that sees the neighbour, and that view.
-
-    Views are scanned 0..35 and elevation is no part of the field of view, so every neighbour is found in the
-    lowest row, whose camera looks 30 degrees down.
-    """
-    relative = heading[:, None] - VIEW_STEP_RAD * np.arange(HEADINGS)
-    relative = (relative + math.pi) % (2 * math.pi) - math.pi
-    seen = np.abs(relative) <= HALF_FIELD_OF_VIEW_RAD
-    first = seen.argmax(1)
-    angle = np.hypot(relative[np.arange(len(first)), first], elevation + VIEW_STEP_RAD)
-    return angle, first
 
 
 def padded(panoramas: int, source: np.ndarray, *columns: np.ndarray) -> Candidates:

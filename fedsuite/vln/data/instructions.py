@@ -19,8 +19,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+
+from fedsuite.errors import InputError
+from fedsuite.files import read_json
 
 PAD, UNK, EOS = 0, 1, 2
 BASE_WORDS = ("<PAD>", "<UNK>", "<EOS>")
@@ -97,3 +101,37 @@ def build_vocabulary(sentences: Iterable[str], min_count: int = 5) -> Vocabulary
     count = Counter(t for s in sentences for t in tokenize(s))
     words = [w for w, n in count.most_common() if n >= min_count and w not in BASE_WORDS]
     return Vocabulary((*BASE_WORDS, *words, BOS_WORD))
+
+
+def read_vocabulary(file: Path) -> Vocabulary:
+    """A given vocabulary: a run's vocabulary.json, or a word a line without <BOS>, as in the release of EnvDrop.
+
+    InputError unless it starts with the three base words and every word stands in it once.
+    """
+    kind = "a vocabulary, one word a line from <PAD>, <UNK>, <EOS> on"
+    cure = "give a train_vocab.txt, or the vocabulary.json of a run"
+    if file.suffix == ".json":
+        words = read_json(file, "a vocabulary, a list of words", cure)
+    else:
+        try:
+            words = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{file}: not {kind} ({type(error).__name__}: {error}); {cure}"
+            ) from None
+        words.append(BOS_WORD)
+    if problem := _no_vocabulary(words):
+        raise InputError(f"{file}: not {kind} ({problem}); {cure}")
+    return Vocabulary(tuple(words))
+
+
+def _no_vocabulary(words: object) -> str:
+    """What keeps these words from being a vocabulary."""
+    if not isinstance(words, list) or not all(isinstance(w, str) for w in words):
+        return "it holds other things than words"
+    if tuple(words[:3]) != BASE_WORDS or words[-1] != BOS_WORD:
+        return f"it starts with {words[:3]} and ends with {words[-1:]}"
+    if len(words) == len(BASE_WORDS) + 1:
+        return "it holds no word"
+    twice = [w for w, n in Counter(words).items() if n > 1 or not w]
+    return f"{twice[0]!r} is empty or stands in it twice" if twice else ""

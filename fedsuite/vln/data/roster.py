@@ -11,11 +11,13 @@ from fedsuite.vln.data.sources import Places, Sources
 
 ALL_HOUSES, ALL_UNSEEN = "all-training-houses", "all-unseen-houses"
 SEEN, UNSEEN = "seen", "unseen"
+TEST_ONLY = "test"  # walks for the leaderboard in the end, and nothing else
 
 
 def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
     """All clients of a run; details of a member: its houses, and their numbers, which randomness hangs on."""
-    numbers = {s: i for i, s in enumerate([*sources.training_scans, *sources.unseen_scans])}
+    scans = [*sources.training_scans, *sources.unseen_scans, *sources.test_scans]
+    numbers = {s: i for i, s in enumerate(scans)}
     samples = sources.manifest["samples"]
 
     def member(name: str, role: str, scans: Sequence[str]) -> Member:
@@ -27,7 +29,7 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
     unseen = [member(s, UNSEEN, [s]) for s in sources.unseen_scans]
     if config.federation.method == "centralised":
         seen = [member(ALL_HOUSES, SEEN, sources.training_scans)]
-    members = seen + unseen
+    members = seen + unseen + [member(s, TEST_ONLY, [s]) for s in sources.test_scans]
     if config.stage == "pre-explore":
         if config.federation.method == "centralised":
             members = [member(ALL_UNSEEN, UNSEEN, sources.unseen_scans)]

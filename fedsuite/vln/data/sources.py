@@ -20,11 +20,18 @@ from fedsuite.errors import InputError
 from fedsuite.files import make_folder
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.config import DataSettings, FedVLNConfig
-from fedsuite.vln.data.annotations import annotation_files
+from fedsuite.vln.data.annotations import annotation_files, test_file
 from fedsuite.vln.data.dataset import read_prepared
 from fedsuite.vln.data.graph import NUM_VIEWS, load_graph
-from fedsuite.vln.data.prepare import HDF5_SUFFIXES, digest_of, prepare_houses, prepare_views
+from fedsuite.vln.data.prepare import (
+    digest_of,
+    prepare_houses,
+    prepare_views,
+    without_test,
+)
+from fedsuite.vln.data.view_files import HDF5_SUFFIXES
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
+from fedsuite.vln.message_keys import TEST
 
 GENERATOR_VERSION = 1  # raise it when generated houses change, so that cached ones are made anew
 LAYOUT_VERSION = 1  # the same for prepared folders
@@ -62,12 +69,34 @@ class Sources(Places):
         """Validation houses that nobody trains in."""
         return [s for s in self.manifest["splits"]["val_unseen"] if s not in self.training_scans]
 
+    @property
+    def test_scans(self) -> list[str]:
+        """Houses of the leaderboard's split alone, where the run submits walks of it."""
+        known = {*self.training_scans, *self.unseen_scans}
+        return [s for s in self.manifest["splits"].get(TEST, ()) if s not in known]
+
+
+def submitted_test(config: FedVLNConfig) -> tuple[Path | None, str]:
+    """The leaderboard's split that the run is to walk; or None, and why a submission goes without it."""
+    own, so = config.data, "the submission is for the validation splits only"
+    if not config.evaluation.submission:
+        return None, ""
+    if not own.dir:
+        return None, f"evaluation.submission: generated houses have no test split; {so}"
+    file = test_file(Path(own.dir))
+    if config.stage == "pre-explore":
+        return None, f"evaluation.submission: houses of {file.name} do not practise; {so}"
+    if not file.is_file():
+        return None, f"evaluation.submission: {file} is not there; {so}"
+    return file, ""
+
 
 def places_of(config: FedVLNConfig) -> Places:
     """Where everything of a run lies or will lie; of data files only sizes and times are read."""
     own, cache = config.data, Path(config.data.cache_dir)
     for complaint in _complaints(own):
         raise InputError(complaint)
+    given = [Path(own.vocabulary)] if own.vocabulary else []
     if not own.dir:
         settings = HouseSettings(
             seed=config.seed if own.generated_seed < 0 else own.generated_seed,
@@ -78,14 +107,15 @@ def places_of(config: FedVLNConfig) -> Places:
         )
         name = digest_of(GENERATOR_VERSION, settings)
         data = cache / f"generated-{name}"
-        key = digest_of(LAYOUT_VERSION, name, own.min_word_count)
+        key = digest_of(LAYOUT_VERSION, name, own.min_word_count, *given)
         return Places(data, cache / f"houses-{key}", data / "views", settings)
     data, features = Path(own.dir), Path(own.features)
     graphs = sorted((data / "connectivity").glob("*_connectivity.json"))
     # R2R is English alone: its language says nothing, and must not make another folder.
     kind = [own.dataset, own.language] if own.dataset == "rxr" else [own.dataset]
-    files = annotation_files(data, own.dataset).values()
-    key = digest_of(LAYOUT_VERSION, *files, *graphs, own.min_word_count, *kind)
+    test = submitted_test(config)[0]
+    files = [*annotation_files(data, own.dataset).values(), *([test] if test else [])]
+    key = digest_of(LAYOUT_VERSION, *files, *graphs, own.min_word_count, *kind, *given)
     views = features
     if features.is_file():
         views = cache / f"views-{digest_of(LAYOUT_VERSION, features, *graphs, own.feature_size)}"
@@ -95,6 +125,8 @@ def places_of(config: FedVLNConfig) -> Places:
 def _complaints(own: DataSettings) -> Iterator[str]:
     """What is wrong with the files named."""
     data, features = Path(own.dir), Path(own.features)
+    if own.vocabulary and not Path(own.vocabulary).is_file():
+        yield f"data.vocabulary: {own.vocabulary} is no file; give a train_vocab.txt or a run's vocabulary.json"
     if not own.dir:
         if own.dataset != "r2r":
             yield (
@@ -119,7 +151,12 @@ def _complaints(own: DataSettings) -> Iterator[str]:
 def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Sources:
     """Generate, convert and check all that a run reads; InputError before anything is trained."""
     places, own = places_of(config), config.data
-    kind = own.min_word_count, progress, own.dataset, own.language
+    test, without = submitted_test(config)
+    vocabulary = Path(own.vocabulary) if own.vocabulary else None
+    for line in (without, _words_line(own)):
+        if line:
+            progress(line)
+    kind = own.min_word_count, progress, own.dataset, own.language, test, vocabulary
     features = Path(own.features), places.connectivity_dir
     steps: dict[Path, Callable[[Path], object]] = {
         places.houses_dir: lambda to: prepare_houses(places.data_dir, to, *kind),
@@ -133,6 +170,13 @@ def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Source
     sources = open_sources(config)
     _check_values(sources, Path(own.cache_dir), progress)
     return sources
+
+
+def _words_line(own: DataSettings) -> str:
+    """What a given vocabulary leaves unused."""
+    if not own.vocabulary:
+        return ""
+    return f"the words are those of {own.vocabulary}; data.min-word-count is not used"
 
 
 def _check_values(sources: Sources, cache: Path, progress: Progress) -> None:
@@ -159,7 +203,12 @@ def open_sources(config: FedVLNConfig) -> Sources:
     places = places_of(config)
     manifest = read_prepared(places.houses_dir, "manifest.json")
     scans = list(dict.fromkeys(s for names in manifest["splits"].values() for s in names))
-    widths = {s: _width(places.views_dir, s, manifest["panoramas"][s]) for s in scans}
+    splits, panoramas = manifest["splits"], manifest["panoramas"]
+    for scan in scans:
+        if not (file := places.views_dir / f"{scan}.npy").is_file():
+            cure = f"convert them again{without_test(scan, splits)}"
+            raise InputError(f"{file}: no such file; the features lack house {scan}, {cure}")
+    widths = {s: _width(places.views_dir / f"{s}.npy", panoramas[s]) for s in scans}
     width = widths[scans[0]]
     for scan, other in widths.items():
         if other != width:
@@ -175,14 +224,9 @@ def open_sources(config: FedVLNConfig) -> Sources:
     return Sources(**vars(places), manifest=manifest, feature_size=width)
 
 
-def _width(views_dir: Path, scan: str, panoramas: int) -> int:
-    file = views_dir / f"{scan}.npy"
+def _width(file: Path, panoramas: int) -> int:
     try:
         views = open_memmap(file, mode="r")
-    except FileNotFoundError:
-        raise InputError(
-            f"{file}: no such file; the features lack house {scan}, convert them again"
-        ) from None
     except (ValueError, OSError, EOFError, OverflowError) as error:
         raise InputError(
             f"{file}: truncated or no array file ({error}); convert the features again"

@@ -2,7 +2,7 @@
 
 Walks may be left for the R2R leaderboard (Anderson et al. 2018), a JSON list with one entry per instruction:
 {"instr_id": "<path_id>_<k>", "trajectory": [[viewpoint id, heading, elevation], ...]}; k counts the instructions of a path
-from 0, angles are the camera's in radians.
+from 0, angles are the camera's in radians. The leaderboard's own split is walked for that alone: its goals are not public.
 """
 
 import json
@@ -14,11 +14,11 @@ import numpy as np
 
 from fedsuite.files import write_atomically
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.data.dataset import House, join_houses
+from fedsuite.vln.data.dataset import House, Sample, join_houses
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
 from fedsuite.vln.environment import World
 from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
-from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.training.learner import walk_all
 
@@ -33,7 +33,8 @@ def score_houses(
     config: FedVLNConfig,
     write: bool,
 ) -> tuple[int, dict[str, Any]]:
-    """Number of instructions, and metrics `<split>.<metric>`; write: leave submissions in `folder`. world: of all houses."""
+    """Number of instructions walked, and metrics `<split>.<metric>`; write: leave submissions in `folder`, of the
+    leaderboard's split as well. world: of all houses."""
     metrics: dict[str, Any] = {}
     total = 0
     for split in VALIDATION:
@@ -46,6 +47,11 @@ def score_houses(
             metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
             metrics[f"{split}.count"] = len(joined["sr"])
             total += len(joined["sr"])
+    for house in houses if write else ():
+        if samples := house.samples.get(TEST):
+            visited, views = walk_all(agent, join_houses([house], world.device), samples, config)
+            _leave(folder, TEST, house, samples, visited, views)
+            total += len(samples)
     return total, metrics
 
 
@@ -56,13 +62,25 @@ def _score(
     samples = house.samples[split]
     visited, views = walk_all(agent, world, samples, config)
     if folder is not None:
-        ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
-        walks = zip(samples, ids, views, strict=True)
-        file = folder / f"submission_{split}_{house.graph.scan}.json"
-        write_submission(file, {s.instr_id: _poses(p, v) for s, p, v in walks})
+        _leave(folder, split, house, samples, visited, views)
     if config.evaluation.trajectory == "published":
         visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
     return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])
+
+
+def _leave(
+    folder: Path,
+    split: str,
+    house: House,
+    samples: Sequence[Sample],
+    visited: Sequence[Sequence[int]],
+    views: Sequence[Sequence[int]],
+) -> None:
+    """One house's walks on its own disk."""
+    ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
+    walks = zip(samples, ids, views, strict=True)
+    file = folder / f"submission_{split}_{house.graph.scan}.json"
+    write_submission(file, {s.instr_id: _poses(p, v) for s, p, v in walks})
 
 
 def _poses(viewpoint_ids: Sequence[str], views: Sequence[int]) -> list[Pose]:

@@ -4,9 +4,7 @@ Source: Matterport3D Simulator (Anderson et al. 2018), batch API. The world is r
 0 = +y, clockwise positive; elevation 0 = horizon, up positive; radians. A discretised camera has V = 36 views: view =
 column + 12 * row, column k looks at heading 30 deg * k, row 0 / 1 / 2 looks 30 deg down / level / up.
 
-The original computes in single precision: positions, displacements, lengths, unit vectors and the camera direction are
-rounded to float32, angles of elevation are float64. The same roundings are made here, in the same order: a few panoramas
-are millimetres apart, where float64 positions would move a relative heading by up to 7e-4 rad.
+The roundings are the original's, see fedsuite.vln.data.sight.
 """
 
 import math
@@ -15,6 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
+from fedsuite.vln.data.sight import displacement, elevations_rad, horizontal, in_the_eye
 
 TWO_PI_RAD = 2 * math.pi
 HEADINGS = 12
@@ -58,16 +58,14 @@ class Surroundings:
 def surroundings(here: Place, places: tuple[Place, ...]) -> Surroundings:
     """Precompute what does not depend on the camera."""
     position = np.array([p[2:] for p in places], np.float32).reshape(-1, 3)
-    delta = (position - np.array(here[2:], np.float32)).T
-    square = delta[0] * delta[0] + delta[1] * delta[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = delta[:2] * (np.float32(1) / np.sqrt(square))
+    delta = displacement(position, np.array(here[2:], np.float32))
+    across, unit = horizontal(delta)
     return Surroundings(
         places=places,
         delta_m=delta[:2],
         unit=unit,
-        elevation_rad=tuple(map(math.atan2, delta[2].tolist(), np.sqrt(square).tolist())),
-        distance_m=tuple(np.sqrt(square + delta[2] * delta[2]).tolist()),
+        elevation_rad=tuple(elevations_rad(delta, across)),
+        distance_m=tuple(np.sqrt((delta * delta).sum(0, dtype=np.float32)).tolist()),
     )
 
 
@@ -90,28 +88,17 @@ def seen(
     """
     if not around.places:
         return [()] * (len(headings_rad) * len(elevation_rad))
-    camera = np.array([_direction(h) for h in headings_rad], np.float32)[:, :, None]  # [H, 2, 1]
-    along, across = around.unit * camera, around.delta_m[::-1] * camera
-    ahead = (around.delta_m * camera).sum(1, dtype=np.float32).astype(np.float64)
-    right = (across[:, 1] - across[:, 0]).astype(np.float64)
-    # Correctly rounded float32 arc tangent: equal on all machines, unlike the C library's.
-    heading = np.arctan2(right, ahead).astype(np.float32).tolist()
+    relative, cosine = in_the_eye(around.delta_m, around.unit, headings_rad)
+    heading = relative.tolist()
     if cos_half_fov is None:
         kept = [list(range(len(around.places)))] * len(heading)
     else:
-        inside = (along[:, 0] + along[:, 1]).astype(np.float64) >= cos_half_fov
-        kept = [np.flatnonzero(row).tolist() for row in inside]
+        kept = [np.flatnonzero(row).tolist() for row in cosine >= cos_half_fov]
     return [
         _ordered(around, row, keep, elevation)
         for row, keep in zip(heading, kept, strict=True)
         for elevation in elevation_rad
     ]
-
-
-def _direction(heading_rad: float) -> tuple[float, float]:
-    """Horizontal unit vector of the camera."""
-    angle = math.pi / 2 - heading_rad if math.isfinite(heading_rad) else math.nan
-    return math.cos(angle), math.sin(angle)
 
 
 def _ordered(

@@ -6,7 +6,7 @@
 <run>/learning.png      success rate (of a speaker BLEU-2) over rounds in seen and unseen houses
 <run>/baselines.json    scores of the random walker
 <run>/walks.png         three walks of the resulting agent in an unseen house (not for local-only training in seen houses)
-<run>/submission_*.json R2R leaderboard files, joined from the houses' own, if `submission` is set
+<run>/submission_*.json, <run>/submit_test.json R2R leaderboard files, joined from the houses' own, if `submission` is set
 """
 
 import json
@@ -23,13 +23,14 @@ from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
+from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import join_houses
-from fedsuite.vln.data.roster import make_roster, open_house
+from fedsuite.vln.data.roster import TEST_ONLY, make_roster, open_house
 from fedsuite.vln.data.sources import Sources, open_sources
 from fedsuite.vln.evaluation.baselines import random_walk_scores
-from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.report.houses import DrawnPath, plot_paths
 from fedsuite.vln.report.outcome import (
@@ -202,8 +203,18 @@ def _draw_walks(config: FedVLNConfig, sources: Sources, model: Path, run_dir: Pa
 
 def _join_submissions(run_dir: Path) -> None:
     """One leaderboard file per split, from what each house wrote for itself."""
-    for split in VALIDATION:
+    names = {split: f"submission_{split}.json" for split in VALIDATION}
+    for split, name in (names | {TEST: "submit_test.json"}).items():
         files = sorted(run_dir.glob(f"clients/*/submission_{split}_*.json"))
         entries = [e for f in files for e in json.loads(f.read_text())]
         if entries:
-            (run_dir / f"submission_{split}.json").write_text(json.dumps(entries))
+            (run_dir / name).write_text(json.dumps(entries))
+    there = {f.parent.name for f in run_dir.glob(f"clients/*/submission_{TEST}_*.json")}
+    lost = [] if not there else sorted(_test_houses(run_dir) - there)
+    if lost:  # the leaderboard takes whole submissions only
+        with RunFolder(run_dir).results.open("a", encoding="utf-8") as results:
+            results.write(f"\nsubmit_test.json is incomplete: {', '.join(lost)} did not walk.\n")
+
+
+def _test_houses(run_dir: Path) -> set[str]:
+    return {m.name for m in read_roster(run_dir / ROSTER).members if m.role == TEST_ONLY}

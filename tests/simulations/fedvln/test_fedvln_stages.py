@@ -139,8 +139,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], str]] = {
     "idle speaker": ("train", {"speaker_from": "x"}, "speaker-from: stage train uses no speaker"),
     "nowhere": ("augment", {"start_from": "/no/such/run"}, "start-from: /no/such/run does not exist"),
     "speaker nowhere": ("augment", {"speaker_from": "/no/run"}, "speaker-from: /no/run does not"),
-    "hidden size": ("augment", {"hidden_size": 32}, "start-from: .* holds .*this run's is"),
-    "dead layers": ("augment", {"dead_layers": True}, "start-from: .* lacks "),
+    "hidden size": ("augment", {"hidden_size": 32}, "has agent.hidden-size 16, this run 32; set agent.hidden-size=16"),
+    "dead layers": ("augment", {"dead_layers": True}, "start-from: .* set agent.dead-layers=false, or give another"),
     "unknown stage": ("explore", {}, "stage"),
     "augment alone": ("augment", {"method": "local-only"}, "method: stage augment has no local"),
     "speaker alone": ("speaker", {"method": "local-only"}, "method: stage speaker has no local"),
@@ -242,6 +242,8 @@ def test_models_that_cannot_be_used_are_refused_in_one_line(
 
 def test_a_speaker_is_no_agent(chain: Chain, refusal: Callable[..., str]) -> None:
     line = refusal("augment", start_from=str(chain.run("speaker")))
-    assert re.search("start-from: .* (lacks|holds) ", line)
+    assert re.search("start-from: .* is a speaker, where an agent is needed .*stage train", line)
     line = refusal("augment", speaker_from=str(chain.run("train")))
-    assert re.search("speaker-from: .* (lacks|holds) ", line)
+    assert re.search(
+        "speaker-from: .* is an agent, where a speaker is needed .*stage speaker", line
+    )

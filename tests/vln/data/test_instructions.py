@@ -1,5 +1,6 @@
 """Tokens, vocabulary, encoding."""
 
+import json
 import re
 import string
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsuite.errors import InputError
 from fedsuite.vln.data.instructions import (
     BASE_WORDS,
     EOS,
@@ -14,6 +16,7 @@ from fedsuite.vln.data.instructions import (
     UNK,
     Vocabulary,
     build_vocabulary,
+    read_vocabulary,
     tokenize,
 )
 from tests.harness import decoded
@@ -129,3 +132,48 @@ def test_an_indic_vocabulary_encodes_what_it_was_built_from():
     v = build_vocabulary(["कमरे में।", "go in.", "कमरे से"], min_count=1)
     assert v.words[3] == "कमरे" and decoded(v.words, v.encode("कमरे में।", 160)) == "कमरे में ।"
     assert UNK not in v.encode("go in.", 160)
+
+
+# --- given vocabularies -----------------------------------------------------------------------
+
+GIVEN = ["<PAD>", "<UNK>", "<EOS>", "the", "tot", ", "]
+
+
+@pytest.mark.parametrize("name", ["train_vocab.txt", "vocabulary.json"])
+def test_a_given_vocabulary_is_read_in_its_own_order(tmp_path, name):
+    """A text has no start symbol, which is the last index; a run's JSON has it. Lines are stripped, as in the release."""
+    file = tmp_path / name
+    if file.suffix == ".json":
+        file.write_text(json.dumps([*GIVEN, "<BOS>"]))
+        assert read_vocabulary(file).words == (*GIVEN, "<BOS>")
+    else:
+        file.write_text("\n".join(GIVEN) + "\n")
+        assert read_vocabulary(file).words == (*(w.strip() for w in GIVEN), "<BOS>")
+    assert read_vocabulary(file).bos == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("v.txt", "the\ntot\n", "starts with ['the', 'tot', '<BOS>']"),
+        ("v.txt", "<PAD>\n<UNK>\n<EOS>\nthe\nthe\n", "'the' is empty or stands in it twice"),
+        ("v.txt", "<PAD>\n<UNK>\n<EOS>\nthe\n\ntot\n", "'' is empty"),
+        ("v.txt", "<PAD>\n<UNK>\n<EOS>\nthe\n<BOS>\n", "'<BOS>' is empty or stands in it twice"),
+        ("v.txt", "<PAD>\n<UNK>\n<EOS>\n", "holds no word"),
+        ("v.txt", "", "starts with ['<BOS>']"),
+        ("v.txt", b"\x80\x02}q\x00(X\x05", "UnicodeDecodeError"),
+        ("v.json", '{"the": 3}', "other things than words"),
+        ("v.json", '["<PAD>", "<UNK>", "<EOS>", "the"]', "ends with ['the']"),
+        ("v.json", "[", "JSONDecodeError"),
+        ("none.txt", None, "FileNotFoundError"),
+    ],
+)
+def test_what_is_no_vocabulary_is_refused_in_one_line(tmp_path, name, content, problem):
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError) as refused:
+        read_vocabulary(file)
+    line = str(refused.value)
+    assert "\n" not in line and str(file) in line and problem in line
+    assert line.endswith("give a train_vocab.txt, or the vocabulary.json of a run")

@@ -13,6 +13,7 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import load_vocabulary
+from fedsuite.vln.data.roster import make_roster, open_house
 from tests.harness import changed
 
 ROOT = Path(__file__).parents[3]
@@ -314,3 +315,50 @@ def test_an_interrupted_generation_starts_anew(sources, tmp_path):
     with pytest.raises(Stop):
         sources.prepare_sources(config, interrupt)
     assert len(sources.prepare_sources(config).training_scans) == 2
+
+
+# --- a given vocabulary -----------------------------------------------------------------------
+
+
+def test_a_given_vocabulary_takes_the_place_of_the_training_instructions_words(sources, config):
+    file = Path(config.data.dir).parent / "train_vocab.txt"
+    file.write_text("<PAD>\n<UNK>\n<EOS>\ntot\ndoor\n")
+    usual = sources.prepare_sources(config)
+    given, said = changed(config, vocabulary=str(file)), []
+    got = sources.prepare_sources(given, lambda what, done=0, total=0: said.append(what))
+    words = ("<PAD>", "<UNK>", "<EOS>", "tot", "door", "<BOS>")
+    assert load_vocabulary(got.houses_dir).words == make_roster(given, got).words == words
+    assert got.houses_dir != usual.houses_dir and got.views_dir == usual.views_dir
+    assert [line for line in said if str(file) in line and "min-word-count is not used" in line]
+    house = open_house(given, got, "oak", 0)
+    tokens = house.samples["train"][0].tokens
+    assert tokens[0] == 5 and set(tokens.tolist()) <= {1, 2, 4, 5}
+    file.write_text("<PAD>\n<UNK>\n<EOS>\ndoor\ntot\nstairs\n")  # another file, another folder
+    assert sources.places_of(given).houses_dir != got.houses_dir
+
+
+@pytest.mark.parametrize("generated", [True, False])
+def test_a_vocabulary_that_is_not_there_is_refused_before_anything_is_made(
+    sources, config, generated
+):
+    named = changed(config, vocabulary="/no/such/train_vocab.txt")
+    if generated:
+        named = changed(named, data_dir="", features="")
+    line = refusal(sources.prepare_sources, named)
+    assert line.startswith("data.vocabulary: /no/such/train_vocab.txt is no file")
+    assert not Path(config.data.cache_dir).exists()
+
+
+def test_generated_houses_read_a_given_vocabulary_too(sources, config, tmp_path):
+    file = tmp_path / "words.json"
+    file.write_text('["<PAD>", "<UNK>", "<EOS>", "the", "<BOS>"]')
+    small = {
+        "generated_seen_houses": 1,
+        "generated_unseen_houses": 1,
+        "generated_paths_per_house": 4,
+    }
+    own = changed(config, data_dir="", features="", vocabulary=str(file), **small)
+    assert sources.prepare_sources(own).manifest["vocabulary"] == 5
+    assert (
+        sources.places_of(own).data_dir == sources.places_of(changed(own, vocabulary="")).data_dir
+    )

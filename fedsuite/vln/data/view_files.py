@@ -1,0 +1,87 @@
+"""Files of view features, entry by entry: TSV (columns scan, viewpoint, width, height, vfov, base64 of float32 [36, F]) or
+HDF5 (one [36, F] array per `<scan>_<viewpoint>`), any width F.
+"""
+
+import base64
+import binascii
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fedsuite.errors import InputError
+from fedsuite.vln.data.graph import NUM_VIEWS
+
+HDF5_SUFFIXES = (".hdf5", ".h5")
+
+
+def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file.
+
+    width: the F that is meant. Nothing in the file says whether its numbers are float32 or float64; those of F float64
+    are converted, and without a width a file that looks like float64 is refused.
+    """
+    csv.field_size_limit(sys.maxsize)
+    kind: type[np.floating] | None = None
+    # Bytes that are no text give lines that are no TSV, which is said below.
+    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
+            if len(row) != 6:
+                raise InputError(
+                    f"{file}: line {number} has {len(row)} columns instead of 6; the file is truncated or no "
+                    "feature TSV, fetch it again"
+                )
+            try:
+                data = base64.b64decode(row[5], validate=True)
+            except (binascii.Error, ValueError):
+                data = b""
+            if len(data) == 0 or len(data) % (4 * NUM_VIEWS):
+                raise InputError(
+                    f"{file}: line {number} ({row[0]} {row[1]}) does not hold 36 x F float32 values; the file "
+                    "is truncated or damaged, fetch it again"
+                )
+            if not width and kind is None and _looks_like_float64(data):
+                half = len(data) // (8 * NUM_VIEWS)
+                raise InputError(
+                    f"{file}: line {number} ({row[0]} {row[1]}) looks like {half} float64 values a view, not {2 * half} "
+                    "of float32; say which width is meant with data.feature-size (--feature-size)"
+                )
+            kind = kind or (np.float64 if len(data) == 8 * NUM_VIEWS * width else np.float32)
+            with np.errstate(over="ignore"):  # becomes infinity, which is refused
+                values = np.frombuffer(data, kind).astype(np.float32)
+            yield row[0], row[1], values.reshape(NUM_VIEWS, -1)
+
+
+def _looks_like_float64(data: bytes) -> bool:
+    """Whether every other float32 is out of all proportion, as the lower halves of float64 are."""
+    lower = np.abs(np.frombuffer(data, np.float32)[::2])
+    lower = lower[lower != 0]
+    usual = (lower > 1e-12) & (lower < 1e12)
+    return usual.mean() < 0.5 if len(lower) else any(data)
+
+
+def read_hdf5(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`, which knows its types."""
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise InputError(f'{file}: reading HDF5 needs h5py; pip install "fedsuite[hdf5]"') from None
+    try:
+        with h5py.File(file) as entries:
+            for key in entries:
+                scan, _, viewpoint = key.partition("_")
+                entry = entries.get(key)
+                numbers = isinstance(entry, h5py.Dataset) and entry.dtype.kind in "fiu"
+                if not numbers or entry.shape is None:
+                    raise InputError(
+                        f"{file}: {key} is a group, a broken link or holds no numbers; expected one [36, F] array per "
+                        "<scan>_<viewpoint>, convert the features again"
+                    )
+                with np.errstate(over="ignore"):
+                    yield scan, viewpoint, np.asarray(entry[()], np.float32)
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"{file}: cannot be read as HDF5 ({error}); the file is truncated or damaged, fetch it again"
+        ) from None
