@@ -71,7 +71,7 @@ def test_deleted_records_are_left_out(tub) -> None:
         ('{"_index": 3, "user/angle": 0}', "line 2 has no cam/image_array"),
         (record(3, **{"user/angle": None}), "catalog_3.catalog line 2: the steering angle None"),
         (record(3, **{"user/angle": True}), "catalog_3.catalog line 2: the steering angle True"),
-        (record(3, _index="x"), "_index must be a whole number"),
+        (record(3, _index="x"), "line 2 has _index 'x', expected a whole number"),
         (record(3), "catalog_3.catalog line 2: 3_cam_image_array_.jpg was named before"),
     ],
 )
