@@ -138,15 +138,20 @@ def located(
     the last part of a name), the usual ones, and the path as it is written, that one counts which has most of the pictures;
     of equals, the first.
     """
-    beside = [[table.parent / f / base_name(n) for n in names] for f in (*folders, *FOLDERS)]
-    written = [table.parent / n.strip().replace("\\", "/") for n in names]
-    ways = [written, *beside] if written_first else [*beside, written]
-
-    def have(way: Sequence[Path]) -> int:
+    written = tuple(n.strip().replace("\\", "/") for n in names)
+    bases = tuple(map(base_name, names))
+    beside = [(table.parent / folder, bases) for folder in (*folders, *FOLDERS)]
+    ways = [*beside, (table.parent, written)]
+    best: list[Path] = []
+    most = -1
+    for folder, parts in [ways[-1], *beside] if written_first else ways:
+        way = [folder / part for part in parts]
         there = _present(way)
-        return sum(path in there for path in way)
-
-    best = ways[0] if have(ways[0]) == len(names) else max(ways, key=have)
+        count = sum(path in there for path in way)
+        if count > most:
+            best, most = way, count
+        if count == len(names):
+            break
     return [path if name.strip() else None for path, name in zip(best, names, strict=True)]
 
 
