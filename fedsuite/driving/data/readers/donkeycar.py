@@ -34,7 +34,7 @@ Records = dict[str, dict[str, Any]]  # by what errors call their place
 
 
 def matches(folder: Path) -> bool:
-    return any(visible(folder, pattern) for pattern in (CATALOGS, RECORDS))
+    return any(any(folder.glob(pattern)) for pattern in (CATALOGS, RECORDS))
 
 
 def read(folder: Path, options: ReadOptions) -> Drive:

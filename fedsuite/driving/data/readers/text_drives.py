@@ -195,7 +195,9 @@ class ImageCsv(TextDrive):
         return [path for path in files if path.name not in others]
 
     def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
-        return Chosen(*body(file, rows, self.COLUMNS, bad), ())
+        sides = {"left", "right"} <= {name.lower() for name in rows[0].fields} if rows else False
+        note = f"{file}: looks like a log of Udacity's simulator, whose angles are right positive: name it {UdacitySim.LOG}"
+        return Chosen(*body(file, rows, self.COLUMNS, bad), (), (note,) if sides else ())
 
     def images(
         self, file: Path, names: Sequence[str], folders: Sequence[str]

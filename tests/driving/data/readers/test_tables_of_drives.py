@@ -258,6 +258,34 @@ def test_plain_csv(tmp_path, write_images) -> None:
     assert "expected one CSV file of image,angle, found 2" in refusal(tmp_path)
 
 
+def test_a_renamed_log_of_the_simulator_is_told(tmp_path, write_images) -> None:
+    write_images(tmp_path, ["a.png"])
+    (tmp_path / "log.csv").write_text("center,left,right,steering\na.png,b.png,c.png,0.5\n")
+    drive = read_drive(tmp_path)
+    assert drive.angles.tolist() == [0.5] and drive.sign == "left positive in the source"
+    assert "whose angles are right positive: name it driving_log.csv" in drive.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (
+            "image,steering,steering_angle",
+            "columns steering and steering_angle could both be angle",
+        ),
+        ("file,path,angle", "columns file and path could both be image"),
+        ("file,path,turn", "columns file and path could both be image"),
+        (
+            "path,turn,speed",
+            "a column angle expected, none found (first line starts with path,turn",
+        ),
+    ],
+)
+def test_columns_that_could_be_several_things(tmp_path, header, said) -> None:
+    (tmp_path / "labels.csv").write_text(f"{header}\na.png,0.5,0.5\n")
+    assert said in refusal(tmp_path)
+
+
 def test_plain_csv_needs_its_header(tmp_path) -> None:
     (tmp_path / "labels.csv").write_text("a.png,0\n")
     assert (
