@@ -9,6 +9,7 @@ negated here.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ CATALOGS, RECORDS = "catalog_*.catalog", "record_*.json"
 KEYS = {"cam/image_array": "a file name", "user/angle": "a number"}
 NUMBERED = {"_index": "a whole number", **KEYS}
 TYPES = {"_index": int, "cam/image_array": str}
-Records = dict[str, dict[str, Any]]  # by what errors call their place
 
 
 def matches(folder: Path) -> bool:
@@ -45,13 +45,17 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     bad = BadRows(options.drop)
     if catalogs:
         images, deleted = folder / "images", _deleted(folder / "manifest.json")
-        found = {k: r for f in catalogs for k, r in _catalog(f, bad).items()}
+        texts = {
+            f"{file.name} line {number}": line
+            for file in catalogs
+            for number, line in enumerate(lines_of(file), 1)
+            if line.strip()
+        }
+        found = _records(folder, texts, NUMBERED, bad)
         records = {k: r for k, r in found.items() if r["_index"] not in deleted}
     else:
-        images = folder
-        records = {
-            f.name: r for f in files if (r := _record("\n".join(lines_of(f)), f, "", KEYS, bad))
-        }
+        images, texts = folder, {file.name: _text(file) for file in files}
+        records = _records(folder, texts, KEYS, bad)
     places, values = list(records), [r["user/angle"] for r in records.values()]
     paths = [images / base_name(r["cam/image_array"]) for r in records.values()]
     law = law_of(FRACTION, RIGHT, options)
@@ -62,24 +66,29 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     )  # fmt: skip
 
 
-def _catalog(file: Path, bad: BadRows) -> Records:
-    lines = [(f"line {n}", line) for n, line in enumerate(lines_of(file), 1) if line.strip()]
-    read = {place: _record(line, file, f"{place} ", NUMBERED, bad) for place, line in lines}
-    return {f"{file.name} {place}": record for place, record in read.items() if record}
+def _text(file: Path) -> str:
+    """What a record's file holds; bytes that are no text, as a lost power supply leaves them, make it no JSON."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error}); remove that record") from None
 
 
-def _record(
-    text: str, file: Path, place: str, keys: dict[str, str], bad: BadRows
-) -> dict[str, Any] | None:
-    """A record with all of `keys`; None if it is left out."""
-    entry = _json(text)
-    if complaint := _complaint(entry, keys):
-        bad.found(file, f"{place}{complaint}", cure="correct or remove that record")
-        return None
-    return dict(entry)
+def _records(
+    folder: Path, texts: Mapping[str, str], keys: Mapping[str, str], bad: BadRows
+) -> dict[str, dict[str, Any]]:
+    """Records that have all of `keys`, by what errors call their place."""
+    records = {}
+    for place, text in texts.items():
+        entry = _json(text)
+        if complaint := _complaint(entry, keys):
+            bad.found(folder, f"{place} {complaint}", cure="correct or remove that record")
+        else:
+            records[place] = dict(entry)
+    return records
 
 
-def _complaint(entry: Any, keys: dict[str, str]) -> str:
+def _complaint(entry: Any, keys: Mapping[str, str]) -> str:
     """What is wrong with a record; empty if nothing is."""
     if not isinstance(entry, dict):
         return "is no JSON object"

@@ -122,8 +122,9 @@ class UdacityReal(TextDrive):
         rows, (camera, *columns) = body(file, rows, ("frame_id", "filename", "angle"), bad)
         bad.found(file, *(f"{row.place} has no frame_id" for row in rows if not row.fields[camera]))
         cameras = list(dict.fromkeys(row.fields[camera] for row in rows if row.fields[camera]))
-        used = [name for name in cameras if name in CENTER] or cameras
-        if len(used) > 1 and not set(used) <= set(CENTER):
+        centre = [name for name in cameras if name.strip("/").lower() in CENTER]
+        used = centre or cameras
+        if len(cameras) > 1 and not centre:
             raise InputError(
                 f"{file}: no row has frame_id {CENTER[0]}, and there are {len(used)} others ({', '.join(used[:5])}); keep "
                 "the rows of one camera"
@@ -131,11 +132,8 @@ class UdacityReal(TextDrive):
         kept = [row for row in rows if row.fields[camera] in used]
         own = [part for name in used for part in (name, name.removesuffix("_camera"))]
         folders = (self.FOLDER, *(part.strip("/") for part in own))
-        strange = [name for name in used if name not in CENTER]
-        notes = [
-            f"{file}: the only camera, {name!r}, is taken for the centre one" for name in strange
-        ]
-        return Chosen(kept, columns, folders, tuple(notes))
+        note = f"{file}: the only camera, {', '.join(used)}, is taken for the centre one"
+        return Chosen(kept, columns, folders, () if centre or not used else (note,))
 
 
 class Dronet(TextDrive):

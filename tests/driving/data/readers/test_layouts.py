@@ -147,7 +147,7 @@ def test_the_only_camera_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     read_drives(DataSettings(dir=str(tmp_path / "data")), lambda what, *_: said.append(what))
     file = tmp_path / "data" / "interpolated.csv"
-    assert f"{file}: the only camera, 'front_camera', is taken for the centre one" in said
+    assert f"{file}: the only camera, front_camera, is taken for the centre one" in said
 
 
 FLEET = """

@@ -196,7 +196,9 @@ def test_real_recording_keeps_the_centre_camera(tmp_path, write_images) -> None:
     assert drive.kind == "udacity_real"
     assert drive.angles.tolist() == [0.5, -0.25]
     assert [p.name for p in drive.image_paths] == ["11.png", "12.png"]
-    assert "left positive" in drive.sign
+    assert "left positive" in drive.sign and drive.notes == ()
+    file.write_text("\n".join([HEADER, *rows]).replace("center_camera", "/Center_Camera"))
+    assert read_drive(tmp_path).angles.tolist() == [0.5, -0.25]
     file.write_text("\n".join([HEADER, rows[1], rows[1].replace("left", "right")]))
     message = "no row has frame_id center_camera, and there are 2 others (left_camera, right_camera"
     assert message in refusal(tmp_path)
