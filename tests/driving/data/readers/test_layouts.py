@@ -172,3 +172,15 @@ def test_a_mixed_fleet(tmp_path: Path) -> None:
     check_frames(drives["simulator"], 0.4363)
     check_frames(drives["table 1"], -np.pi / 180)
     assert drives["table 1"].sign.endswith("turned round by drives.toml")
+
+
+def test_pictures_of_one_name_in_several_folders(tmp_path: Path) -> None:
+    """The paths as they are written count before the usual folders, where they are there."""
+    for folder, level in zip(("day", "dusk", "night"), LEVELS, strict=True):
+        (tmp_path / folder).mkdir()
+        Image.new("L", (64, 48), level).save(tmp_path / folder / "0.png")
+    images(tmp_path / "IMG", named("{}.png"))
+    text = rows(["day\\0.png", "./dusk/0.png", "night/0.png"], LEFT, header="path,angle")
+    (tmp_path / "labels.csv").write_text(text)
+    (drive,) = read_drives(DataSettings(dir=str(tmp_path)))
+    check_frames(drive)
