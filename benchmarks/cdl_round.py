@@ -87,7 +87,7 @@ class BareLoop:
     def __init__(self, config: CDLConfig, silos: tuple[Silo, ...], a: np.ndarray) -> None:
         self.config, self.a, self.frames = config, a, [s.train for s in silos]
         self.silos = [BareSilo(config) for _ in silos]
-        self.chain = chain_of(config.objective, config.data.angle_limit)
+        self.chain = chain_of(config.objective, config.data.angle_end)
         self.steps = 0
 
     def mixing_step(self) -> None:

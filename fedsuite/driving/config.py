@@ -41,12 +41,24 @@ class DataSettings:
         100, "height and width of a frame, pixels (paper: 200)", ge=32, le=400
     )
     channels: int = setting(1, "1 = grey, 3 = RGB", choices=(1, 3))
-    test_share: float = setting(0.2, "share of a drive's frames held out for testing", gt=0, lt=1)
+    bad_rows: str = setting(
+        "refuse",
+        "rows of drives that cannot be read (no number, no picture): refuse the drive, or drop them and say how many",
+        choices=("refuse", "drop"),
+    )
+    test_split: str = setting(
+        "blocks",
+        "test frames of drives: blocks held out of every silo, or official = test/ beside the train/ of an .npz release",
+        choices=("blocks", "official"),
+    )
+    test_share: float = setting(
+        0.2, "share of a drive's frames held out for testing (test-split = blocks)", gt=0, lt=1
+    )
     dirichlet: float = setting(
         0.0, "strengthen the label skew of drives by a Dirichlet draw with this parameter; 0 = off", ge=0
     )  # fmt: skip
     angle_scale: float = setting(
-        1.0, "factor on the angles of drives, to bring them into angle-limit", gt=0
+        1.0, "factor on the angles of drives; drives.toml in data.dir has one for each drive", gt=0
     )
     angle_positive: str = setting(
         "left",
@@ -54,7 +66,10 @@ class DataSettings:
         choices=("left", "right"),
     )
     angle_limit: float = setting(
-        1.0, "largest steering angle; also the ends of cd_k's interval", gt=0
+        0.0,
+        "largest steering angle that is believed, also the ends of cd_k's interval; 0 = by the format of the drives, 1 on "
+        "generated roads",
+        ge=0,
     )
     generated_seed: int = setting(0, "seed of the generated roads", ge=0)
     road_character: str = setting(
@@ -71,6 +86,11 @@ class DataSettings:
     label_noise: float = setting(
         0.01, "standard deviation of the label's noise, radians", ge=0, le=1
     )
+
+    @property
+    def angle_end(self) -> float:
+        """The end of the interval of angles that cd_k's chains move in."""
+        return self.angle_limit or 1.0
 
 
 @dataclass(frozen=True)
@@ -148,8 +168,9 @@ class FederationSettings:
         "ring", "who mixes with whom", choices=(POOLED, *SERVER_SCENARIOS, *PEER_SCENARIOS, CUSTOM)
     )
     underlay: str = setting(
-        "gaia", "where silos stand", choices=("gaia", "nws", "exodus", "ebone", "geant")
-    )
+        "gaia", "where silos stand; auto = the smallest of the others that has a place for each",
+        choices=("gaia", "nws", "exodus", "ebone", "geant", "auto"),
+    )  # fmt: skip
     underlay_file: str = setting(
         "",
         "your own network (JSON with links) or mixing matrix (CSV or JSON, N rows) instead",
@@ -161,7 +182,9 @@ class FederationSettings:
     data_weighted: bool = setting(False, "fedavg, fedprox, star: weight silos by their frames")
     proximal_mu: float = setting(0.01, "mu of fedprox", ge=0)
     matcha_budget: float = setting(0.5, "expected share of matchings that are active", gt=0, le=1)
-    silos_per_client: int = setting(1, "silos that one Flower client holds (simulation)", ge=1)
+    silos_per_client: int = setting(
+        1, "silos that one Flower client holds (simulation); 0 = all of them", ge=0
+    )
     merge: str = setting(
         "mean",
         "mixing rule: mean (weighted); those that withstand hostile silos: clipped (self-centred), trimmed-mean; or "

@@ -5,7 +5,7 @@ carry traffic: two silos are as far apart as the shortest path between them thro
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import networkx as nx
@@ -16,6 +16,7 @@ from fedsuite.driving.config import CUSTOM, SERVER_SCENARIOS, CDLConfig
 from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.topology import (
+    NETWORKS,
     DelayModel,
     Network,
     Overlay,
@@ -30,6 +31,7 @@ from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
 from fedsuite.values import chosen
 
+BY_SIZE = ("gaia", "nws", "geant", "exodus", "ebone")
 ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays for both ways
 
 
@@ -68,14 +70,17 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
+def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()) -> Plan:
     """InputError where data, network, scenario and clients do not fit each other.
 
-    num_silos: that the data are made of; 0: as configured, or one per node of the network.
+    num_silos: that the data are made of; 0: as configured, or one per node of the network. names: what silos are called
+    where that is not the place they stand at.
     """
-    whole = load_network(config.federation.underlay_file or config.federation.underlay)
+    whole = _network(config, num_silos or config.data.num_silos)
     count = num_silos or config.data.num_silos or whole.num_silos
-    network = first_silos(whole, 1 if config.federation.pooled else count)
+    network = first_silos(whole, 1 if config.federation.pooled else count, names)
+    if len(names) == network.num_silos:
+        network = replace(network, labels=names)
     bits = config.wall_clock.model_bits or message_bits(config)
     delay = delay_of(config)
     overlay = _overlay(config, network, bits, delay)
@@ -88,11 +93,12 @@ def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
             one_way=config.federation.scenario in ONE_WAY, budget=config.federation.matcha_budget, seed=config.seed,
         )  # fmt: skip
     _check_merge(config, mixing)
-    size, scenario = config.federation.silos_per_client, config.federation.scenario
+    scenario = config.federation.scenario
+    size = config.federation.silos_per_client or network.num_silos
     if size > network.num_silos:
         raise InputError(
             f"federation.silos-per-client: {size}, but {scenario} has {network.num_silos} silos here; set it to "
-            f"{network.num_silos} at most"
+            f"{network.num_silos} at most, or to 0 for all"
         )
     silos = range(network.num_silos)
     silos_of = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
@@ -102,7 +108,9 @@ def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
 
 def plan_of(config: CDLConfig, roster: Roster) -> Plan:
     """The plan, as the roster's silos make it."""
-    return make_plan(config, int(roster.facts["silos"]))
+    drives = roster.facts.get("source") == "drives"
+    names = tuple(name for member in roster.members for name in member.details["names"])
+    return make_plan(config, int(roster.facts["silos"]), names if drives else ())
 
 
 def mixing_of(config: CDLConfig, roster: Roster) -> MixingSchedule:
@@ -111,12 +119,24 @@ def mixing_of(config: CDLConfig, roster: Roster) -> MixingSchedule:
     return plan_of(config, roster).schedule(frames if config.federation.data_weighted else None)
 
 
-def first_silos(network: Network, count: int) -> Network:
-    """The network as its first `count` nodes see it."""
+def _network(config: CDLConfig, count: int) -> Network:
+    """Where silos stand: the user's own network, one by name, or the smallest that has `count` nodes."""
+    own = config.federation
+    if own.underlay_file or own.underlay != "auto":
+        return load_network(own.underlay_file or own.underlay)
+    known = [load_network(name) for name in BY_SIZE]
+    return next((network for network in known if network.num_silos >= count), known[-1])
+
+
+def first_silos(network: Network, count: int, drives: Sequence[str] = ()) -> Network:
+    """The network as its first `count` nodes see it; drives: names of the drives, if each is a silo."""
     if count > network.num_silos:
+        have = f"data.dir: {count} drives" if drives else f"data.num-silos: {count} silos"
+        cure = f"set data.num-silos={network.num_silos} at most"
+        if network.name in NETWORKS and network.name != BY_SIZE[-1]:
+            cure = f"choose a larger network (federation.underlay=auto) or {cure}"
         raise InputError(
-            f"data.num-silos: {count} silos, but underlay {network.name} has {network.num_silos} nodes; "
-            "choose a larger network or fewer silos"
+            f"{have}, but underlay {network.name} has {network.num_silos} nodes; {cure}"
         )
     if count == network.num_silos:
         return network
@@ -212,5 +232,5 @@ def _check_silos_of(
         raise InputError(
             f"federation.mixings-per-round: {config.federation.mixings_per_round}, but {network.labels[i]} needs "
             f"{network.labels[j]}'s model after every mixing and another client holds it; set "
-            f"federation.silos-per-client={network.num_silos} or federation.mixings-per-round=1"
+            "federation.silos-per-client=0 (one client for all) or federation.mixings-per-round=1"
         )

@@ -10,7 +10,7 @@ from fedsuite.arrays import module_arrays
 from fedsuite.devices import device_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import with_false_angles
-from fedsuite.driving.data.sources import open_own, roster_folder
+from fedsuite.driving.data.sources import open_own, roster_folder, with_limit
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
 from fedsuite.versions import Versions
@@ -20,6 +20,7 @@ from simulations.systems import Node
 def make_client(config: CDLConfig, node: Node) -> NumPyClient:
     """A client's half: its own silos, opened once per process."""
     config.sabotage.check(real=node.real)
+    config = with_limit(config, node.roster)
     site, schedule = _open_site(config, node), mixing_of(config, node.roster)
     held = np.ix_(site.numbers, site.numbers)
     return VehicleClient(site, config, lambda t: schedule.matrix(t)[held])

@@ -62,12 +62,17 @@ class Plan:
 
 
 def plan_split(drives: Sequence[Drive], options: SplitOptions) -> Plan:
-    """Assign every frame; InputError where a recording or a silo is too short."""
+    """Assign every frame; InputError where a recording or a silo is too short.
+
+    Recordings that are held out stand at the end: all their frames are for testing, and none of the others'.
+    """
+    if any(drive.held_out for drive in drives):
+        return _given_tests(drives, options)
     for drive in drives:
         if len(drive) < 2 * options.block_frames:
             raise InputError(
-                f"drive {drive.name}: {len(drive)} frames are fewer than 2 blocks of {options.block_frames}; record more, "
-                "remove this drive or lower block_frames"
+                f"drive {drive.name}: {len(drive)} frames are fewer than the {2 * options.block_frames} of two blocks; "
+                "record more, or remove this drive from data.dir"
             )
     names, silos = _silos(drives, options)
     assigned = tuple(np.full(len(d), -1) for d in drives)
@@ -75,8 +80,8 @@ def plan_split(drives: Sequence[Drive], options: SplitOptions) -> Plan:
     for number, blocks in enumerate(silos):
         if len(blocks) < 2:
             raise InputError(
-                f"num_silos: silo {names[number]} gets {len(blocks)} blocks of {options.block_frames} frames, 2 are needed; "
-                "lower num_silos or block_frames, or raise dirichlet"
+                f"data.num-silos: silo {names[number]} gets {len(blocks)} blocks of {options.block_frames} frames, 2 are "
+                "needed; lower data.num-silos, raise data.dirichlet, or record more"
             )
         held_out = _held_out(len(blocks), options.test_share)
         for position, block in enumerate(blocks):
@@ -89,7 +94,35 @@ def plan_split(drives: Sequence[Drive], options: SplitOptions) -> Plan:
     for number, name in enumerate(names):
         if not plan.count(number, TRAIN):
             raise InputError(
-                f"gap_frames: silo {name} keeps no training frame; lower gap_frames or num_silos"
+                f"data.test-share: silo {name} keeps no training frame that is {options.gap_frames} frames away from every "
+                "test frame; lower data.test-share or data.num-silos, or record more"
+            )
+    return plan
+
+
+def _given_tests(drives: Sequence[Drive], options: SplitOptions) -> Plan:
+    """The test frames are dealt to the silos in equal parts, so that all silos' test frames are each of them once."""
+    train = [drive for drive in drives if not drive.held_out]
+    names, silos = _silos(train, options)
+    assigned = [np.full(len(d), -1) for d in drives]
+    for number, blocks in enumerate(silos):
+        for block in blocks:
+            assigned[block.drive][block.start : block.stop] = number
+    tests = assigned[len(train) :]
+    total = sum(map(len, tests))
+    dealt = np.repeat(
+        np.arange(len(names)), [len(p) for p in np.array_split(range(total), len(names))]
+    )
+    ends = np.cumsum([len(t) for t in tests])
+    for own, part in zip(tests, np.split(dealt, ends[:-1]), strict=True):
+        own[:] = part
+    roles = tuple(np.full(len(d), TEST if d.held_out else TRAIN) for d in drives)
+    plan = Plan(names, tuple(assigned), roles)
+    for number, name in enumerate(names):
+        if not (plan.count(number, TRAIN) and plan.count(number, TEST)):
+            raise InputError(
+                f"data.test-split: silo {name} gets no training or no test frame of {total} in test/; lower data.num-silos "
+                "or set data.test-split=blocks"
             )
     return plan
 

@@ -20,6 +20,7 @@ from fedsuite.errors import InputError
 from fedsuite.files import sync_folder, write_json
 
 INDEX = "silos.json"
+LEFT_OUT = "left-out"
 SPLITS = ("train", "test")
 
 
@@ -61,13 +62,18 @@ def with_false_angles(silo: Silo) -> Silo:
 
 
 def finish_silos(
-    partial: Path, folder: Path, names: Sequence[str], about: Mapping[str, Any]
+    partial: Path,
+    folder: Path,
+    names: Sequence[str],
+    about: Mapping[str, Any],
+    left_out: Mapping[str, int] | None = None,
 ) -> None:
     """Name the silos in order and put `partial` in the place of `folder`, which is empty or not there.
 
-    about: where they come from (source, unit of the angle, options).
+    about: where they come from (source, unit of the angle, options). left_out: rows that could not be read, by drive.
     """
-    write_json(partial / INDEX, {"silos": list(names), "about": dict(about)})
+    index = {"silos": list(names), "about": dict(about), LEFT_OUT: dict(left_out or {})}
+    write_json(partial / INDEX, index)
     if folder.is_dir():
         folder.rmdir()
     partial.rename(folder)
@@ -77,6 +83,11 @@ def finish_silos(
 def silo_names(folder: Path) -> list[str]:
     """Names of the silos in a finished folder, in order."""
     return list(_index(folder)["silos"])
+
+
+def left_out_of(folder: Path) -> dict[str, int]:
+    """Rows of drives that could not be read and are not in a finished folder, by drive."""
+    return dict(_index(folder).get(LEFT_OUT, {}))
 
 
 def is_finished(folder: Path) -> bool:

@@ -6,16 +6,26 @@ data.dir given   its drives are converted into <cache-dir>/drives-<digest>
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from fedsuite.config import with_keys
 from fedsuite.driving.config import CDLConfig, DataSettings
-from fedsuite.driving.data.drives import about_drives, prepare_drives, read_drives
-from fedsuite.driving.data.frames import Frames, Silo, is_finished, open_silo, silo_names
+from fedsuite.driving.data.drives import about_drives, prepare_drives
+from fedsuite.driving.data.fleet import read_drives
+from fedsuite.driving.data.frames import (
+    LEFT_OUT,
+    Frames,
+    Silo,
+    is_finished,
+    left_out_of,
+    open_silo,
+    silo_names,
+)
 from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
@@ -35,7 +45,9 @@ RENAMED = {  # settings of the generator that have another name here
 def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     """Generate or convert the silos, and say who holds which: every member's silos and their frames."""
     drives = read_drives(config.data, progress)
-    plan = make_plan(config, 0 if config.data.num_silos else len(drives))
+    # Held-out drives are no silos.
+    names = () if config.data.num_silos else tuple(d.name for d in drives if not d.held_out)
+    plan = make_plan(config, len(names), names)
     folder = prepare_sources(config.data, plan.num_data_silos, drives, progress)
     silos = open_silos(folder, config.federation.pooled)
     members = []
@@ -45,7 +57,30 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
         frames = [len(s.train) for s in own]
         details = {"silos": list(held), "names": [s.name for s in own], "frames": frames}
         members.append(Member(name, "silo", sum(frames), details))
-    return Roster(tuple(members), {"silos": plan.num_data_silos, "folder": folder.name})
+    facts = {"silos": plan.num_data_silos, "folder": folder.name}
+    return Roster(tuple(members), facts | _facts_of(drives, left_out_of(folder), progress))
+
+
+def _facts_of(
+    drives: Sequence[Drive], left_out: Mapping[str, int], progress: Progress
+) -> dict[str, object]:
+    """What a run should know of its drives: unit, largest angle believed, rows left out by drive."""
+    if not drives:
+        return {}
+    if left_out:
+        told = ", ".join(f"{name} {count}" for name, count in left_out.items())
+        progress(f"rows of drives that are left out: {told}")
+    limit = max(drive.limit for drive in drives)
+    known = {"source": "drives", "unit": drives[0].unit, "angle-limit": limit}
+    return known | ({LEFT_OUT: dict(left_out)} if left_out else {})
+
+
+def with_limit(config: CDLConfig, roster: Roster) -> CDLConfig:
+    """The settings with the limit of the angles that the roster's drives have, unless there is one."""
+    limit = roster.facts.get("angle-limit")
+    if config.data.angle_limit or not limit:
+        return config
+    return with_keys(config, {"data.angle-limit": float(limit)})
 
 
 def prepare_sources(

@@ -13,7 +13,7 @@ from pathlib import Path
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.networks import count_parameters
 from fedsuite.driving.plan import initial_network
-from fedsuite.driving.report.run import DRAWINGS, draw_curves, last_metrics
+from fedsuite.driving.report.run import DRAWINGS, draw_curves, last_metrics, left_out_line
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import (
     SEEDS,
@@ -49,7 +49,8 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
     write_csv(folder / "results.csv", groups)
     federated = grouped(o for o in outcomes if not runs[o.run].federation.pooled)
     text = markdown_table(table(groups, COLUMNS)) + _silo_table(folder, federated)
-    (folder / "results.md").write_text(text, encoding="utf-8")
+    lines = dict.fromkeys(left_out_line(folder / label) for label in runs)
+    (folder / "results.md").write_text("".join([text, *lines]), encoding="utf-8")
     if len(groups) <= MOST_CURVES:
         draw_curves(rounds_of(groups), folder)
     mixing = [label for label in runs if (folder / label / "overlay.png").is_file()]

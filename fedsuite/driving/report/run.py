@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.data.frames import Silo
+from fedsuite.driving.data.frames import LEFT_OUT, Silo
 from fedsuite.driving.data.sources import open_silos, roster_folder
 from fedsuite.driving.evaluation.metrics import (
     Errors,
@@ -63,9 +63,19 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         {"steering": name, "RMSE": f"{e['rmse']:.4f}", "MAE": f"{e['mae']:.4f}"}
         for name, e in found.items()
     ]
-    text = markdown_table(rows) + admitted_text(frames)
+    text = markdown_table(rows) + left_out_line(run_dir) + admitted_text(frames)
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
     draw_curves({config.federation.scenario: frames.rounds}, run_dir)
+
+
+def left_out_line(run_dir: Path) -> str:
+    """What the tables say of rows of drives that were left out; empty if none were, or if nobody knows."""
+    file = run_dir / ROSTER
+    left_out = read_roster(file).facts.get(LEFT_OUT) if file.is_file() else None
+    if not left_out:
+        return ""
+    told = ", ".join(f"{name} {count}" for name, count in left_out.items())
+    return f"\nRows of drives that could not be read and were left out (data.bad-rows = drop): {told}.\n"
 
 
 def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:

@@ -73,7 +73,7 @@ class Learner:
         penalty: Penalty | None = None,
     ) -> None:
         self.config, self.network, self.networks, self.site = config, network, networks, site
-        self.chain = chain_of(config.objective, config.data.angle_limit)
+        self.chain = chain_of(config.objective, config.data.angle_end)
         self.penalty = penalty
         self.start: Tensors = {}
         stacked = config.training.stacked

@@ -9,7 +9,9 @@ from PIL import Image
 
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, SplitOptions, plan_split
-from fedsuite.driving.data.drives import find_drives, prepare_drives, read_drives
+from fedsuite.driving.data.drives import prepare_drives
+from fedsuite.driving.data.finding import find_drives
+from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import is_finished, open_silo, silo_names
 from fedsuite.driving.data.readers import Drive
 from fedsuite.errors import InputError
@@ -28,8 +30,8 @@ def write_drive(folder: Path, count: int, first: int = 0) -> Path:
 
 
 def prepare(folder: Path, drives: Path, progress: Progress = silent, **changes: object) -> None:
-    """Silos of small frames, unless `changes` say otherwise; angles up to pi."""
-    settings = {"image_size": 8, "angle_limit": np.pi} | changes
+    """Silos of small frames, unless `changes` say otherwise."""
+    settings = {"image_size": 8} | changes
     data = DataSettings(dir=str(drives), **settings)
     prepare_drives(folder, read_drives(data, progress), data, progress)
 
@@ -75,7 +77,7 @@ def test_one_silo_per_drive(recordings, tmp_path) -> None:
     passed = f"{recordings}: passed over notes"
     assert said == [passed, "drives read: 2", "frames of drives: 140"]
     about = json.loads((tmp_path / "out" / "silos.json").read_text())["about"]
-    assert about["unit"] == "fraction of full lock"
+    assert about["drives"][0]["unit"] == "fraction of full lock"
     assert about["drives"][0]["sign"] == "right positive in the source, negated"
 
 
@@ -132,10 +134,16 @@ def test_dirichlet_strengthens_label_skew_and_keeps_blocks_whole() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_silos": 6}, "num_silos: silo silo_0 gets 1 blocks"),
+        (
+            {"num_silos": 6},
+            "data.num-silos: silo silo_0 gets 1 blocks of 20 frames, 2 are needed; lower data.num-silos",
+        ),
         ({"num_silos": 6, "dirichlet": 1.0}, "gets 1 blocks|gets 0 blocks"),
-        ({"gap_frames": 90}, "gap_frames: silo a keeps no training frame"),
-        ({"block_frames": 51}, "drive a: 100 frames are fewer than 2 blocks of 51"),
+        (
+            {"gap_frames": 90},
+            "data.test-share: silo a keeps no training frame that is 90 frames away",
+        ),
+        ({"block_frames": 51}, "drive a: 100 frames are fewer than the 102 of two blocks"),
     ],
 )
 def test_splits_that_cannot_be(options, said) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedsuite.driving.config import DataSettings
-from fedsuite.driving.data.drives import read_drives
+from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import open_silo, silo_names
 from fedsuite.driving.data.sources import prepare_sources, roster_folder, silos_folder
 from fedsuite.files import sha256_of

@@ -57,7 +57,7 @@ def twin(config: CDLConfig, silos: tuple[Silo, ...], steps: int) -> list[tuple[A
     """Backbones and sub-networks after `steps` updates with the ring's mixing between them."""
     nets = [copy.deepcopy(network_of(config)) for _ in silos]
     subs = [copy.deepcopy(n) for n in nets]
-    objective, chain = config.objective, chain_of(config.objective, config.data.angle_limit)
+    objective, chain = config.objective, chain_of(config.objective, config.data.angle_end)
 
     def optimizer(module: torch.nn.Module) -> torch.optim.Optimizer:
         kind = torch.optim.Adam if config.training.optimizer == "adam" else torch.optim.SGD

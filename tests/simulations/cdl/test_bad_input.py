@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import fedsuite.driving.report.run
 from fedsuite.history import read_rows
 from tests.cdl_runs import write_drives
 
@@ -107,6 +108,37 @@ def test_clients_may_not_hold_more_silos_than_there_are_drives(call: Any, tmp_pa
     write_drives(tmp_path / "drives")
     changes = {"data-dir": "drives", "num-silos": 0, "silos-per-client": 6}
     check_refusal(call(changes), "silos-per-client: 6, but ring has 2 silos here; set it to 2")
+
+
+@pytest.mark.parametrize(
+    ("count", "changes", "words"),
+    [
+        (12, {}, "data.dir: 12 drives, but underlay gaia has 11 nodes; choose a larger network (federation.underlay=auto)"),
+        (88, {"underlay": "auto"}, "data.dir: 88 drives, but underlay ebone has 87 nodes; set data.num-silos=87"),
+        (3, {"mixings-per-round": 2}, "mixings-per-round: 2, but a00 needs a01's model"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_drives_names_drives(
+    call: Any, tmp_path: Path, count: int, changes: dict[str, Any], words: str
+) -> None:
+    write_drives(tmp_path / "drives", tuple(f"a{i:02d}" for i in range(count)), 2)
+    check_refusal(call({"data-dir": "drives", "num-silos": 0, **changes}), words)
+
+
+def test_rows_that_are_left_out_stand_in_the_results(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_drives(tmp_path / "drives")
+    lose_image(tmp_path / "drives")
+    monkeypatch.setattr(fedsuite.driving.report.run, "draw_data", lambda config, run_dir: None)
+    changes = {
+        "data-dir": "drives", "num-silos": 0, "bad-rows": "drop", "num-rounds": 1, "underlay": "auto",
+        "silos-per-client": 0, "mixings-per-round": 2,
+    }  # fmt: skip
+    code, _, err = call(changes)
+    assert (code, err) == (0, "")
+    told = "left out (data.bad-rows = drop): bob 1."
+    assert told in (tmp_path / "runs" / "cdl-x" / "results.md").read_text()
 
 
 def test_drives_of_people_become_silos(call: Any, tmp_path: Path, undrawn: None) -> None:

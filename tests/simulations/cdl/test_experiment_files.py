@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.plan import plan_of
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
 from fedsuite.progress import silent
@@ -66,6 +68,23 @@ def test_shipped_configurations_are_valid(toml: str, tmp_path: Path) -> None:
     experiment = plan_experiment(Request(TOMLS / toml, changes))
     assert len(experiment.chosen) > 1
     assert all(plan.settings.system == "cdl" for plan in experiment.plans.values())
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 12])
+def test_any_number_of_drives_will_do(count: int, tmp_path: Path) -> None:
+    names = tuple(f"drive_{i:02d}" for i in range(count))
+    write_drives(tmp_path / "drives", names, 40)
+    places = {"dir": tmp_path / "drives", "cache-dir": tmp_path / "cache", "image-size": 32}
+    changes = [f"results-dir={tmp_path}", *(f"data.{key}={value}" for key, value in places.items())]
+    for plan in plan_experiment(Request(TOMLS / "drivers.toml", changes)).plans.values():
+        assert isinstance(plan.settings, CDLConfig)
+        roster = SYSTEM.prepare(plan.settings, silent)
+        assert [name for member in roster.members for name in member.details["names"]] == [*names]
+        made = plan_of(plan.settings, roster)
+        assert (
+            made.network.labels == names and made.network.name == ("gaia", "amazon_us")[count > 11]
+        )
+        assert plan.settings.federation.scenario == "local" or count == 1 or made.overlay.edges
 
 
 def test_a_missing_folder_of_drives_is_told_by_its_key(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ FORMATS: Mapping[str, Format] = {
 }
 LOOKED_FOR = (
     "driving_log.csv (udacity_sim), interpolated.csv (udacity_real), sync_steering.txt (dronet), "
-    "catalog_*.catalog (donkeycar), another .csv with header image,angle (csv), *.npz (npz)"
+    "catalog_*.catalog or record_*.json (donkeycar), another .csv or .tsv with header image,angle (csv), *.npz (npz)"
 )
 
 

@@ -7,8 +7,8 @@ neither sign nor unit: ReadOptions.positive says the sign, the unit is taken for
 `imgs` is read frame by frame (160 kB each): a whole archive may be larger than the memory.
 """
 
+import math
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +16,10 @@ from typing import IO
 
 import numpy as np
 
-from fedsuite.driving.data.readers.drive import (
-    Drive,
-    ReadOptions,
-    checked_angles,
-    checked_images,
-    first_of,
-    visible,
-)
-from fedsuite.errors import InputError
+from fedsuite.driving.data.readers.angles import RADIANS, law_of
+from fedsuite.driving.data.readers.drive import Drive, ReadOptions, first_of, name_of, visible
+from fedsuite.driving.data.readers.rows import BadRows, kept_frames
+from fedsuite.errors import InputError, one_line
 
 KIND = "npz"
 FRAME = (1, 200, 200)
@@ -40,18 +35,23 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     """One archive: an .npz file, or a folder that holds exactly one."""
     file = folder if folder.is_file() else first_of(visible(folder, "*.npz"), ".npz file", folder)
     values, names, (size, dtype) = _labels(file)
-    places = [f"ground_truths[{i}]" for i in range(len(values))]
-    angles = checked_angles(file, values.tolist(), places, options.positive, options)
-    sign = f"{options.positive} positive in the source"
-    if names is None:
-        if size != (len(angles), *FRAME) or (dtype.kind != "f" and dtype != np.uint8):
-            raise InputError(
-                f"{file}: imgs must be float32 ({len(angles)}, 1, 200, 200), one frame per ground_truths, "
-                f"got {dtype} {size}; save cropped grey frames, channel first"
-            )
-        return Drive(file.stem, KIND, angles, "radians", sign, archive=file)
-    paths = _files(file, names, len(angles))
-    return Drive(file.stem, KIND, angles, "radians", sign, paths)
+    if names is None and (
+        size != (len(values), *FRAME) or (dtype.kind != "f" and dtype != np.uint8)
+    ):
+        raise InputError(
+            f"{file}: imgs must be float32 ({len(values)}, 1, 200, 200), one frame per ground_truths, "
+            f"got {dtype} {size}; save cropped grey frames, channel first"
+        )
+    part = "ground_truths" if names is None else "file_names"
+    places = [f"{part}[{i}]" for i in range(len(values))]
+    paths = None if names is None else _files(file, names, len(values))
+    law, bad = law_of(RADIANS, options.positive, options), BadRows(options.drop)
+    angles, kept = kept_frames(file, places, values.tolist(), law, bad, paths)
+    return Drive(
+        name_of(file), KIND, angles, law.unit, law.sign,
+        tuple(paths[i] for i in kept.tolist()) if paths else (), None if paths else file,
+        None if paths else kept, law.limit, len(bad.told), bad.notes(file),
+    )  # fmt: skip
 
 
 def stream_imgs(file: Path) -> Iterator[np.ndarray]:
@@ -98,20 +98,26 @@ def _labels(file: Path) -> tuple[np.ndarray, list[str] | None, Header]:
         return values, [str(name).replace("\\", "/") for name in names], ((), np.dtype(np.float32))
 
 
-def _files(file: Path, names: list[str], count: int) -> tuple[Path, ...]:
+def _files(file: Path, names: list[str], count: int) -> list[Path]:
     if len(names) != count:
         raise InputError(
             f"{file}: {len(names)} file_names but {count} ground_truths; save one of each a frame"
         )
     ancestors = list(file.resolve().parents)[: LEVELS_UP + 1]
-    root = next((a for name in names for a in ancestors if (a / name).is_file()), None)
-    if root is None:
+    root = next((a for name in names for a in ancestors if _is_file(a / name)), None)
+    if root is None and count:
         raise InputError(
             f"{file}: none of {len(names)} images exists (first: {names[0]}) under {ancestors[0]} or {LEVELS_UP} folders "
             "above; put the images where file_names says"
         )
-    places = [f"file_names[{i}]" for i in range(count)]
-    return checked_images(file, [root / name for name in names], places)
+    return [(root or file) / name for name in names]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 @contextmanager
@@ -122,9 +128,10 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # lying headers and damaged members raise whatever they like
+        reason = one_line(str(error), 200) or type(error).__name__
         raise InputError(
-            f"{file}: cannot be read as .npz ({error}); fetch the archive again"
+            f"{file}: cannot be read as .npz ({reason}); fetch the archive again"
         ) from None
 
 
@@ -135,7 +142,11 @@ def _array(archive: zipfile.ZipFile, file: Path, name: str) -> np.ndarray:
             raise InputError(
                 f"{file}: {name} holds Python objects, which are not loaded; save texts as str, angles as float32"
             )
-        return np.frombuffer(member.read(), dtype).reshape(shape)
+        size = math.prod(shape) * dtype.itemsize
+        data = member.read(size + 1)
+        if min(shape, default=0) < 0 or len(data) != size:
+            raise ValueError(f"{name} has another length than its header {shape} says")
+        return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _header(member: IO[bytes]) -> Header:

@@ -1,71 +1,101 @@
-"""Donkeycar v4 tubs: catalog_*.catalog (one JSON object a line) and images/.
+"""Donkeycar's tubs: records of one JSON object, and pictures.
 
-Reads cam/image_array and user/angle of every record, in the order of _index; records that manifest.json lists as
-deleted are left out. Angle: fraction of full lock, [-1, 1], -1 is full left, so RIGHT POSITIVE; it is negated here.
+    version 2 (Donkeycar 4)  catalog_*.catalog, one record a line, and images/; records that manifest.json lists as deleted
+                             are left out; in the order of the catalogs
+    version 1 (before that)  record_*.json, one record each, beside their pictures; in the order of their numbers
+
+Reads cam/image_array and user/angle. Angle: fraction of full lock, [-1, 1], -1 is full left, so RIGHT POSITIVE; it is
+negated here.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedsuite.driving.data.readers.angles import FRACTION, law_of
 from fedsuite.driving.data.readers.drive import (
     RIGHT,
     Drive,
     ReadOptions,
     base_name,
-    checked_angles,
-    checked_images,
+    name_of,
     visible,
 )
+from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.driving.data.readers.tables import lines_of
 from fedsuite.errors import InputError
 
 KIND = "donkeycar"
-PATTERN = "catalog_*.catalog"
-KEYS = ("_index", "cam/image_array", "user/angle")
+CATALOGS, RECORDS = "catalog_*.catalog", "record_*.json"
+KEYS = {"cam/image_array": "a file name", "user/angle": "a number"}
+NUMBERED = {"_index": "a whole number", **KEYS}
+TYPES = {"_index": int, "cam/image_array": str}
 
 
 def matches(folder: Path) -> bool:
-    return any(folder.glob(PATTERN))
+    return any(any(folder.glob(pattern)) for pattern in (CATALOGS, RECORDS))
 
 
 def read(folder: Path, options: ReadOptions) -> Drive:
     """All records that were not deleted."""
-    files = visible(folder, PATTERN)
-    if not files:
-        raise InputError(f"{folder}: no {PATTERN} file; give the folder of a Donkeycar v4 tub")
-    deleted = _deleted(folder / "manifest.json")
-    records = {
-        place: record
-        for file in files
-        for place, record in _records(file).items()
-        if record["_index"] not in deleted
-    }
-    places, texts = list(records), [r["user/angle"] for r in records.values()]
-    angles = checked_angles(folder, texts, places, RIGHT, options)
-    images = [folder / "images" / base_name(r["cam/image_array"]) for r in records.values()]
-    paths = checked_images(folder, images, places)
-    unit, sign = "fraction of full lock", "right positive in the source, negated"
-    return Drive(folder.resolve().name, KIND, angles, unit, sign, paths)
+    catalogs, files = visible(folder, CATALOGS), visible(folder, RECORDS)
+    if not catalogs and not files:
+        raise InputError(f"{folder}: no {CATALOGS} or {RECORDS}; give the folder of a tub")
+    bad = BadRows(options.drop)
+    if catalogs:
+        images, deleted = folder / "images", _deleted(folder / "manifest.json")
+        texts = {
+            f"{file.name} line {number}": line
+            for file in catalogs
+            for number, line in enumerate(lines_of(file), 1)
+            if line.strip()
+        }
+        found = _records(folder, texts, NUMBERED, bad)
+        records = {k: r for k, r in found.items() if r["_index"] not in deleted}
+    else:
+        images, texts = folder, {file.name: _text(file) for file in files}
+        records = _records(folder, texts, KEYS, bad)
+    places, values = list(records), [r["user/angle"] for r in records.values()]
+    paths = [images / base_name(r["cam/image_array"]) for r in records.values()]
+    law = law_of(FRACTION, RIGHT, options)
+    angles, kept = kept_frames(folder, places, values, law, bad, paths)
+    return Drive(
+        name_of(folder), KIND, angles, law.unit, law.sign, tuple(paths[i] for i in kept.tolist()),
+        limit=law.limit, left_out=len(bad.told), notes=bad.notes(folder),
+    )  # fmt: skip
 
 
-def _records(file: Path) -> dict[str, dict[str, Any]]:
-    """Records of a catalog by what errors call their place."""
+def _text(file: Path) -> str:
+    """What a record's file holds; bytes that are no text, as a lost power supply leaves them, make it no JSON."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error}); remove that record") from None
+
+
+def _records(
+    folder: Path, texts: Mapping[str, str], keys: Mapping[str, str], bad: BadRows
+) -> dict[str, dict[str, Any]]:
+    """Records that have all of `keys`, by what errors call their place."""
     records = {}
-    for number, line in enumerate(lines_of(file), 1):
-        if not line.strip():
-            continue
-        entry = _json(line)
-        if not isinstance(entry, dict):
-            raise InputError(f"{file}: line {number} is no JSON object; remove that line")
-        if absent := [key for key in KEYS if key not in entry]:
-            raise InputError(f"{file}: line {number} has no {absent[0]}; remove that line")
-        if not isinstance(entry["_index"], int) or not isinstance(entry["cam/image_array"], str):
-            raise InputError(
-                f"{file}: line {number}: _index must be a whole number and cam/image_array a file name; correct it"
-            )
-        records[f"{file.name} line {number}"] = entry
+    for place, text in texts.items():
+        entry = _json(text)
+        if complaint := _complaint(entry, keys):
+            bad.found(folder, f"{place} {complaint}", cure="correct or remove that record")
+        else:
+            records[place] = dict(entry)
     return records
+
+
+def _complaint(entry: Any, keys: Mapping[str, str]) -> str:
+    """What is wrong with a record; empty if nothing is."""
+    if not isinstance(entry, dict):
+        return "is no JSON object"
+    if absent := [key for key in keys if key not in entry]:
+        return f"has no {absent[0]}"
+    wrong = [k for k in keys if k in TYPES and not isinstance(entry[k], TYPES[k])]
+    return f"has {wrong[0]} {entry[wrong[0]]!r}, expected {keys[wrong[0]]}" if wrong else ""
 
 
 def _deleted(manifest: Path) -> frozenset[int]:
@@ -85,8 +115,8 @@ def _deleted(manifest: Path) -> frozenset[int]:
 
 
 def _json(line: str) -> Any:
-    """The value, or None where the line is no JSON."""
+    """The value, or None where the text is no JSON."""
     try:
         return json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None

@@ -1,15 +1,14 @@
-"""What a reader of recorded drives returns, what may be asked of it, and the checks that all of them share.
+"""What a reader of recorded drives returns and what may be asked of it; finding files, and names of pictures.
 
 A reader looks at names and labels only; images are decoded later, one by one (pictures.py).
 
-    angles  float32 [n]  steering, LEFT POSITIVE, in the unit of the source times `angle_scale`
+    angles  float32 [n]  steering, LEFT POSITIVE, in `unit` (angles.py)
     images  one file per angle, or one array `imgs` inside an .npz archive
 """
 
-import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +23,30 @@ LEFT, RIGHT = "left", "right"
 class ReadOptions:
     """angle_scale: factor on every angle (e.g. 0.4363 makes radians of the simulator's fraction of 25 degrees).
 
-    angle_limit: largest |angle| believed, after scaling. positive: sign of formats that do not fix it (csv, npz).
+    angle_limit: largest |angle| believed, after scaling; 0: what the format's unit allows. positive: sign of formats that
+    do not fix it (csv, npz). drop: leave out rows that cannot be read, and count them. The rest is what a fleet's
+    drives.toml says of this drive alone: `unit` of the numbers in its files ("" = the format's), whether their sign is
+    turned round, whether the scale is its own, and `place`, the table that says so.
     """
 
     angle_scale: float = 1.0
-    angle_limit: float = math.pi
+    angle_limit: float = 0.0
     positive: str = LEFT
+    drop: bool = False
+    unit: str = ""
+    flip_sign: bool = False
+    own_scale: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True)
 class Drive:
-    """One recording, in time order. `archive` is set where the images lie in an .npz instead of files."""
+    """One recording, in time order.
+
+    archive: set where the images lie in an .npz instead of files, in its rows `rows`. limit: largest |angle| believed.
+    left_out: rows that could not be read. notes: what people should know of how it was read. held_out: whether all of it
+    is for testing.
+    """
 
     name: str
     kind: str
@@ -43,9 +55,22 @@ class Drive:
     sign: str
     image_paths: tuple[Path, ...] = field(default=(), repr=False)
     archive: Path | None = None
+    rows: np.ndarray | None = field(default=None, repr=False)
+    limit: float = 1.0
+    left_out: int = 0
+    notes: tuple[str, ...] = ()
+    held_out: bool = False
 
     def __len__(self) -> int:
         return len(self.angles)
+
+    def only(self, kept: np.ndarray) -> "Drive":
+        """The frames where `kept` [n] holds; the others count as left out."""
+        paths = tuple(p for p, k in zip(self.image_paths, kept, strict=True) if k)
+        gone = int((~kept).sum())
+        return replace(
+            self, angles=self.angles[kept], image_paths=paths, left_out=self.left_out + gone
+        )
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
@@ -60,65 +85,14 @@ def visible(folder: Path, pattern: str = "*") -> list[Path]:
     return sorted(found, key=lambda path: natural(path.name))
 
 
+def name_of(place: Path) -> str:
+    """What the drive in a folder or archive is called."""
+    return place.stem if place.is_file() else place.resolve().name
+
+
 def base_name(path: str) -> str:
     """Last part of a Windows or POSIX path; recorders write the paths of their own machine."""
     return re.split(r"[\\/]", path.strip())[-1]
-
-
-def checked_angles(
-    file: Path,
-    values: Sequence[object],
-    places: Sequence[str],
-    source_positive: str,
-    options: ReadOptions,
-) -> np.ndarray:
-    """float32 [n], left positive, scaled; InputError names `file` and the place of the first bad value."""
-    sign = 1.0 if source_positive == LEFT else -1.0
-    angles = np.empty(len(values), np.float32)
-    for number, (value, place) in enumerate(zip(values, places, strict=True)):
-        try:
-            if isinstance(value, bool):
-                raise TypeError
-            angle = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{file}: {place}: the steering angle {value!r} is no number; correct or remove that row"
-            ) from None
-        if not math.isfinite(angle):
-            raise InputError(
-                f"{file}: {place}: the steering angle is {angle}; correct or remove that row"
-            )
-        angle *= sign * options.angle_scale
-        if abs(angle) > options.angle_limit * (1 + 1e-6):
-            raise InputError(
-                f"{file}: {place}: steering angle {angle:.6g} is beyond the limit {options.angle_limit:.6g}; correct "
-                "that row, or set data.angle-scale or data.angle-limit to suit the unit of these labels"
-            )
-        angles[number] = angle + 0.0  # no negative zeros
-    if not len(angles):
-        raise InputError(f"{file}: no frames; record again or remove this drive")
-    return angles
-
-
-def checked_images(file: Path, paths: Sequence[Path], places: Sequence[str]) -> tuple[Path, ...]:
-    """The same paths once none is named twice and all exist."""
-    seen: dict[Path, str] = {}
-    again = [
-        f"{place}: {path.name} was named before ({seen[path]})"
-        for path, place in zip(paths, places, strict=True)
-        if seen.setdefault(path, place) != place
-    ]
-    if again:
-        raise InputError(f"{file}: {'; '.join(again)}; a frame has one angle, keep one row of each")
-    # One listing of a folder is far quicker than asking for every image.
-    present = {path for folder in {p.parent for p in paths} for path in folder.glob("*")}
-    missing = [path for path in paths if path not in present]
-    if missing:
-        raise InputError(
-            f"{file}: {len(missing)} of {len(paths)} images are missing (first: {missing[0]}); add them or remove "
-            "their rows"
-        )
-    return tuple(paths)
 
 
 def first_of(paths: Iterable[Path], what: str, folder: Path) -> Path:

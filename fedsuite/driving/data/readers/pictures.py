@@ -62,10 +62,12 @@ def pictures(
         for row in np.flatnonzero(wanted).tolist():
             yield row, read_picture(drive.image_paths[row], form)
         return
-    for row, grey in enumerate(stream_imgs(drive.archive)):
-        if wanted[row]:
+    places = np.arange(len(drive)) if drive.rows is None else drive.rows
+    row_of = {int(places[row]): row for row in np.flatnonzero(wanted).tolist()}
+    for place, grey in enumerate(stream_imgs(drive.archive)):
+        if place in row_of:
             frame = _sized(Image.fromarray(grey), form.size_px)
-            yield row, np.repeat(frame, form.channels, axis=0)
+            yield row_of[place], np.repeat(frame, form.channels, axis=0)
 
 
 def _sized(picture: Image.Image, size_px: int) -> np.ndarray:

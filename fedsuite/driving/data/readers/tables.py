@@ -1,6 +1,6 @@
 """Text tables of drives: rows with their line numbers, and columns found by the names in a header line.
 
-Fields are parted by commas, or by semicolons. Where numbers are written with decimal commas and fields are parted by
+Fields are parted by commas, by semicolons or by tabs. Where numbers are written with decimal commas and fields are parted by
 commas too, every number that is not whole is two fields: such a row is read if that can be done in one way only.
 """
 
@@ -10,11 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedsuite.driving.data.readers.rows import BadRows
 from fedsuite.errors import InputError
 from fedsuite.values import is_number
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(E[+-]?\d+)?", re.IGNORECASE)  # as short as can be
 DECIMAL_COMMA = re.compile(r"^(-?\d+),(\d+(E[+-]?\d+)?)$", re.IGNORECASE)
+ANGLES = ("angle", "steering", "steering_angle", "steer")
+IMAGES = (
+    "image", "center", "centre", "img", "filename", "file_name", "file", "path", "image_path",
+    "image_file", "image_name", "center_image", "frame",
+)  # fmt: skip
+CAMERAS = ("frame_id", "camera", "camera_id")
 AT_MOST_ONE = ("steering", "throttle", "brake")  # columns of numbers in [-1, 1]
 
 
@@ -29,18 +36,25 @@ class Row:
 def lines_of(file: Path) -> list[str]:
     """All lines of a text, without the byte order mark that spreadsheets leave; InputError if it is none."""
     try:
-        return file.read_text(encoding="utf-8-sig").splitlines()
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; check the folder and the kind of drive") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as text ({error}); save it as UTF-8") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise InputError(
+            f"{file}: cannot be read as text (line {line} holds a NUL byte); save it as UTF-8 or remove that line"
+        )
+    return text.splitlines()
 
 
 def read_rows(file: Path) -> list[Row]:
     """All lines that are not blank, split into fields; a decimal comma inside a field is a point here."""
     lines = lines_of(file)
     first = next(filter(str.strip, lines), "")
-    mark = ";" if first.count(";") >= max(1, first.count(",")) else ","
+    least = max(1, first.count(","))
+    mark = next((m for m in "\t;" if first.count(m) >= least), ",")
     reader = csv.reader(lines, delimiter=mark)
     try:
         rows = [
@@ -57,44 +71,60 @@ def read_rows(file: Path) -> list[Row]:
     return [row for row in rows if any(row.fields)]
 
 
-def body(file: Path, rows: Sequence[Row], wanted: Sequence[str]) -> tuple[list[Row], list[int]]:
-    """Rows below the header, which is the first, all as long as it; positions of the wanted columns. InputError names a
-    column that is missing, or the first row that is too short or too long.
+def body(
+    file: Path, rows: Sequence[Row], wanted: Sequence[str | int], bad: BadRows
+) -> tuple[list[Row], list[int]]:
+    """Rows below the header, which is the first, all as long as it; positions of the wanted columns, which are given by
+    name (any of its synonyms will do) or position. Rows that are too short or too long are `bad`.
     """
-    header = [name.lower() for name in rows[0].fields] if rows else []
-    if absent := [name for name in wanted if name not in header]:
-        start = ",".join(header[:4]) or "nothing"
-        raise InputError(
-            f"{file}: header line with {','.join(wanted)} expected, {','.join(absent)} not found (first line starts "
-            f"with {start}); put column names in the first line"
-        )
-    columns = [header.index(name) for name in wanted]
+    header = [re.sub(r"[\s.-]+", "_", name.lower()) for name in rows[0].fields] if rows else []
+    columns = [_column(file, rows[0].fields if rows else (), header, name) for name in wanted]
     odd = sum(len(row.fields) > len(header) for row in rows)
     split = odd and odd >= sum(any("." in f and is_number(f) for f in r.fields) for r in rows)
-    return [_fitted(file, row, header, columns, bool(split)) for row in rows[1:]], columns
+    fitted = []
+    for row in rows[1:]:
+        fields = _fitted(row, header, columns, bool(split))
+        if fields is not None:
+            fitted.append(Row(row.place, fields))
+            continue
+        bad.found(
+            file,
+            f"{row.place} has {len(row.fields)} fields, expected {len(header)} ({','.join(header)})",
+            cure="if a decimal comma has split its numbers, write points in that row or part all fields by ';', else "
+            "complete or correct that row",
+        )
+    return fitted, columns
 
 
-def column(file: Path, rows: Sequence[Row], number: int) -> list[str]:
-    """One column of rows of equal length; InputError where a field is empty."""
-    for row in rows:
-        if not row.fields[number]:
-            raise InputError(f"{file}: {row.place} has no column {number + 1}; complete that row")
-    return [row.fields[number] for row in rows]
+def _column(file: Path, first: Sequence[str], header: Sequence[str], name: str | int) -> int:
+    """The position of a column: by its own name, or by the only synonym that is there; first: the header as written."""
+    if isinstance(name, int):
+        return name
+    kin = next((names for names in (ANGLES, IMAGES, CAMERAS) if name in names), ())
+    found = [name] if name in header else [n for n in header if n in kin]
+    if len(found) == 1:
+        return header.index(found[0])
+    if found:
+        raise InputError(
+            f"{file}: columns {' and '.join(found)} could both be {name}; name one of them {name}"
+        )
+    start = ",".join(first[:4]) or "nothing"
+    raise InputError(
+        f"{file}: header line with a column {name} expected, none found (first line starts with {start}); put "
+        "column names in the first line"
+    )
 
 
-def _fitted(file: Path, row: Row, header: Sequence[str], wanted: Sequence[int], split: bool) -> Row:
-    """The row with one field a column. split: numbers may have been split at decimal commas."""
+def _fitted(
+    row: Row, header: Sequence[str], wanted: Sequence[int], split: bool
+) -> tuple[str, ...] | None:
+    """The fields, one a column; None if that cannot be. split: numbers may have been split at decimal commas."""
     fields, width = row.fields, len(header)
     if len(fields) >= width and not any(fields[width:]):
-        return Row(row.place, fields[:width])
+        return fields[:width]
     readings = _readings(fields, header) if split else ()
     found = {tuple(reading[i] for i in wanted): reading for reading in readings}
-    if len(found) == 1:
-        return Row(row.place, *found.values())
-    raise InputError(
-        f"{file}: {row.place} has {len(fields)} fields, expected {width} ({','.join(header)}); if a decimal comma has split "
-        "its numbers, write points in that row or part all fields by ';', else complete or correct that row"
-    )
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _readings(fields: Sequence[str], header: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -3,42 +3,51 @@
     udacity_sim   driving_log.csv and IMG/: center,left,right,steering,throttle,brake,speed, usually without a header; some
                   recordings keep fewer. The centre camera is read, side cameras are not (their angle is not recorded).
                   Steering is a fraction of full lock (25 degrees), [-1, 1], RIGHT POSITIVE; it is negated here.
-    udacity_real  interpolated.csv and center/ (Udacity's road recordings, exported frame by frame), with a header; one row
-                  per frame of every camera, of which the centre one is kept. Angle: radians of the steering wheel, LEFT
-                  POSITIVE; kept as it is. A wheel turns further than pi in tight bends: set angle_limit, or angle_scale
-                  to the steering ratio's inverse.
+    udacity_real  interpolated.csv and center/ (recordings of Udacity's car and of Gazebo, exported frame by frame), with a
+                  header; one row per frame of every camera, of which the centre one is kept, or else the only one. Angle:
+                  radians of the steering wheel, LEFT POSITIVE; kept as it is.
     dronet        sync_steering.txt and images/ (Loquercio et al. 2018): a header line, then rows whose column 0 is the
                   angle. Row n belongs to the n-th image once images are sorted by the first integer in their names.
                   Angle: radians of the steering wheel (Udacity's bags), LEFT POSITIVE; kept.
-    csv           any other CSV file with a header that names the columns image and angle, paths relative to it; sign and
-                  unit are not fixed by the format: ReadOptions.positive says the sign, the unit is taken for radians.
+    csv           any other CSV or TSV file with a header that names the columns image and angle, paths relative to it; sign
+                  and unit are not fixed by the format: ReadOptions.positive says the sign, the unit is taken for radians.
 
-Of image paths in udacity_* the last part counts: they are those of the recording machine, often absolute Windows paths.
+Columns may have other common names (tables.py), and pictures lie in another usual folder, or beside the table (rows.py).
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from fedsuite.driving.data.readers.angles import FRACTION, RADIANS, WHEEL, law_of
 from fedsuite.driving.data.readers.drive import (
     IMAGE_SUFFIXES,
     LEFT,
     RIGHT,
     Drive,
     ReadOptions,
-    base_name,
-    checked_angles,
-    checked_images,
     first_of,
+    name_of,
     visible,
 )
-from fedsuite.driving.data.readers.tables import Row, body, column, read_rows
+from fedsuite.driving.data.readers.rows import BadRows, kept_frames, located
+from fedsuite.driving.data.readers.tables import Row, body, read_rows
 from fedsuite.errors import InputError
 from fedsuite.values import is_number
 
 CENTER = ("center_camera", "center")
 NUMBERS = ("steering", "throttle", "brake", "speed")
-Chosen = tuple[Sequence[Row], Sequence[int]]  # rows of frames, columns of image and angle
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is read of all rows: columns of image and angle, where pictures may lie, what people should know."""
+
+    rows: Sequence[Row]
+    columns: Sequence[int]
+    folders: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 class TextDrive:
@@ -48,7 +57,7 @@ class TextDrive:
     LOG: str
     FOLDER: str
     COLUMNS: tuple[str, ...]
-    UNIT = "radians of the steering wheel"
+    UNIT = WHEEL
     POSITIVE = LEFT
 
     def matches(self, folder: Path) -> bool:
@@ -56,28 +65,31 @@ class TextDrive:
 
     def read(self, folder: Path, options: ReadOptions) -> Drive:
         """All frames, in the table's order."""
-        file = self.table(folder)
-        rows, (image, angle) = self.chosen(file, read_rows(file))
-        places = [row.place for row in rows]
-        positive = self.POSITIVE or options.positive
-        angles = checked_angles(file, column(file, rows, angle), places, positive, options)
-        paths = self.images(file, rows, image, places)
-        negated = ", negated" if self.POSITIVE == RIGHT else ""
-        sign = f"{positive} positive in the source{negated}"
-        return Drive(folder.resolve().name, self.KIND, angles, self.UNIT, sign, paths)
+        file, bad = self.table(folder), BadRows(options.drop)
+        chosen = self.chosen(file, read_rows(file), bad)
+        image, angle = chosen.columns
+        names, values = ([row.fields[i] for row in chosen.rows] for i in (image, angle))
+        images = self.images(file, names, chosen.folders)
+        law = law_of(self.UNIT, self.POSITIVE or options.positive, options)
+        places = [row.place for row in chosen.rows]
+        angles, kept = kept_frames(file, places, values, law, bad, images)
+        paths = tuple(path for i in kept.tolist() if (path := images[i]) is not None)
+        return Drive(
+            name_of(folder), self.KIND, angles, law.unit, law.sign, paths, limit=law.limit,
+            left_out=len(bad.told), notes=(*chosen.notes, *bad.notes(file)),
+        )  # fmt: skip
 
     def table(self, folder: Path) -> Path:
         return folder / self.LOG
 
-    def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
-        """What is read of all rows."""
-        return body(file, rows, self.COLUMNS)
+    def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
+        return Chosen(*body(file, rows, self.COLUMNS, bad), (self.FOLDER,))
 
     def images(
-        self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
-    ) -> tuple[Path, ...]:
-        names = map(base_name, column(file, rows, image))
-        return checked_images(file, [file.parent / self.FOLDER / name for name in names], places)
+        self, file: Path, names: Sequence[str], folders: Sequence[str]
+    ) -> Sequence[Path | None]:
+        """One path a row."""
+        return located(file, names, folders)
 
 
 class UdacitySim(TextDrive):
@@ -85,14 +97,14 @@ class UdacitySim(TextDrive):
 
     KIND, LOG, FOLDER = "udacity_sim", "driving_log.csv", "IMG"
     COLUMNS = ("center", "steering")
-    UNIT, POSITIVE = "fraction of full lock", RIGHT
+    UNIT, POSITIVE = FRACTION, RIGHT
 
-    def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
+    def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
         if not rows:
             raise InputError(f"{file}: no frames; record again or remove this drive")
         pictures = [field.lower().endswith(IMAGE_SUFFIXES) for field in rows[0].fields]
         if not pictures[0]:
-            return body(file, rows, self.COLUMNS)
+            return super().chosen(file, rows, bad)
         if all(pictures):
             raise InputError(f"{file}: {rows[0].place} has no steering column; add the angles")
         images = pictures.index(False)
@@ -100,37 +112,45 @@ class UdacitySim(TextDrive):
         sure = [row for row in rows if any("." in field for field in row.fields[images:])]
         count = len(sure[0].fields) - images if sure else min(len(pictures) - images, len(NUMBERS))
         names = ["center", *["camera"] * (images - 1), *[*NUMBERS, *["more"] * count][:count]]
-        return body(file, [Row("", tuple(names)), *rows], self.COLUMNS)
+        return super().chosen(file, [Row("", tuple(names)), *rows], bad)
 
 
 class UdacityReal(TextDrive):
     KIND, LOG, FOLDER = "udacity_real", "interpolated.csv", "center"
 
-    def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
-        rows, (camera, *columns) = body(file, rows, ("frame_id", "filename", "angle"))
-        cameras = column(file, rows, camera)
-        kept = [row for row, name in zip(rows, cameras, strict=True) if name in CENTER]
-        if cameras and not kept:
+    def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
+        rows, (camera, *columns) = body(file, rows, ("frame_id", "filename", "angle"), bad)
+        bad.found(file, *(f"{row.place} has no frame_id" for row in rows if not row.fields[camera]))
+        cameras = list(dict.fromkeys(row.fields[camera] for row in rows if row.fields[camera]))
+        centre = [name for name in cameras if name.strip("/").lower() in CENTER]
+        used = centre or cameras
+        if len(cameras) > 1 and not centre:
             raise InputError(
-                f"{file}: no row has frame_id {CENTER[0]} (first: {cameras[0]}); export the centre camera"
+                f"{file}: no row has frame_id {CENTER[0]}, and there are {len(used)} others ({', '.join(used[:5])}); keep "
+                "the rows of one camera"
             )
-        return kept, columns
+        kept = [row for row in rows if row.fields[camera] in used]
+        own = [part for name in used for part in (name, name.removesuffix("_camera"))]
+        folders = (self.FOLDER, *(part.strip("/") for part in own))
+        note = f"{file}: the only camera, {', '.join(used)}, is taken for the centre one"
+        return Chosen(kept, columns, folders, () if centre or not used else (note,))
 
 
 class Dronet(TextDrive):
     KIND, LOG, FOLDER = "dronet", "sync_steering.txt", "images"
 
-    def chosen(self, file: Path, rows: Sequence[Row]) -> Chosen:
+    def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
         if rows and is_number(rows[0].fields[0]):
             raise InputError(
                 f"{file}: line 1 holds numbers where a header line is expected; add one, or the first angle would be lost"
             )
-        return body(file, rows, [rows[0].fields[0].lower()] * 2 if rows else ["angle"])
+        # Rows and images go by order, so that no row may be left out here.
+        return Chosen(*body(file, rows, (0, 0) if rows else ("angle",), BadRows()), (self.FOLDER,))
 
     def images(
-        self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
-    ) -> tuple[Path, ...]:
-        folder = file.parent / self.FOLDER
+        self, file: Path, names: Sequence[str], folders: Sequence[str]
+    ) -> Sequence[Path | None]:
+        folder = file.parent / folders[0]
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; DroNet's format keeps images there")
         by_number: dict[int, Path] = {}
@@ -147,18 +167,18 @@ class Dronet(TextDrive):
                 raise InputError(
                     f"{path}: same number as {other.name}, so its row is unknown; rename or remove one"
                 )
-        if len(by_number) != len(rows):
+        if names and len(by_number) != len(names):
             raise InputError(
-                f"{file}: {len(rows)} angles but {len(by_number)} images in images/; rows and images go by order, so add "
+                f"{file}: {len(names)} angles but {len(by_number)} images in images/; rows and images go by order, so add "
                 "or remove what is missing"
             )
-        return tuple(by_number[number] for number in sorted(by_number))
+        return [by_number[number] for number in sorted(by_number)]
 
 
 class ImageCsv(TextDrive):
     """One CSV file with header image,angle that is not another format's."""
 
-    KIND, UNIT, POSITIVE = "csv", "radians", ""
+    KIND, UNIT, POSITIVE = "csv", RADIANS, ""
     COLUMNS = ("image", "angle")
 
     def matches(self, folder: Path) -> bool:
@@ -169,10 +189,15 @@ class ImageCsv(TextDrive):
 
     def _files(self, folder: Path) -> list[Path]:
         others = (UdacitySim.LOG, UdacityReal.LOG)
-        return [path for path in visible(folder, "*.csv") if path.name not in others]
+        files = [*visible(folder, "*.csv"), *visible(folder, "*.tsv")]
+        return [path for path in files if path.name not in others]
+
+    def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
+        sides = {"left", "right"} <= {name.lower() for name in rows[0].fields} if rows else False
+        note = f"{file}: looks like a log of Udacity's simulator, whose angles are right positive: name it {UdacitySim.LOG}"
+        return Chosen(*body(file, rows, self.COLUMNS, bad), (), (note,) if sides else ())
 
     def images(
-        self, file: Path, rows: Sequence[Row], image: int, places: Sequence[str]
-    ) -> tuple[Path, ...]:
-        names = [name.replace("\\", "/") for name in column(file, rows, image)]
-        return checked_images(file, [file.parent / name for name in names], places)
+        self, file: Path, names: Sequence[str], folders: Sequence[str]
+    ) -> Sequence[Path | None]:
+        return located(file, names, folders, written_first=True)

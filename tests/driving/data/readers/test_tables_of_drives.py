@@ -59,9 +59,9 @@ def test_simulator_header_decides_the_columns(tmp_path, write_images, bom) -> No
         ("IMG/center_1.jpg,left,0", "line 2: the steering angle 'left' is no number"),
         ("IMG/center_1.jpg,nan,0", "line 2: the steering angle is nan"),
         ("IMG/center_1.jpg,-inf,0", "line 2: the steering angle is -inf"),
-        ("IMG/center_1.jpg,7,0", "line 2: steering angle -7 is beyond the limit 3.14159"),
+        ("IMG/center_1.jpg,7,0", "line 2: steering angle -7 is beyond the limit 1;"),
         ("IMG/center_1.jpg", "line 2 has 1 fields, expected 3 (center,steering,throttle)"),
-        ("IMG/center_1.jpg,,0", "line 2 has no column 2"),
+        ("IMG/center_1.jpg,,0", "line 2: the steering angle '' is no number"),
         ("IMG/center_1.jpg,0,7,3", "line 2 has 4 fields, expected 3"),
         ("IMG/center_0.jpg,0,0", "line 2: center_0.jpg was named before (line 1)"),
     ],
@@ -90,7 +90,7 @@ def test_empty_and_headerless_logs(tmp_path, write_images) -> None:
     assert "no frames" in refusal(sim(tmp_path, [""], write_images))
     assert "no frames" in refusal(sim(tmp_path, ["center,steering"], write_images))
     message = refusal(sim(tmp_path, ["left,right", "a.jpg,0"], write_images))
-    assert "header line with center,steering expected" in message
+    assert "header line with a column center expected" in message
     assert "no steering column" in refusal(sim(tmp_path, ["a.jpg,b.jpg"], write_images))
     (tmp_path / "driving_log.csv").write_bytes(b"\xff\xfe\x00")
     assert "cannot be read as text" in refusal(tmp_path)
@@ -196,11 +196,14 @@ def test_real_recording_keeps_the_centre_camera(tmp_path, write_images) -> None:
     assert drive.kind == "udacity_real"
     assert drive.angles.tolist() == [0.5, -0.25]
     assert [p.name for p in drive.image_paths] == ["11.png", "12.png"]
-    assert "left positive" in drive.sign
-    file.write_text("\n".join([HEADER, rows[1]]))
-    assert "no row has frame_id center_camera (first: left_camera)" in refusal(tmp_path)
+    assert "left positive" in drive.sign and drive.notes == ()
+    file.write_text("\n".join([HEADER, *rows]).replace("center_camera", "/Center_Camera"))
+    assert read_drive(tmp_path).angles.tolist() == [0.5, -0.25]
+    file.write_text("\n".join([HEADER, rows[1], rows[1].replace("left", "right")]))
+    message = "no row has frame_id center_camera, and there are 2 others (left_camera, right_camera"
+    assert message in refusal(tmp_path)
     file.write_text("\n".join(rows))
-    assert "header line with frame_id,filename,angle expected" in refusal(tmp_path)
+    assert "header line with a column frame_id expected" in refusal(tmp_path)
     file.write_text(HEADER)
     assert "no frames" in refusal(tmp_path)
 
@@ -252,14 +255,45 @@ def test_plain_csv(tmp_path, write_images) -> None:
     assert drive.image_paths == (tmp_path / "pics/a.png", tmp_path / "pics/b.png")
     other = read_drive(tmp_path, "csv", ReadOptions(positive="right"))
     assert other.angles.tolist() == [-0.5, 1.0]
-    assert other.sign == "right positive in the source"
+    assert other.sign == "right positive in the source, negated"
     (tmp_path / "more.csv").write_text("image,angle\n")
     assert "expected one CSV file of image,angle, found 2" in refusal(tmp_path)
 
 
+def test_a_renamed_log_of_the_simulator_is_told(tmp_path, write_images) -> None:
+    write_images(tmp_path, ["a.png"])
+    (tmp_path / "log.csv").write_text("center,left,right,steering\na.png,b.png,c.png,0.5\n")
+    drive = read_drive(tmp_path)
+    assert drive.angles.tolist() == [0.5] and drive.sign == "left positive in the source"
+    assert "whose angles are right positive: name it driving_log.csv" in drive.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (
+            "image,steering,steering_angle",
+            "columns steering and steering_angle could both be angle",
+        ),
+        ("file,path,angle", "columns file and path could both be image"),
+        ("file,path,turn", "columns file and path could both be image"),
+        (
+            "path,turn,speed",
+            "a column angle expected, none found (first line starts with path,turn",
+        ),
+    ],
+)
+def test_columns_that_could_be_several_things(tmp_path, header, said) -> None:
+    (tmp_path / "labels.csv").write_text(f"{header}\na.png,0.5,0.5\n")
+    assert said in refusal(tmp_path)
+
+
 def test_plain_csv_needs_its_header(tmp_path) -> None:
     (tmp_path / "labels.csv").write_text("a.png,0\n")
-    assert "header line with image,angle expected, image,angle not found" in refusal(tmp_path)
+    assert (
+        "header line with a column image expected, none found (first line starts with a.png,0)"
+        in refusal(tmp_path)
+    )
     (tmp_path / "labels.csv").write_text("")
     assert "first line starts with nothing" in refusal(tmp_path)
 

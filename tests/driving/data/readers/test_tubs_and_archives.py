@@ -67,11 +67,11 @@ def test_deleted_records_are_left_out(tub) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"_index": 3, "cam/im', "catalog_3.catalog: line 2 is no JSON object"),
+        ('{"_index": 3, "cam/im', "catalog_3.catalog line 2 is no JSON object"),
         ('{"_index": 3, "user/angle": 0}', "line 2 has no cam/image_array"),
         (record(3, **{"user/angle": None}), "catalog_3.catalog line 2: the steering angle None"),
         (record(3, **{"user/angle": True}), "catalog_3.catalog line 2: the steering angle True"),
-        (record(3, _index="x"), "_index must be a whole number"),
+        (record(3, _index="x"), "line 2 has _index 'x', expected a whole number"),
         (record(3), "catalog_3.catalog line 2: 3_cam_image_array_.jpg was named before"),
     ],
 )
@@ -171,3 +171,63 @@ def test_damaged_archives(tmp_path) -> None:
         list(pictures(read_drive(tmp_path), np.ones(2, bool), FrameFormat()))
     np.savez(file, imgs=np.asfortranarray(grey(2)), ground_truths=np.zeros(2))
     assert "Fortran" in refusal(tmp_path)
+
+
+DROP = ReadOptions(drop=True)
+
+
+def test_bad_records_are_left_out_if_that_is_asked_for(tub) -> None:
+    with (tub / "catalog_3.catalog").open("a") as file:
+        file.write("half a rec\n" + record(50, **{"user/angle": None}) + "\n")
+    (tub / "images" / "9_cam_image_array_.jpg").unlink()
+    drive = read_drive(tub, "auto", DROP)
+    assert drive.angles.tolist() == pytest.approx([-i / 10 for i in range(11) if i != 9])
+    assert drive.left_out == 3
+    assert "3 rows are left out (catalog_3.catalog line 2 is no JSON object; " in drive.notes[0]
+
+
+@pytest.mark.parametrize("spoilt", [{1: np.nan}, {0: np.inf, 2: np.nan}])
+def test_frames_of_archives_without_an_angle_are_left_out(tmp_path, spoilt) -> None:
+    labels = np.array([0.1, 0.2, 0.3, 0.4])
+    labels[list(spoilt)] = list(spoilt.values())
+    np.savez(tmp_path / "0.npz", imgs=grey(4), ground_truths=labels)
+    assert "data.bad-rows=drop" in refusal(tmp_path)
+    drive = read_drive(tmp_path, "auto", DROP)
+    kept = [i for i in range(4) if i not in spoilt]
+    assert drive.angles.tolist() == pytest.approx(labels[kept]) and drive.left_out == len(spoilt)
+    frames = dict(pictures(drive, np.ones(len(drive), bool), FrameFormat(40)))
+    assert [int(frames[i].mean()) for i in range(len(drive))] == [10 * i + 1 for i in kept]
+
+
+def test_pictures_named_by_archives_are_left_out_where_they_are_missing(
+    tmp_path, write_images
+) -> None:
+    write_images(tmp_path, ["0.png", "2.png"])
+    names = [f"{i}.png" for i in (0, 1, 2, 2)]
+    np.savez(tmp_path / "0.npz", file_names=names, ground_truths=[0.0, 0.1, 0.2, 0.3])
+    drive = read_drive(tmp_path, "auto", DROP)
+    assert drive.angles.tolist() == pytest.approx([0.0, 0.2]) and drive.left_out == 2
+    assert [p.name for p in drive.image_paths] == ["0.png", "2.png"]
+
+
+def test_rows_of_dronet_are_left_out_with_their_pictures(tmp_path, write_images) -> None:
+    write_images(tmp_path / "images", [f"{i}.png" for i in range(3)])
+    (tmp_path / "sync_steering.txt").write_text("angle,torque\n0.1,5\n?,5\n0.3,5\n")
+    drive = read_drive(tmp_path, "auto", DROP)
+    assert [p.name for p in drive.image_paths] == ["0.png", "2.png"]
+    assert drive.angles.tolist() == pytest.approx([0.1, 0.3])
+    (tmp_path / "sync_steering.txt").write_text("angle,torque\n0.1,5\n0.2\n0.3,5\n")
+    with pytest.raises(InputError, match="line 3 has 1 fields, expected 2"):
+        read_drive(tmp_path, "auto", DROP)
+
+
+def test_a_tub_of_version_1_after_a_lost_power_supply(tmp_path, write_images) -> None:
+    write_images(tmp_path, [f"{i}_cam.jpg" for i in range(11)])
+    for i in range(11):
+        text = json.dumps({"cam/image_array": f"{i}_cam.jpg", "user/angle": i / 10})
+        (tmp_path / f"record_{i}.json").write_text(text)
+    assert read_drive(tmp_path).angles.tolist() == pytest.approx([-i / 10 for i in range(11)])
+    (tmp_path / "record_10.json").write_bytes(bytes(90))
+    assert f"{tmp_path}: record_10.json is no JSON object" in refusal(tmp_path)
+    drive = read_drive(tmp_path, "auto", DROP)
+    assert (len(drive), drive.left_out) == (10, 1)

@@ -1,0 +1,122 @@
+"""Reading all drives of a run: what the run says of them, and what drives.toml says of single ones.
+
+drives.toml lies in data.dir and has one table a drive, by its folder's (or archive's) name:
+
+    [monday]
+    angle-unit = "degrees"     # of the numbers in its files: radians, degrees (made radians), normalised (full lock = 1)
+    angle-scale = 0.0625       # instead of data.angle-scale; the drive's angles are radians then
+    angle-limit = 1.0          # instead of data.angle-limit
+    flip-sign = true           # the sign of all angles turned round
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedsuite.config import read_config, setting
+from fedsuite.driving.config import DataSettings
+from fedsuite.driving.data.finding import find_drives, find_release
+from fedsuite.driving.data.readers import Drive, ReadOptions, read_drive
+from fedsuite.driving.data.readers.angles import NAMED
+from fedsuite.driving.data.readers.drive import name_of
+from fedsuite.errors import InputError, suggestion
+from fedsuite.progress import Progress, silent
+
+FLEET = "drives.toml"
+
+
+@dataclass(frozen=True)
+class DriveSettings:
+    """One table of drives.toml; empty or 0: as the run or the format has it."""
+
+    angle_unit: str = setting("", "unit of the numbers", choices=("", *NAMED))
+    angle_scale: float = setting(0.0, "factor on every angle", ge=0)
+    angle_limit: float = setting(0.0, "largest angle that is believed, after scaling", ge=0)
+    flip_sign: bool = setting(False, "whether the sign is turned round")
+
+
+def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
+    """Names and labels of all drives under `data.dir` (none if it is empty), those held out for testing at the end;
+    InputError where they do not go together.
+    """
+    official = data.test_split == "official"
+    if not data.dir:
+        if official:
+            raise InputError("data.test-split: official needs a release of drives; give data.dir")
+        return []
+    root = Path(data.dir)
+    train, test = find_release(root) if official else (find_drives(root, data.kind, progress), [])
+    if official:
+        progress(f"test frames: those of {test[0].parent}; data.test-share is not used")
+    names = [name_of(path) for path in (*train, *test)]
+    fleet = read_fleet(root / FLEET, names)
+    drives: list[Drive] = []
+    for number, (path, name) in enumerate(zip((*train, *test), names, strict=True), 1):
+        options = _options(data, fleet.get(name), f"[{name}] of {root / FLEET}")
+        drive = read_drive(path, data.kind, options)
+        progress("drives read", number, len(names))
+        _check_fellow(path, drive, drives, root / FLEET)
+        if doubt := _doubt(drive.angles / options.angle_scale):
+            progress(f"{path}: all {len(drive)} angles are {doubt}; were their decimals lost?")
+        for note in drive.notes:
+            progress(note)
+        drives.append(replace(drive, held_out=path in test))
+    return drives
+
+
+def read_fleet(file: Path, names: Sequence[str]) -> Mapping[str, DriveSettings]:
+    """The tables of drives.toml by drive, none if there is no such file; InputError for what is no drive or key."""
+    if not file.is_file():
+        return {}
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: cannot be read as TOML ({error}); correct it") from None
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InputError(f"{file}: {name} stands in no table; write [DRIVE] above it")
+        if name not in names:
+            hint = suggestion(name, names)
+            raise InputError(f"{file}: [{name}] is no drive of {file.parent}; {hint}")
+    return {n: read_config(DriveSettings, t, f"{file}: [{n}]") for n, t in tables.items()}
+
+
+def _options(data: DataSettings, own: DriveSettings | None, place: str) -> ReadOptions:
+    """What is asked of the reader of a drive."""
+    options = ReadOptions(
+        data.angle_scale, data.angle_limit, data.angle_positive, data.bad_rows == "drop"
+    )
+    if own is None:
+        return options
+    return replace(
+        options,
+        angle_scale=own.angle_scale or data.angle_scale,
+        angle_limit=own.angle_limit or data.angle_limit,
+        unit=own.angle_unit,
+        flip_sign=own.flip_sign,
+        own_scale=own.angle_scale > 0,
+        place=place,
+    )
+
+
+def _check_fellow(path: Path, drive: Drive, others: Sequence[Drive], fleet: Path) -> None:
+    if drive.name in {d.name for d in others}:
+        raise InputError(
+            f"{path}: a second drive with the name {drive.name}; give drives different names"
+        )
+    if others and drive.unit != others[0].unit:
+        raise InputError(
+            f"{path}: angles in {drive.unit}, but {others[0].name} has {others[0].unit}; bring them to one unit by "
+            f"angle-unit and angle-scale in {fleet}, or take drives of one unit"
+        )
+
+
+def _doubt(angles: np.ndarray) -> str:
+    """What hardly any recording is."""
+    if np.ptp(angles) == 0:
+        return "equal"
+    off = np.abs(angles - np.rint(angles)).max()
+    return "whole numbers" if off <= 1e-6 * np.abs(angles).max() else ""

@@ -1,0 +1,63 @@
+"""From the numbers in a drive's files to angles: unit, sign, scale, and how large they may be.
+
+    angle = +-1 x (pi / 180 if the file has degrees) x angle_scale x number, LEFT POSITIVE
+
+A limit is there to notice labels in another unit than was thought. Each unit has its own, unless the user gives one:
+
+    fraction of full lock           1
+    radians                         pi
+    radians of the steering wheel   4 pi, two turns to either side: full lock of any car
+"""
+
+import math
+from dataclasses import dataclass
+
+from fedsuite.driving.data.readers.drive import RIGHT, ReadOptions
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What the numbers of a format are, and the largest of them that is believed."""
+
+    name: str
+    limit: float
+
+
+FRACTION = Unit("fraction of full lock", 1.0)
+RADIANS = Unit("radians", math.pi)
+WHEEL = Unit("radians of the steering wheel", 4 * math.pi)
+DEGREE = math.pi / 180
+NAMED = {"radians": RADIANS, "degrees": RADIANS, "normalised": FRACTION}  # in drives.toml
+
+
+@dataclass(frozen=True)
+class Law:
+    """angle = factor x number, at most `limit` in size; unit and sign in words; cure: what to change of all this."""
+
+    factor: float
+    limit: float
+    unit: str
+    sign: str
+    cure: str
+
+
+def law_of(unit: Unit, positive: str, options: ReadOptions) -> Law:
+    """The law of a drive whose format has `unit` and turns `positive`.
+
+    A drive that drives.toml gives a scale of its own is in radians then, which is how drives of several units get together.
+    """
+    known = NAMED.get(options.unit, unit)
+    largest = unit.limit if known is RADIANS and unit is WHEEL else known.limit
+    turned = (positive == RIGHT) != options.flip_sign
+    degrees = DEGREE if options.unit == "degrees" else 1.0
+    sign = f"{positive} positive in the source" + (", negated" if positive == RIGHT else "")
+    cure = "data.angle-scale or data.angle-limit (of one drive: angle-unit in drives.toml)"
+    if options.place:
+        cure = f"angle-unit, angle-scale or angle-limit in {options.place}"
+    return Law(
+        factor=(-1 if turned else 1) * degrees * options.angle_scale,
+        limit=options.angle_limit or largest * max(1.0, options.angle_scale),
+        unit=(RADIANS if options.own_scale else known).name,
+        sign=sign + (", turned round by drives.toml" if options.flip_sign else ""),
+        cure=f"set {cure}",
+    )
