@@ -64,10 +64,12 @@ def gaussian(start: Named, own: Named, known: Known) -> Arrays:
 
 def a_little(start: Named, own: Named, known: Known) -> Arrays:
     """As far from the honest mean as goes unnoticed, in every number."""
+    out: Arrays = {}
+    if not known.changes:
+        return out
     c = alie_z(len(known.changes) + known.hostile, known.hostile)
     c = c if known.scale is None else known.scale
-    out: Arrays = {}
-    for k in change(start, own) if known.changes else ():
+    for k in change(start, own):
         changes = [d[k] for d in known.changes]
         out[k] = start[k] + np.mean(changes, axis=0) - c * np.std(changes, axis=0)
     return out

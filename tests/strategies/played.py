@@ -66,7 +66,7 @@ class Federation:
         after, counts = bookkeeping.after_training(
             strategy, result.state, self.replies, result.depth
         )
-        return RoundResult(after, {**result.metrics, **counts})
+        return RoundResult(after, {**result.metrics, **counts}, result.admitted, result.depth)
 
     def evaluate(self, strategy: RoundStrategy, number: int, state: ServerState) -> RoundResult:
         """Scores after a round, and the state that remembers the best."""

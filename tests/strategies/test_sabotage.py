@@ -1,0 +1,126 @@
+"""Strategies with saboteurs: what reaches the merge, who is named, and runs of two systems that go through it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.history import load_runs
+from fedsuite.report.admitted import admitted_text
+from fedsuite.robust import MERGE_RULES, Merge
+from fedsuite.run_folder import RunFolder
+from fedsuite.sabotage_settings import SabotageSettings
+from simulations.engines.inprocess import run_inprocess
+from strategies.house_averaging import HouseAveraging
+from strategies.sabotage import with_saboteurs
+from tests.golden.runs import RUNS
+from tests.harness import config_from
+from tests.strategies.played import INITIAL, Houses, houses
+
+PLAIN: dict[str, Any] = {"initial": INITIAL, "steps": lambda client: 2}
+
+
+def played(rounds: int = 1, merge: Merge | None = None, **sabotage: Any) -> tuple[Any, Houses]:
+    """The last result of some rounds of houses that add 1, 2, 3, 4 and 5, as many samples each."""
+    federation = Houses(houses(6, 6, 6, 6, 6))
+    values = PLAIN if merge is None else {**PLAIN, "merge": merge}
+    strategy = with_saboteurs(HouseAveraging(**values), SabotageSettings(**sabotage), 0)
+    state = federation.start(strategy)
+    for number in range(1, rounds + 1):
+        result = federation.train(strategy, number, state)
+        state = result.state
+    return result, federation
+
+
+def test_nobody_hostile_is_the_strategy_itself() -> None:
+    strategy = HouseAveraging(**PLAIN)
+    assert with_saboteurs(strategy, SabotageSettings(), 0) is strategy
+
+
+@pytest.mark.parametrize(
+    ("attack", "want"),
+    [("sign-flip", (-1 + 14) / 5), ("scale", (100 + 14) / 5), ("ipm", (-0.5 * 3.5 + 14) / 5)],
+)
+def test_the_merge_gets_what_was_sent(attack: str, want: float) -> None:
+    result, _ = played(clients="0", attack=attack)
+    np.testing.assert_allclose(result.state.arrays["w"], want, rtol=1e-6)
+
+
+def test_they_begin_when_they_are_told_to() -> None:
+    result, _ = played(2, clients="0", attack="scale", from_round=2)
+    np.testing.assert_allclose(result.state.arrays["w"], 3 + (100 + 14) / 5, rtol=1e-6)
+
+
+def test_a_liar_has_the_weight_that_it_claims_and_no_more_steps() -> None:
+    result, federation = played(clients="4", attack="weight-lie")
+    np.testing.assert_allclose(result.state.arrays["w"], 5, rtol=1e-6)
+    assert {t.config["steps"] for t in federation.trained if t.partition != 4} == {2}
+    capped, _ = played(clients="4", attack="weight-lie", merge=None)
+    assert capped.state.arrays["w"][0] == pytest.approx(5)
+
+
+def test_who_is_rejected_is_told() -> None:
+    merge = Merge(MERGE_RULES["multi-krum"], 1)
+    result, _ = played(merge=merge, clients="2", attack="scale")
+    assert result.admitted == {2: 0.0}
+    np.testing.assert_allclose(result.state.arrays["w"], (1 + 2 + 4 + 5) / 4, rtol=1e-6)
+
+
+def test_partitions_that_are_not_there_are_refused() -> None:
+    with pytest.raises(InputError, match=r"no partition 7 in this run; expected 0 \.\. 4"):
+        played(clients="7")
+
+
+def test_numbers_that_would_never_pass_are_said() -> None:
+    with pytest.raises(RunFailed, match=r"round 1: sabotage\.scale: array [bw] holds"):
+        played(clients="0", attack="scale", scale=1e9)
+
+
+# --- whole runs -------------------------------------------------------------------------------
+
+TINY: dict[str, dict[str, Any]] = {
+    "houses": {**RUNS["vln-train-parallel"], "participation-rate": 1.0, "num-rounds": 2},
+    "silos": {**RUNS["cdl-ring-plain"], "scenario": "complete", "num-rounds": 3},
+}
+RULES: dict[str, dict[str, Any]] = {
+    "houses": {"update-bound": 2.0, "beyond-bound": "reject"},
+    "silos": {"federation.merge": "clipped", "federation.clip-ratio": 1.0},
+}
+
+
+def run(folder: Path, kind: str, **changes: Any) -> RunFolder:
+    place = {"name": "run", "results-dir": str(folder), "data.cache-dir": str(folder / "cache")}
+    run_inprocess(config_from({**TINY[kind], **place, **changes}))
+    return RunFolder(folder / "run")
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_results_name_who_was_rejected_or_shortened(tmp_path: Path, kind: str) -> None:
+    hostile = {"sabotage.clients": "1", "sabotage.attack": "scale"}
+    folder = run(tmp_path, kind, **RULES[kind], **hostile)
+    frames = load_runs(folder.path)
+    names = frames.clients[frames.clients["partition"] == 1]["name"].unique()
+    text = admitted_text(frames)
+    first = next(
+        line for line in text.splitlines() if line.startswith("| ") and "client" not in line
+    )
+    assert names[0] in first
+    trained = frames.clients[
+        (frames.clients["partition"] == 1) & (frames.clients["task"] == "train")
+    ]
+    assert (trained["admitted"] < 0.1).all() and len(trained) == TINY[kind]["num-rounds"]
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_an_honest_run_has_no_such_lines(tmp_path: Path, kind: str) -> None:
+    frames = load_runs(run(tmp_path, kind).path)
+    assert "admitted" not in frames.clients and admitted_text(frames) == ""
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_false_labels_change_what_is_learnt(tmp_path: Path, kind: str) -> None:
+    hostile = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
+    own = [run(tmp_path / name, kind, **h) for name, h in (("honest", {}), ("false", hostile))]
+    assert own[0].model.read_bytes() != own[1].model.read_bytes()
