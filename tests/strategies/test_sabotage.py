@@ -1,6 +1,7 @@
 """Strategies with saboteurs: what reaches the merge, who is named, and runs of two systems that go through it."""
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -90,37 +91,43 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(folder: Path, kind: str, **changes: Any) -> RunFolder:
-    place = {"name": "run", "results-dir": str(folder), "data.cache-dir": str(folder / "cache")}
-    run_inprocess(config_from({**TINY[kind], **place, **changes}))
-    return RunFolder(folder / "run")
+HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
+LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], RunFolder]:
+    """Runs by kind and by who is hostile in them, made once each."""
+    folder = tmp_path_factory.mktemp("sabotage")
+    changes = {"nobody": {}, "scale": HOSTILE, "labels": LIARS}
+
+    @cache
+    def made(kind: str, who: str) -> RunFolder:
+        own = changes[who] | (RULES[kind] if who == "scale" else {})
+        place = {"name": f"{kind}-{who}", "results-dir": str(folder)}
+        cache_dir = {"data.cache-dir": str(folder / "cache")}
+        run_inprocess(config_from({**TINY[kind], **place, **cache_dir, **own}))
+        return RunFolder(folder / f"{kind}-{who}")
+
+    return made
 
 
 @pytest.mark.parametrize("kind", TINY)
-def test_results_name_who_was_rejected_or_shortened(tmp_path: Path, kind: str) -> None:
-    hostile = {"sabotage.clients": "1", "sabotage.attack": "scale"}
-    folder = run(tmp_path, kind, **RULES[kind], **hostile)
-    frames = load_runs(folder.path)
-    names = frames.clients[frames.clients["partition"] == 1]["name"].unique()
-    text = admitted_text(frames)
-    first = next(
-        line for line in text.splitlines() if line.startswith("| ") and "client" not in line
-    )
-    assert names[0] in first
-    trained = frames.clients[
-        (frames.clients["partition"] == 1) & (frames.clients["task"] == "train")
-    ]
-    assert (trained["admitted"] < 0.1).all() and len(trained) == TINY[kind]["num-rounds"]
+def test_results_name_who_was_rejected_or_shortened(run: Any, kind: str) -> None:
+    frames = load_runs(run(kind, "scale").path)
+    own = frames.clients[(frames.clients["partition"] == 1) & (frames.clients["task"] == "train")]
+    assert (own["admitted"] < 0.1).all() and len(own) == TINY[kind]["num-rounds"]
+    lines = [line for line in admitted_text(frames).splitlines() if line.startswith("|")]
+    assert any(f" {own['name'].iloc[0]} " in line for line in lines[2:])
 
 
 @pytest.mark.parametrize("kind", TINY)
-def test_an_honest_run_has_no_such_lines(tmp_path: Path, kind: str) -> None:
-    frames = load_runs(run(tmp_path, kind).path)
+def test_an_honest_run_has_no_such_lines(run: Any, kind: str) -> None:
+    frames = load_runs(run(kind, "nobody").path)
     assert "admitted" not in frames.clients and admitted_text(frames) == ""
 
 
 @pytest.mark.parametrize("kind", TINY)
-def test_false_labels_change_what_is_learnt(tmp_path: Path, kind: str) -> None:
-    hostile = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
-    own = [run(tmp_path / name, kind, **h) for name, h in (("honest", {}), ("false", hostile))]
-    assert own[0].model.read_bytes() != own[1].model.read_bytes()
+def test_false_labels_change_what_is_learnt(run: Any, kind: str) -> None:
+    honest, false = (run(kind, who).model.read_bytes() for who in ("nobody", "labels"))
+    assert honest != false
