@@ -1,9 +1,9 @@
 """What one hostile client of twelve does to a run, by merge rule: final scores beside those of the honest run.
 
 Houses: generated ones, parallel averaging with the server's Nesterov momentum; score: success rate over all validation
-instructions. Roads: generated, with group norm, on a ring and a complete graph, whose
-mixing matrix is also the star's; score: RMSE of the honest silos'
-own models at home. Attacks are those of fedsuite/sabotage.py; partition 0 is hostile from round 1 on.
+instructions. Roads: generated, with group norm, on a ring and on a complete graph, whose mixing matrix is also
+the star's; score: RMSE of the honest silos' own models at home. Attacks are those of fedsuite/sabotage.py; partition 0 is
+hostile from round 1 on.
 
 Every run adds a line to FILE, and runs that are there already are not made again; --part 0/2 makes every other one, so that
 two processes can share the work. --table prints means and spreads over seeds of all that FILE holds.
@@ -14,7 +14,6 @@ two processes can share the work. --table prints means and spreads over seeds of
 """
 
 import argparse
-import dataclasses
 import json
 import math
 import shutil
@@ -28,18 +27,12 @@ from fedsuite.config import read_config
 from fedsuite.history import load_runs
 from fedsuite.report.tables import markdown_table
 from simulations.engines.inprocess import run_inprocess
-from simulations.systems import System, load_system, to_run_config
+from simulations.systems import load_system, to_run_config
 
 Case = tuple[str, str, str]  # where, attack, rule
 Settings = dict[str, Any]
 
 
-def _undrawn(name: str) -> System[Any]:
-    """A built-in system without pictures and tables, which are not asked for here."""
-    return dataclasses.replace(load_system(name), report=lambda *_: None, draw=lambda *_: None)
-
-
-HOUSES, ROADS = _undrawn("fedvln"), _undrawn("cdl")
 ATTACKS: dict[str, Settings] = {
     "none": {},
     "scale x100": {"sabotage.attack": "scale"},
@@ -74,7 +67,7 @@ HOUSE_ATTACKS = (
 )
 ROAD_ATTACKS = ("none", "scale x100", "a little, z 1.5", "label flip")
 HOUSE_SETTINGS: Settings = {
-    "system": "benchmarks.hostile_clients:HOUSES", "num-rounds": 20, "evaluate-every": 0, "checkpoint-every": 1000,
+    "system": "benchmarks.systems:HOUSES", "num-rounds": 20, "evaluate-every": 0, "checkpoint-every": 1000,
     "data.generated-seen-houses": 12, "data.generated-unseen-houses": 6, "data.generated-feature-size": 32,
     "agent.hidden-size": 64, "agent.word-embedding-size": 32, "agent.action-embedding-size": 16,
     "agent.angle-feature-size": 16, "agent.dropout": 0.1, "agent.feature-dropout": 0.1, "agent.max-actions": 12,
@@ -84,7 +77,7 @@ HOUSE_SETTINGS: Settings = {
     "federation.server-optimizer": "nesterov",
 }  # fmt: skip
 ROAD_SETTINGS: Settings = {
-    "system": "benchmarks.hostile_clients:ROADS", "num-rounds": 60, "evaluate-every": 0, "checkpoint-every": 1000,
+    "system": "benchmarks.systems:ROADS", "num-rounds": 60, "evaluate-every": 0, "checkpoint-every": 1000,
     "data.num-silos": 12, "data.image-size": 40, "data.train-frames": 200, "data.test-frames": 60,
     "data.road-character": "carla", "network.batch-norm": "group", "network.dropout": 0.2, "objective.loss": "none",
     "training.batch-size": 16, "federation.underlay": "geant",
