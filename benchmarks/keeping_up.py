@@ -1,8 +1,8 @@
 """Success of parallel averaging in unseen houses over that of centralised training, at equal local steps.
 
-The runs of simulations/fedvln/train.toml, each seed with generated houses of its own: all houses side by side with the server
+The runs of simulations/fedvln/train.toml, each seed with generated houses of its own: houses side by side with the server
 optimizer that the configuration names, and one agent on all data. Printed for every seed: success rates on val-unseen after
-the last round, optimizer steps of all clients together, and serial depth, the steps of which each had to wait for another.
+the last round, optimizer steps of all clients together, and serial depth: how many steps had to wait for one another.
 
     python -m benchmarks.keeping_up [--seeds 0 1] [--rounds 30]
 """

@@ -45,7 +45,11 @@ from fedsuite.vln.report.speaker import statistics_rows, with_statistics
 STAGES: Mapping[str, str] = TEXTS["stages"]
 AGENT_TABLE = ("ne", "osr", "spl", "sr", "cls", "ndtw")
 SPEAKER_TABLE = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published")
-STEPS = Column("local steps", "local-steps", 0, with_spread=False)
+WORK = (
+    Column("rounds", "selected-round", 0, with_spread=False),
+    Column("local steps", "local-steps", 0, with_spread=False),
+    Column("serial depth", "serial-depth", 0, with_spread=False),
+)
 UPLOAD = Column("upload MB", "upload-mb")
 Groups = Mapping[str, Sequence[FedVLNOutcome]]
 
@@ -88,7 +92,7 @@ def _score_tables(groups: Groups, names: Sequence[str]) -> list[str]:
     scored = {split for own in groups.values() for o in own for split in o.splits}
     return [
         f"{SPLIT_NAMES[split]}:\n\n"
-        + markdown_table(table(groups, (SEEDS, *score_columns(split, names), STEPS)))
+        + markdown_table(table(groups, (SEEDS, *score_columns(split, names), *WORK)))
         for split in VALIDATION
         if split in scored
     ]
@@ -108,7 +112,7 @@ def _pre_exploration_text(groups: Groups) -> str:
     """As Table 6, with what the houses' agents scored before."""
     starts = _distinct_starts(groups)
     lines = {**({"before": starts} if starts else {}), **groups}
-    columns = (SEEDS, *score_columns(UNSEEN, AGENT_TABLE), UPLOAD, PRIVACY, STEPS)
+    columns = (SEEDS, *score_columns(UNSEEN, AGENT_TABLE), UPLOAD, PRIVACY, *WORK)
     upload = "Upload: of agents, per client and round; pooled data are not in it."
     return f"val-unseen:\n\n{markdown_table(table(lines, columns))}\n{privacy_text()} {upload}\n"
 

@@ -34,8 +34,9 @@ BYTES_PER_MB = 1e6
 class FedVLNOutcome(Outcome):
     """Metrics: scores of the result, `<split>.<metric>`, and those of round 0, `before.<split>.<metric>`, if it has any.
 
-    selected-round: of the result; local-steps: made up to that round by all clients together; modules-sent: most
-    modules that reached the server in any round; upload-mb: mean over clients and rounds; privacy: level of disclosure.
+    selected-round: of the result; up to it, local-steps: of all clients together, serial-depth: how many had to wait for
+    one another; modules-sent: most modules that reached the server in any round; upload-mb: mean over clients and rounds;
+    privacy: level of disclosure.
     """
 
     config: FedVLNConfig
@@ -86,6 +87,7 @@ def outcome_of(config: FedVLNConfig, run_dir: Path, name: str = "", run: str = "
     metrics: dict[str, float] = {
         "selected-round": selected,
         "local-steps": int(so_far.get("local-steps", 0)),
+        "serial-depth": int(so_far.get("serial-depth", 0)),
         "modules-sent": modules,
         "houses-per-client": houses,
         "upload-mb": _upload_mb(frames.clients),

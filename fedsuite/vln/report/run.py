@@ -137,7 +137,8 @@ def draw_learning(outcome: FedVLNOutcome, path: Path) -> None:
 
 def _selection_line(outcome: FedVLNOutcome) -> str:
     chosen = selection_text(outcome.config.evaluation.selection, [outcome.selected])
-    return f"Scores shown: {chosen}; {outcome.metrics['local-steps']:,} local steps."
+    work = f"{outcome.metrics['local-steps']:,} local steps, serial depth {outcome.metrics['serial-depth']:,}"
+    return f"Scores shown: {chosen}; {work}."
 
 
 def _house_rows(outcome: FedVLNOutcome) -> list[dict[str, str]]:

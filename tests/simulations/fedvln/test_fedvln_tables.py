@@ -49,7 +49,7 @@ def agent_rows(seen: Sequence[float], unseen: Sequence[float]) -> list[dict[str,
     """One evaluated round per value, and a round without an evaluation behind each."""
     rows = []
     for i, (a, b) in enumerate(zip(seen, unseen, strict=True)):
-        steps = {"local-steps": 100.0 * i} if i else {}
+        steps = {"local-steps": 100.0 * i, "serial-depth": 40.0 * i} if i else {}
         rows.append(
             row(2 * i, **scores(AGENT, "val_seen", a), **scores(AGENT, "val_unseen", b), **steps)
         )
@@ -275,7 +275,7 @@ def test_stages_have_a_table_each(tmp_path: Path) -> None:
         "47.00 ± 7.07",
         "48.00 ± 7.07",
     ]
-    assert cells(text, "fed")[8] == "100" and cells(text, "more")[5] == "63.00"
+    assert cells(text, "fed")[8:11] == ["2", "100", "40"] and cells(text, "more")[5] == "63.00"
     assert "Scores shown: last round (round 2)." in text
     assert "Scores shown: best on val-seen (round 2)." in text
     assert cells(text, "talk")[2:4] == ["31.00 ± 1.41", "31.01 ± 1.41"]
