@@ -20,6 +20,7 @@ from fedsuite.arrays import (
     under_prefix,
     with_prefix,
 )
+from fedsuite.control_variates import CONTROL
 from fedsuite.files import write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
@@ -45,7 +46,7 @@ class HouseClient(HouseClientBase):
         """`steps` optimizer steps from the server's agent, or from the own one with what the server merges put in."""
         received, number = named_arrays(parameters, config), int(config["round"])
         kept = self.kept(number, config.get("last-trained", 0))
-        sent = {k: v for k, v in received.items() if not k.startswith(OPTIMIZER)}
+        sent = {k: v for k, v in received.items() if not k.startswith((OPTIMIZER, CONTROL))}
         load_arrays(self.agent, {**under_prefix(kept, AGENT), **sent})
         self.agent.train()
         c = self.config
@@ -53,6 +54,7 @@ class HouseClient(HouseClientBase):
             self.agent.parameters(), c.objective.learning_rate, c.objective.bias_correction
         )
         self.restore(self.agent, optimizer, kept, received)
+        correction = self.correction(received, kept)
         report = train_locally(
             self.agent,
             optimizer,
@@ -62,11 +64,14 @@ class HouseClient(HouseClientBase):
             steps=int(config["steps"]),
             round=number,
             partition=self.site.partition,
+            correction=correction,
         )
-        self.keep(number, config, self.agent, optimizer)
+        self.keep(number, config, self.agent, optimizer, correction)
         arrays = share_of(c).select(module_arrays(self.agent))
         if c.federation.client_optimizer == "shared":
             arrays |= optimizer_state(self.agent, optimizer)
+        if correction is not None:
+            arrays |= with_prefix(correction.change(), CONTROL)
         return named_reply(arrays, sum(self.sample_counts()), as_metrics(report))
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:

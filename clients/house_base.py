@@ -1,6 +1,7 @@
 """What every house of a FedVLN federation is and keeps, whatever its stage trains.
 
-  <private>/round-NNNNNN.safetensors   own agent (pre-exploration) and optimizer, under `agent.` and `optimizer.`
+  <private>/round-NNNNNN.safetensors   own agent (pre-exploration), optimizer and control variates, under `agent.`,
+                                       `optimizer.` and `control.`
   <private>/speaker/                   the speaker that the server handed out before round 1
   <private>/model.safetensors          the house's own agent, exported when a pre-exploration ends
 
@@ -17,6 +18,7 @@ from torch.optim import Optimizer
 
 from clients.numpy_client_app import Config
 from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.control_variates import CONTROL, Correction
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.versions import Versions, checkpoint_rounds
 from fedsuite.vln.config import FedVLNConfig
@@ -81,13 +83,26 @@ class HouseClientBase(NumPyClient):
 
     def kept(self, before_round: int, least: int) -> Arrays:
         """The newest private version older than `before_round`, not older than `least`; {} if there is none."""
-        keeps = is_personal(self.config) or self.config.federation.client_optimizer == "kept"
+        own = self.config.federation
+        keeps = is_personal(self.config) or own.client_optimizer == "kept" or own.control_variates
         stored = self.site.private.load(before_round, least if keeps else 0)
         return stored[0] if stored else {}
 
-    def keep(self, number: int, config: Config, model: Module, optimizer: Optimizer) -> None:
+    def correction(self, received: Arrays, kept: Arrays) -> Correction | None:
+        """SCAFFOLD's, from the server's control variates and the own ones; None without."""
+        server = under_prefix(received, CONTROL)
+        return Correction(server, under_prefix(kept, CONTROL)) if server else None
+
+    def keep(
+        self,
+        number: int,
+        config: Config,
+        model: Module,
+        optimizer: Optimizer,
+        correction: Correction | None = None,
+    ) -> None:
         """Save what stays here after training in round `number`, and drop versions that nobody can ask for."""
-        arrays: Arrays = {}
+        arrays = {} if correction is None else with_prefix(correction.updated(), CONTROL)
         if is_personal(self.config):
             arrays |= with_prefix(module_arrays(model), AGENT)
         if self.config.federation.client_optimizer == "kept":

@@ -11,7 +11,8 @@ import torch
 
 from clients.house_base import HouseClientBase, HouseSite, as_metrics
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
-from fedsuite.arrays import load_arrays, module_arrays
+from fedsuite.arrays import load_arrays, module_arrays, with_prefix
+from fedsuite.control_variates import CONTROL
 from fedsuite.files import write_json
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
@@ -33,12 +34,15 @@ class SpeakerClient(HouseClientBase):
     def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """`steps` optimizer steps from the server's speaker."""
         number = int(config["round"])
-        load_arrays(self.speaker, named_arrays(parameters, config))
+        received = named_arrays(parameters, config)
+        kept = self.kept(number, config.get("last-trained", 0))
+        load_arrays(self.speaker, {k: v for k, v in received.items() if not k.startswith(CONTROL)})
         self.speaker.train()
         optimizer = torch.optim.Adam(
             self.speaker.parameters(), self.config.objective.learning_rate, foreach=True
         )
-        self.restore(self.speaker, optimizer, self.kept(number, config.get("last-trained", 0)), {})
+        self.restore(self.speaker, optimizer, kept, {})
+        correction = self.correction(received, kept)
         samples = self.site.samples("train")
         report = train_speaker(
             self.speaker,
@@ -49,9 +53,13 @@ class SpeakerClient(HouseClientBase):
             steps=int(config["steps"]),
             round=number,
             partition=self.site.partition,
+            correction=correction,
         )
-        self.keep(number, config, self.speaker, optimizer)
-        return named_reply(module_arrays(self.speaker), len(samples), as_metrics(report))
+        self.keep(number, config, self.speaker, optimizer, correction)
+        arrays = module_arrays(self.speaker)
+        if correction is not None:
+            arrays |= with_prefix(correction.change(), CONTROL)
+        return named_reply(arrays, len(samples), as_metrics(report))
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums over all own validation paths, by split; with `write` the generated texts are left on the own disk."""

@@ -38,7 +38,8 @@ class LanguageEncoderFedAvg(HouseAveraging):
         yield [
             Task(partition, "evaluate", arrays, {"keep": True}, {}) for partition, arrays in sent
         ]
-        return RoundResult(ServerState(self.share.select(self.initial)))
+        merged = self.share.select(self.initial)
+        return RoundResult(ServerState(merged, optimizer=self._first_controls(merged)))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         sent = state.arrays if self.newest else {}

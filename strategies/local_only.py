@@ -20,7 +20,8 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from strategies.house_averaging import trainers, training_means
+from strategies.chains import trainers
+from strategies.house_averaging import training_means
 from strategies.participation import Participation, everybody
 from strategies.scoring import under_split
 

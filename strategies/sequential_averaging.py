@@ -7,7 +7,7 @@ from the round's w, and the server merges as FedAvg does.
 
 from dataclasses import dataclass, replace
 
-from fedsuite.aggregation import Step, capped, mean, server_step
+from fedsuite.aggregation import Step, mean, server_step
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.federation import (
     ClientInfo,
@@ -19,13 +19,8 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.vln.message_keys import OPTIMIZER
-from strategies.house_averaging import (
-    ChainEnd,
-    HouseAveraging,
-    trainers,
-    weights_of,
-    weights_of_chains,
-)
+from strategies.chains import ChainEnd, trainers, weights_of, weights_of_chains
+from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.runtime.bookkeeping import RATE
 
@@ -56,7 +51,7 @@ class SequentialAveraging(HouseAveraging):
                     model, _ = server_step(model, delta, step)
         if not self.in_turn:
             ends = [ChainEnd(r.arrays, (r,)) for r in replies]
-            shares = capped(weights_of_chains(chosen, ends), self.max_share)
+            shares = weights_of_chains(chosen, ends, self.max_share)
             model, _ = server_step(model, mean(model, [r.arrays for r in replies], shares), step)
         metrics = self._metrics(state.arrays, model, replies, chosen)
         return RoundResult(replace(state, arrays=model, optimizer=optimizer), metrics)

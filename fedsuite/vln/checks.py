@@ -94,6 +94,13 @@ def _in_values(c: FedVLNConfig) -> Iterator[str]:
         yield (
             f"federation.tolerated: 0, so {own.merge} would withstand nobody; say how many hostile houses a round may have"
         )
+    if own.control_variates and (
+        in_turn or own.method != "federated" or own.merge != "mean" or own.update_bound
+    ):
+        yield (
+            "federation.control-variates: they are a plain mean over houses that train side by side; set "
+            "federation.method=federated, aggregation=parallel, client-optimizer=kept or fresh, merge=mean, update-bound=0"
+        )
     if c.stage == "speaker" and own.local_penalty != "none":
         yield "federation.local-penalty: a speaker trains without one; set it to none"
 

@@ -97,6 +97,10 @@ class FederationSettings:
         "term added to a house's loss: none, proximal (FedProx), or module:NAME of your own",
     )
     penalty_strength: float = setting(0.01, "strength of the local penalty; FedProx's mu", ge=0)
+    control_variates: bool = setting(
+        False,
+        "correct local gradients by c - c_k, what all houses' and the own one's are on average (SCAFFOLD)",
+    )
     client_optimizer: str = setting(
         "kept",
         "RMSprop state: fresh every round, kept by each client, or shared by all (official code)",

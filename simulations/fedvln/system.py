@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from fedsuite.aggregation import Step
+from fedsuite.arrays import Share
 from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
 from fedsuite.robust import MERGE_RULES, Merge
@@ -78,6 +79,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
             tau=config.federation.server_tau,
             corrected=config.federation.server_bias_correction,
         ),
+        "controls": Share() if config.federation.control_variates else Share(()),
         "rate": rate_of(config.federation),
         "selection": selection_of(config),
         "speaker": starting_speaker(config, roster) if describes_paths(config) else {},

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from fedsuite.control_variates import Correction
 from fedsuite.penalties import chosen_penalty
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
@@ -98,8 +99,12 @@ def train_locally(
     steps: int,
     round: int,
     partition: int,
+    correction: Correction | None = None,
 ) -> TrainingReport:
-    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness comes from (seed, round, partition)."""
+    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness comes from (seed, round, partition).
+
+    correction: of SCAFFOLD, put onto gradients before they are clipped.
+    """
     if not parts:
         raise ValueError("expected data to learn from, got none")
     numbered, visit = enumerate(parts, 1), (round, partition)
@@ -116,6 +121,8 @@ def train_locally(
             sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
         if penalty is not None:
             penalty(parameters, start).backward()
+        if correction is not None:
+            correction.correct(parameters)
         norm = clip_grad_norm_(agent.encoder.parameters(), config.objective.gradient_clip)
         clip_grad_norm_(agent.decoder.parameters(), config.objective.gradient_clip)
         optimizer.step()

@@ -16,6 +16,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
+from fedsuite.control_variates import Correction
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches
@@ -47,6 +48,7 @@ def train_speaker(
     steps: int,
     round: int,
     partition: int,
+    correction: Correction | None = None,
 ) -> SpeakerReport:
     """`steps` optimizer steps; all randomness comes from (seed, round, partition)."""
     own, rng = config.objective, rng_for(config.seed, "mini-batches", round, partition)
@@ -60,6 +62,8 @@ def train_speaker(
         logits, target = speaker(path, make_episodes(batch, world).tokens, dropout)
         loss = cross_entropy(logits, target)
         loss.backward()
+        if correction is not None:
+            correction.correct(dict(speaker.named_parameters()))
         modules = (speaker.encoder, speaker.decoder)
         norms = [float(clip_grad_norm_(m.parameters(), own.gradient_clip)) for m in modules]
         optimizer.step()
