@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedsuite.config import read_config
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import load_runs
 from fedsuite.report.admitted import admitted_text
 from fedsuite.robust import MERGE_RULES, Merge
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster import ROSTER, read_roster
+from fedsuite.run_folder import RunFolder, read_stored_config
 from fedsuite.sabotage_settings import SabotageSettings
+from simulations.client_app import node_of
 from simulations.engines.inprocess import run_inprocess
+from simulations.systems import load_system
 from strategies.house_averaging import HouseAveraging
 from strategies.sabotage import with_saboteurs
 from tests.golden.runs import RUNS
@@ -131,3 +135,16 @@ def test_an_honest_run_has_no_such_lines(run: Any, kind: str) -> None:
 def test_false_labels_change_what_is_learnt(run: Any, kind: str) -> None:
     honest, false = (run(kind, who).model.read_bytes() for who in ("nobody", "labels"))
     assert honest != false
+
+
+@pytest.mark.parametrize(("kind", "key"), [("houses", "scan"), ("silos", "silo")])
+def test_a_real_client_refuses(run: Any, kind: str, key: str) -> None:
+    """Its node-config says who it is; a simulated one is told its partition."""
+    folder = run(kind, "scale")
+    stored = read_stored_config(folder)
+    system = load_system(str(stored["system"]))
+    settings = read_config(system.config_class, stored)
+    name = read_roster(folder.path / ROSTER).names[0]
+    with pytest.raises(InputError, match="for simulations only, but this client's node-config"):
+        system.make_client(settings, node_of(system, settings, {key: name}))
+    system.make_client(settings, node_of(system, settings, {"partition-id": 0}))
