@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsuite.errors import InputError
-from fedsuite.files import sha256_of, write_atomically
+from fedsuite.errors import InputError, one_line
+from fedsuite.files import sha256_of, telling, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,20 +31,21 @@ class HistoryWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen = hashlib.sha256(path.read_bytes() if path.exists() else b"")
+        with telling(path):
+            self._seen = hashlib.sha256(path.read_bytes() if path.exists() else b"")
         self._length = path.stat().st_size if path.exists() else 0
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
         if data := _as_text(rows).encode():
-            with self.path.open("ab") as file:
+            with telling(self.path), self.path.open("ab") as file:
                 file.write(data)
             self._seen.update(data)
             self._length += len(data)
 
     def durable(self) -> dict[str, Any]:
         """Bytes and SHA-256 of all that has been appended, which is safe from a loss of power from then on."""
-        with self.path.open("ab") as file:
+        with telling(self.path), self.path.open("ab") as file:
             os.fsync(file.fileno())
         return {"bytes": self._length, "sha256": self._seen.hexdigest()}
 
@@ -76,22 +77,26 @@ def _as_text(rows: Iterable[Row]) -> str:
 
 def read_rows(path: Path, torn_end: bool = False) -> list[dict[str, Any]]:
     """All rows of a JSONL file; with torn_end a last line without its end is left out (a process died writing it)."""
-    rows = []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    if lines and (torn_end or lines[-1] == ""):
+    with telling(path):
+        lines = path.read_bytes().split(b"\n")
+    if lines and (torn_end or lines[-1] == b""):
         lines.pop()
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = None
-        if not isinstance(row, dict) or not isinstance(row.get("round"), int) or "kind" not in row:
-            raise InputError(
-                f"{path}: line {number} is damaged (no JSON object with round and kind); "
-                "delete the run folder and run again"
-            )
-        rows.append(row)
-    return rows
+    return [_row(line, f"{path}: line {number}") for number, line in enumerate(lines, 1)]
+
+
+def _row(line: bytes, where: str) -> dict[str, Any]:
+    """A line's row; InputError, opened by `where`, if it is none."""
+    try:
+        row = json.loads(line)
+        typed = isinstance(row["round"], int) and isinstance(row["kind"], str)
+        sound = typed and all(map(math.isfinite, row.get("metrics", {}).values()))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
+        sound = False
+    if not sound:
+        raise InputError(
+            f"{where} is damaged (no JSON object with round, kind and numbers as metrics); put the file back from a copy"
+        )
+    return dict(row)
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -128,6 +133,12 @@ def load_runs(folders: Path | str | Sequence[Path | str]) -> RunFrames:
     for folder in (run for entry in given for run in run_folders(Path(entry))):
         for row in read_rows(folder / HISTORY, torn_end=True):
             plain = {k: v for k, v in row.items() if k not in ("kind", "metrics")}
+            if row["kind"] not in tables:
+                known = ", ".join(kinds)
+                raise InputError(
+                    f"{folder / HISTORY}: a row of kind {one_line(row['kind'], 50)}, expected {known}; put the file "
+                    "back from a copy"
+                )
             tables[row["kind"]].append({"run": folder.name, **plain, **row.get("metrics", {})})
     return RunFrames(*(pd.DataFrame(rows) for rows in tables.values()))
 

@@ -43,11 +43,11 @@ def validate(config: CDLConfig) -> None:
 def _check_loss(objective: ObjectiveSettings) -> None:
     if objective.loss == "kl_release" and objective.loss_space != "prediction":
         raise InputError(
-            f"space = {objective.loss_space!r}: kl_release compares predictions; set space = 'prediction'"
+            f"objective.loss-space: {objective.loss_space}, but kl_release compares predictions; set it to prediction"
         )
     if objective.loss == "cd_k" and objective.loss_space == "gaussian":
         raise InputError(
-            "space = 'gaussian': cd_k is Gaussian already; set space = 'prediction' or 'feature'"
+            "objective.loss-space: gaussian, but cd_k is Gaussian already; set it to prediction or feature"
         )
 
 
