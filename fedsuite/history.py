@@ -31,9 +31,8 @@ class HistoryWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with telling(path):
-            self._seen = hashlib.sha256(path.read_bytes() if path.exists() else b"")
-        self._length = path.stat().st_size if path.exists() else 0
+        self._seen = hashlib.sha256(data := self._read())
+        self._length = len(data)
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
@@ -49,15 +48,22 @@ class HistoryWriter:
             os.fsync(file.fileno())
         return {"bytes": self._length, "sha256": self._seen.hexdigest()}
 
-    def cut(self, kept: Mapping[str, Any]) -> None:
-        """Drop what came after `durable` gave `kept`; InputError if what came before is not there as it was."""
-        data = self.path.read_bytes()[: kept["bytes"]] if self.path.exists() else b""
-        if sha256_of(data) != kept["sha256"]:
+    def holds(self, kept: Mapping[str, Any]) -> bool:
+        """Whether all that was there when `durable` gave `kept` is there as it was."""
+        return sha256_of(self._read()[: kept["bytes"]]) == kept["sha256"]
+
+    def cut(self, kept: Mapping[str, Any], cure: str = "put the file back from a copy") -> None:
+        """Drop what came after `durable` gave `kept`; InputError, which ends in `cure`, if what came before is not there."""
+        if not self.holds(kept):
             raise InputError(
                 f"{self.path}: rows from before the checkpoint are missing or changed (its first {kept['bytes']} bytes "
-                "are not those that the checkpoint knows); put the file back or start the run again with --overwrite"
+                f"are not those that the checkpoint knows); {cure}"
             )
-        write_atomically(self.path, data)
+        write_atomically(self.path, self._read()[: kept["bytes"]])
+
+    def _read(self) -> bytes:
+        with telling(self.path):
+            return self.path.read_bytes() if self.path.exists() else b""
 
     def truncate(self, round: int) -> None:
         """Keep what belongs to rounds up to and including `round`; closing rows go, they are written anew."""
@@ -81,10 +87,12 @@ def read_rows(path: Path, torn_end: bool = False) -> list[dict[str, Any]]:
         lines = path.read_bytes().split(b"\n")
     if lines and (torn_end or lines[-1] == b""):
         lines.pop()
-    return [_row(line, f"{path}: line {number}") for number, line in enumerate(lines, 1)]
+    cure = "put the file back from a copy"
+    cure += ", or move it away: times alone are lost" if path.name == TIMINGS else ""
+    return [_row(line, f"{path}: line {number}", cure) for number, line in enumerate(lines, 1)]
 
 
-def _row(line: bytes, where: str) -> dict[str, Any]:
+def _row(line: bytes, where: str, cure: str) -> dict[str, Any]:
     """A line's row; InputError, opened by `where`, if it is none."""
     try:
         row = json.loads(line)
@@ -94,7 +102,7 @@ def _row(line: bytes, where: str) -> dict[str, Any]:
         sound = False
     if not sound:
         raise InputError(
-            f"{where} is damaged (no JSON object with round, kind and numbers as metrics); put the file back from a copy"
+            f"{where} is damaged (no JSON object with round, kind and numbers as metrics); {cure}"
         )
     return dict(row)
 

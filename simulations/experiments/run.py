@@ -19,6 +19,7 @@ from rich.markdown import Markdown
 from fedsuite.config import RunSettings, read_config
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import write_json
+from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
@@ -177,11 +178,23 @@ def _ready(plan: Plan, roster: Roster) -> Plan:
             pass  # nobody else writes here
         if checkpointed_rounds(folder):
             changes["resume"] = str(folder.path)
+        elif _has_results(folder):
+            raise InputError(
+                f"{folder.checkpoints}: no checkpoint, although the run has got further; put the folder back from a copy, "
+                "or start the run again under another name"
+            )
         else:
             shutil.rmtree(folder.path)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_roster(folder.path / ROSTER, roster)
     return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
+
+
+def _has_results(folder: RunFolder) -> bool:
+    """Whether something lies here that a run has only after its first checkpoint."""
+    history = folder.path / HISTORY
+    rows = read_rows(history, torn_end=True) if history.is_file() else []
+    return folder.model.exists() or any(row["round"] > 0 for row in rows)
 
 
 def _launch(
