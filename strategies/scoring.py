@@ -56,6 +56,11 @@ def evaluate_everywhere(
     config: Mapping[str, Scalar] | None = None,
 ) -> Asking[dict[str, float]]:
     """Score one model on the validation instructions of every house that has some."""
-    who = [c for c in clients if any(c.details.get(f"{s}.count", 0) for s in VALIDATION)]
-    replies = yield [Task(c.partition, "evaluate", model, dict(config or {}), {}) for c in who]
+    counts = [f"{split}.count" for split in VALIDATION]
+    needs = {c.partition: tuple(n for n in counts if c.details.get(n, 0)) for c in clients}
+    replies = yield [
+        Task(p, "evaluate", model, dict(config or {}), {}, needs=own)
+        for p, own in needs.items()
+        if own
+    ]
     return merged_scores(replies, scores)

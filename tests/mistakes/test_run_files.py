@@ -71,6 +71,7 @@ DAMAGES: dict[str, Damage] = {
     "a folder": _folder,
     "a link to itself": _link_to_itself,
 }  # fmt: skip
+SOME = list(DAMAGES)[::3]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_a_damaged_newest_checkpoint(
     assert results_of(run) == whole
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [*SOME, "a folder"])
 def test_a_damaged_older_checkpoint_is_not_asked_for(
     call: Call, run: RunFolder, whole: dict[str, str], damage: str
 ) -> None:
@@ -153,7 +154,7 @@ def test_a_damaged_private_state(
     assert results_of(run) == whole
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", SOME)
 def test_a_damaged_history(call: Call, run: RunFolder, whole: dict[str, str], damage: str) -> None:
     """Refused with the file's name, unless all the damage is in rows after the checkpoint, which are written anew."""
     file = run.path / HISTORY
@@ -217,7 +218,7 @@ def test_a_changed_configuration(call: Call, run: RunFolder, case: str) -> None:
     assert kept_names(run) == before
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", SOME)
 @pytest.mark.parametrize("name", ["roster.json", "model.safetensors", "closing.txt", "run.json"])
 def test_a_file_that_is_written_anew(
     call: Call, run: RunFolder, whole: dict[str, str], name: str, damage: str
