@@ -85,7 +85,7 @@ def run(
     ] = 0.0,
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    _stop_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     swept = context.info_name == "sweep" or any((vary, metric, target, lower))
     typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
@@ -179,6 +179,13 @@ def main() -> None:
             f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
         )
         raise _ended(RunFailed(told)) from error
+
+
+def _stop_as_ctrl_c(*numbers: signal.Signals) -> None:
+    """A closed terminal and `kill` stop a run without loss; what is ignored (nohup) stays ignored."""
+    for number in numbers:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _ended(error: InputError | RunFailed) -> SystemExit:
