@@ -78,6 +78,6 @@ def is_number(value: object) -> bool:
     """Whether a text or value reads as a number (NaN and infinity included)."""
     try:
         float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True

@@ -99,12 +99,12 @@ def make_plan(config: CDLConfig, num_silos: int = 0) -> Plan:
 
 def plan_of(config: CDLConfig, roster: Roster) -> Plan:
     """The plan, as the roster's silos make it."""
-    return make_plan(config, int(roster.facts["silos"]))
+    return make_plan(config, roster.fact("silos", int))
 
 
 def mixing_of(config: CDLConfig, roster: Roster) -> MixingSchedule:
     """Mixing matrices over all silos."""
-    frames = [n for member in roster.members for n in member.details["frames"]]
+    frames = [n for member in roster.members for n in member.listed("frames", int)]
     return plan_of(config, roster).schedule(frames if config.federation.data_weighted else None)
 
 

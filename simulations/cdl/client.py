@@ -30,8 +30,8 @@ def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
     return VehicleSite(
         partition=node.partition,
         name=node.member.name,
-        numbers=tuple(node.member.details["silos"]),
-        silos=tuple(open_own(folder, name) for name in node.member.details["names"]),
+        numbers=tuple(node.member.listed("silos", int)),
+        silos=tuple(open_own(folder, name) for name in node.member.names("names")),
         private=Versions(node.folder, node.member.name),
         network=network,
         names=names_of(network, config.network.batch_norm),

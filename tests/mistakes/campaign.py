@@ -2,7 +2,7 @@
 
     python -m tests.mistakes.campaign FOLDER [KILLS]
 
-One line per system: kills, how many of them came in the middle of a run, and how many resumed runs wrote the bytes of a whole
+One line per system: kills, how many came in the middle of a run, and how many resumed runs wrote the bytes of a whole
 one (history, model, checkpoints, private states).
 """
 

@@ -20,6 +20,7 @@ from scipy.sparse.linalg import svds
 from fedsuite.errors import InputError
 from fedsuite.files import sha256_of, write_atomically
 from fedsuite.randomness import rng_for
+from fedsuite.values import is_number
 
 WINDOW = 5
 
@@ -192,6 +193,10 @@ def _read_text(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
                     f"{path}: line {number}: expected a word and {size} numbers, got something else "
                     "(other numbers of components than in the first line?)"
                 ) from error
+            if "." in (last := word.rpartition(" ")[2]) and " " in word and is_number(last):
+                raise InputError(
+                    f"{path}: line {number}: expected a word and {size} numbers as in the first line, got more numbers"
+                )
             if word in wanted:
                 found.setdefault(word, _finite(vector, path, f"line {number}"))
     if count >= 0 and number - 1 != count:
