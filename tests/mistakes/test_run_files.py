@@ -71,7 +71,7 @@ DAMAGES: dict[str, Damage] = {
     "a folder": _folder,
     "a link to itself": _link_to_itself,
 }  # fmt: skip
-SOME = list(DAMAGES)[::3]
+SOME = list(DAMAGES)[::4]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,8 @@ Letters: V words, D components. Row 0 is always zeros: padding, and words withou
 
 import io
 import itertools
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,8 +92,13 @@ def trained_or_cached(
     key = sha256_of(f"{digest}|{size}|{seed}|{WINDOW}".encode())[:16]
     file = folder / f"text2action_vectors_{key}.npz"
     if file.is_file():
-        with np.load(file) as stored:
-            words, table = stored["words"].tolist(), stored["vectors"]
+        try:
+            with np.load(file) as stored:
+                words, table = stored["words"].tolist(), stored["vectors"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(
+                f"{file}: damaged ({error}); move it away, the vectors are then trained anew"
+            ) from None
         return WordVectors({word: k + 1 for k, word in enumerate(words)}, table)
     found = train_vectors(texts, size, seed)
     buffer = io.BytesIO()
