@@ -86,9 +86,8 @@ class HouseClient(HouseClientBase):
         own: Arrays = {}
         if is_personal(self.config):
             wanted = int(config.get("export-round", number))
-            # An earlier round's agent may be older than the last training.
-            least = config.get("last-trained", 0) if wanted == number else 0
-            own = under_prefix(self.kept(wanted + 1, least), AGENT)
+            kept = self.kept_after(wanted, number, int(config.get("last-trained", 0)))
+            own = under_prefix(kept, AGENT)
         load_arrays(self.agent, {**own, **received})
         if "export-round" in config:
             write_atomically(self.site.folder / MODEL, arrays_to_bytes(own))
@@ -115,9 +114,7 @@ class HouseClient(HouseClientBase):
     def _loaded_speaker(self) -> Speaker:
         stored = self.received_once.load(1)
         if self.speaker is None or stored is None:
-            raise RuntimeError(
-                f"{self.site.name}: no speaker was handed out; start the run again with --overwrite"
-            )
+            raise self.received_once.missing(0)
         load_arrays(self.speaker, stored[0])
         return self.speaker.eval()
 

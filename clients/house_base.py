@@ -20,7 +20,7 @@ from clients.numpy_client_app import Config
 from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.control_variates import CONTROL, Correction
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
-from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.versions import ANEW, Versions, checkpoint_rounds
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.sampled_paths import SampledPaths
@@ -57,7 +57,11 @@ class HouseClientBase(NumPyClient):
 
     def __init__(self, site: HouseSite, config: FedVLNConfig) -> None:
         self.site, self.config = site, config
-        self.received_once = Versions(site.folder / SPEAKER.rstrip("."), site.name)
+        cure = f"put it back from a copy; without one, {ANEW}"
+        self.received_once = Versions(site.folder / SPEAKER.rstrip("."), site.name, cure)
+        self._trained: list[
+            int
+        ] = []  # the rounds of this house's training, where a best round is asked for
 
     def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
@@ -86,7 +90,17 @@ class HouseClientBase(NumPyClient):
         own = self.config.federation
         keeps = is_personal(self.config) or own.client_optimizer == "kept" or own.control_variates
         stored = self.site.private.load(before_round, least if keeps else 0)
+        if stored is None and is_personal(self.config):
+            raise self.site.private.missing(0)
+        self._trained = list(stored[1].get("trained", [])) if stored else []
         return stored[0] if stored else {}
+
+    def kept_after(self, wanted: int, number: int, last_trained: int) -> Arrays:
+        """The private version after round `wanted`, of those until round `number`; InputError if it is not there."""
+        arrays = self.kept(number + 1, last_trained)
+        if wanted == number:
+            return arrays
+        return self.kept(wanted + 1, max((r for r in self._trained if r <= wanted), default=0))
 
     def correction(self, received: Arrays, kept: Arrays) -> Correction | None:
         """SCAFFOLD's, from the server's control variates and the own ones; None without."""
@@ -108,8 +122,11 @@ class HouseClientBase(NumPyClient):
         if self.config.federation.client_optimizer == "kept":
             arrays |= optimizer_state(model, optimizer)
         if arrays:
-            best = {"best-round": int(config["best-round"])} if "best-round" in config else {}
-            self.site.private.save(number, arrays, best)
+            about: dict[str, Any] = {}
+            if "best-round" in config:
+                about |= {"best-round": int(config["best-round"])}
+                about |= {"trained": [*self._trained, number]}
+            self.site.private.save(number, arrays, about)
             self.site.private.prune(self._needed(config))
 
     def _needed(self, config: Config) -> list[int]:

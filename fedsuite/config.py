@@ -10,22 +10,20 @@ what came, and the nearest valid key.
 import dataclasses
 import hashlib
 import json
-import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar, get_type_hints
 
-from fedsuite.errors import InputError, unknown_key
+from fedsuite.errors import InputError, one_line, unknown_key
+from fedsuite.values import Value as Value  # noqa: PLC0414
+from fedsuite.values import from_text, of_type, shown
 
-Value = bool | int | float | str
 Settings = TypeVar("Settings")
 Section = TypeVar("Section")
 _HOLDS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
-_READERS: Mapping[type, Callable[[str], Value]] = {
-    str: str, bool: {"true": True, "false": False}.__getitem__, int: int, float: float
-}  # fmt: skip
-_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_LARGEST = 10**9  # of numbers whose field says nothing else
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Limits:
     def complaint(self, value: Value) -> str | None:
         """What was expected, if `value` is outside; None if it is inside."""
         if self.choices is not None and value not in self.choices:
-            return "one of " + ", ".join(_shown(c) for c in self.choices)
+            return "one of " + ", ".join(shown(c) for c in self.choices)
         if isinstance(value, bool | str):
             return None
         for sign, bound in self.bounds().items():
@@ -63,7 +61,17 @@ class Limits:
 
 
 def setting(default: Value, help: str, **limits: Any) -> Any:
-    """A dataclass field with a default, a help text and the limits that `Limits` has."""
+    """A dataclass field with a default, a help text and the limits that `Limits` has.
+
+    Numbers without other limits are at most a thousand million in size: no machine has room for more, nor anybody time.
+    """
+    if (
+        isinstance(default, int | float)
+        and not isinstance(default, bool)
+        and "choices" not in limits
+    ):
+        limits = limits if {"le", "lt"} & limits.keys() else {**limits, "le": _LARGEST}
+        limits = limits if {"ge", "gt"} & limits.keys() else {**limits, "ge": -_LARGEST}
     return field(default=default, metadata={"limits": Limits(help, **limits)})
 
 
@@ -84,7 +92,7 @@ class RunSettings:
         "run folder inside results-dir; empty = SYSTEM-TOML, numbered if that is taken",
         may_change=True,
     )
-    seed: int = setting(0, "the one seed of all randomness", ge=0)
+    seed: int = setting(0, "the one seed of all randomness", ge=0, le=2**63 - 1)
     num_rounds: int = setting(10, "federated rounds", ge=0, may_change=True)
     results_dir: str = setting("runs", "folder of run folders", may_change=True, path=True)
     resume: str = setting(
@@ -108,7 +116,10 @@ class RunSettings:
         3600.0, "seconds to wait for the replies of one exchange", gt=0, may_change=True
     )
     client_threads: int = setting(
-        1, "torch threads of a client; results may differ in the last bits between counts", ge=1
+        1,
+        "torch threads of a client; results may differ in the last bits between counts",
+        ge=1,
+        le=1024,
     )
     device: str = setting(
         "cpu", "where networks run: cpu, cuda, or auto", choices=("cpu", "cuda", "auto")
@@ -136,10 +147,13 @@ def read_config(
             continue  # a section without keys
         if key not in limits:
             raise InputError(f"{source}: {unknown_key(key, limits)}")
-        value = _checked_type(key, raw, types[key], source)
+        try:
+            value = of_type(raw, types[key])
+        except ValueError as error:
+            raise InputError(f"{source}: {key} must be {error}, got {shown(raw)}") from None
         expected = limits[key].complaint(value)
         if expected is not None:
-            raise InputError(f"{source}: {key} must be {expected}, got {_shown(value)}")
+            raise InputError(f"{source}: {key} must be {expected}, got {shown(value)}")
         values[key] = value
     return with_keys(cls(), values)
 
@@ -148,7 +162,10 @@ def flatten(mapping: Mapping[str, object], source: str = "configuration") -> dic
     """Dotted keys of a table that may nest; InputError if a key is there in both forms."""
     flat: dict[str, object] = {}
     for key, value in mapping.items():
-        inner = flatten(value, source) if isinstance(value, Mapping) and value else None
+        try:
+            inner = flatten(value, source) if isinstance(value, Mapping) and value else None
+        except RecursionError:
+            raise InputError(f"{source}: {key}: tables inside tables without end") from None
         for k, v in (
             [(key, value)] if inner is None else [(f"{key}.{k}", v) for k, v in inner.items()]
         ):
@@ -164,10 +181,11 @@ def parse_text(cls: type, key: str, text: str, source: str = "--set") -> Value:
     if key not in types:
         raise InputError(f"{source}: {unknown_key(key, types)}")
     try:
-        return _READERS[types[key]](text)
-    except (KeyError, ValueError):
-        expected = _TYPE_NAMES[types[key]]
-        raise InputError(f"{source}: {key} must be {expected}, got {text!r}") from None
+        return from_text(text, types[key])
+    except ValueError as error:
+        raise InputError(
+            f"{source}: {key} must be {error}, got {one_line(repr(text), 100)}"
+        ) from None
 
 
 def with_keys(config: Settings, values: Mapping[str, Value]) -> Settings:
@@ -207,38 +225,24 @@ def check_resumable(stored: object, wanted: object, source: str) -> None:
     for key, value in now.items():
         if not limits[key].may_change and before[key] != value:
             raise InputError(
-                f"{source}: cannot resume with {key} = {_shown(value)}, the run was made with "
-                f"{_shown(before[key])}; put the old value back or start a new run"
+                f"{source}: cannot resume with {key} = {shown(value)}, the run was made with "
+                f"{shown(before[key])}; put the old value back or start a new run"
             )
 
 
-def _checked_type(key: str, raw: object, kind: type, source: str) -> Value:
-    right = type(raw) is kind or (kind is float and type(raw) is int)
-    if not right:
-        raise InputError(f"{source}: {key} must be {_TYPE_NAMES[kind]}, got {_shown(raw)}")
-    value: Value = float(raw) if kind is float else raw  # type: ignore[arg-type,assignment]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{source}: {key} must be a finite number, got {value}")
-    if isinstance(value, str) and ("\n" in value or "\0" in value):
-        raise InputError(f"{source}: {key} must be text on one line, got {value!r}")
-    return value
+@lru_cache(maxsize=64)
+def _fields(cls: type) -> tuple[tuple[str, Limits, type], ...]:
+    return tuple(_found_fields(cls))
 
 
-def _fields(cls: type, prefix: str = "") -> Iterator[tuple[str, Limits, type]]:
+def _found_fields(cls: type, prefix: str = "") -> Iterator[tuple[str, Limits, type]]:
     """Key, limits and type of every field, those of sections in their place."""
     hints = get_type_hints(cls)
     for f in dataclasses.fields(cls):
         key = prefix + f.name.replace("_", "-")
         if "section" in f.metadata and not prefix:
-            yield from _fields(f.metadata["section"], f"{key}.")
+            yield from _found_fields(f.metadata["section"], f"{key}.")
         elif "limits" in f.metadata:
             yield key, f.metadata["limits"], hints[f.name]
         else:
             raise TypeError(f"{cls.__name__}.{f.name}: declare the field with setting(...)")
-
-
-def _shown(value: object) -> str:
-    """A value as a TOML file would write it."""
-    if isinstance(value, bool | str):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)

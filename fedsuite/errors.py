@@ -1,6 +1,7 @@
 """The errors that users meet, told apart from bugs."""
 
 import difflib
+import errno
 import re
 from collections.abc import Collection, Iterable
 
@@ -16,6 +17,36 @@ class InputError(ValueError):
 
 class RunFailed(RuntimeError):
     """A run that started but could not go on (too few usable replies, a lost worker, a deadline)."""
+
+
+_FULL = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+)
+
+
+def refused(error: OSError, file: object = "") -> InputError | RunFailed:
+    """What to say where the operating system refused to read or write `file`: the error's own, if it is not given.
+
+    RunFailed where the disk is full or broken, InputError where another path or other rights are the cure.
+    """
+    where, reason = one_line(str(file or error.filename or "a file")), error.strerror or str(error)
+    if error.errno in _FULL:
+        return RunFailed(f"{where}: {reason}; make room, then continue with --resume")
+    return InputError(f"{where}: {reason}; see to the path and its rights, or choose another one")
+
+
+def short_of_memory(error: BaseException) -> bool:
+    """Whether Python, NumPy or torch got no memory."""
+    words = ("out of memory", "can't allocate memory", "not enough memory", "Unable to allocate")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(w in str(error) for w in words)
+    )
 
 
 def one_line(text: str, most: int = 500) -> str:

@@ -39,6 +39,7 @@ class Task:
     types: of what `returns` names, such as "float32"; an array among `arrays` keeps its own, others may have any type.
     summed: one of very many small messages of its round; the history has one line for all that a client got.
     in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
+    needs: metrics without which a reply is of no use; ranges: the least and the largest number of an array or a metric.
     """
 
     partition: int
@@ -49,12 +50,14 @@ class Task:
     summed: bool = False
     types: Mapping[str, str] = field(default_factory=dict)
     in_turn: int = 0
+    needs: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Reply:
     """A checked answer: arrays named and shaped as asked, finite, their numbers at most 1e6 in size (whole ones 1e12);
-    num_examples >= 0; metrics finite numbers.
+    num_examples >= 0; metrics finite, at most 1e12 in size, `steps` and those that end in "count" whole and >= 0.
 
     The metric `steps` of training replies is how many optimizer steps a client made; the loop adds them up.
     """

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line, refused
 from fedsuite.progress import Progress, silent
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -37,6 +37,25 @@ def path_name(name: object, where: str, plain: bool = False) -> str:
     return text
 
 
+def full_path(text: str, where: str) -> Path:
+    """The absolute path that a text stands for, "~" resolved; InputError, opened by `where`, if nobody has that home."""
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise InputError(
+            f"{where}: {text!r} starts at a home folder that is not there; write the path in full"
+        ) from None
+
+
+@contextmanager
+def telling(file: Path) -> Iterator[None]:
+    """What the operating system refuses while `file` is read or written is said in one line that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(error, file) from None
+
+
 def read_json(file: Path, what: str, cure: str) -> Any:
     """The content of a JSON file; InputError says that `file` is missing or is not `what`, why, and the cure."""
     try:
@@ -44,14 +63,24 @@ def read_json(file: Path, what: str, cure: str) -> Any:
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; {cure}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not {what} ({type(error).__name__}: {error}); {cure}") from None
+        why = one_line(f"{type(error).__name__}: {error}", 200)
+        raise InputError(f"{file}: not {what} ({why}); {cure}") from None
+
+
+def read_object(file: Path, what: str, cure: str) -> dict[str, Any]:
+    """The same, of a file that holds an object."""
+    if not isinstance(content := read_json(file, what, cure), dict):
+        raise InputError(f"{file}: not {what} (no JSON object); {cure}")
+    return content
 
 
 @contextmanager
 def locked(file: Path, patience_s: float = math.inf) -> Iterator[bool]:
     """Hold the lock `file`, at most as long as the process lives; False if another has it after `patience_s`."""
     give_up = time.monotonic() + patience_s
-    with file.open("ab") as held:
+    with telling(file):
+        held = file.open("ab")
+    with held:
         while not (ours := _take(held.fileno())) and time.monotonic() < give_up:
             time.sleep(0.1)
         yield ours
@@ -67,7 +96,8 @@ def _take(descriptor: int) -> bool:
 @contextmanager
 def in_turn(folder: Path, progress: Progress) -> Iterator[None]:
     """Alone among the processes that want to write `folder`; says so where it has to wait for another one."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with telling(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name(f".{folder.name}.lock")
     with locked(lock, 0) as free:
         if not free:
@@ -98,12 +128,18 @@ def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     """Write to a temporary name beside `path`, to disk (where `durable`), then rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with temporary.open("wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with telling(path):
+            with temporary.open("wb") as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, content: object) -> None:
@@ -114,11 +150,12 @@ def write_json(path: Path, content: object) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make renames inside `folder` last through a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with telling(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sha256_of(data: bytes) -> str:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsuite.errors import InputError
-from fedsuite.files import sha256_of, write_atomically
+from fedsuite.errors import InputError, one_line
+from fedsuite.files import sha256_of, telling, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,32 +31,39 @@ class HistoryWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen = hashlib.sha256(path.read_bytes() if path.exists() else b"")
-        self._length = path.stat().st_size if path.exists() else 0
+        self._seen = hashlib.sha256(data := self._read())
+        self._length = len(data)
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
         if data := _as_text(rows).encode():
-            with self.path.open("ab") as file:
+            with telling(self.path), self.path.open("ab") as file:
                 file.write(data)
             self._seen.update(data)
             self._length += len(data)
 
     def durable(self) -> dict[str, Any]:
         """Bytes and SHA-256 of all that has been appended, which is safe from a loss of power from then on."""
-        with self.path.open("ab") as file:
+        with telling(self.path), self.path.open("ab") as file:
             os.fsync(file.fileno())
         return {"bytes": self._length, "sha256": self._seen.hexdigest()}
 
-    def cut(self, kept: Mapping[str, Any]) -> None:
-        """Drop what came after `durable` gave `kept`; InputError if what came before is not there as it was."""
-        data = self.path.read_bytes()[: kept["bytes"]] if self.path.exists() else b""
-        if sha256_of(data) != kept["sha256"]:
+    def holds(self, kept: Mapping[str, Any]) -> bool:
+        """Whether all that was there when `durable` gave `kept` is there as it was."""
+        return sha256_of(self._read()[: kept["bytes"]]) == kept["sha256"]
+
+    def cut(self, kept: Mapping[str, Any], cure: str = "put the file back from a copy") -> None:
+        """Drop what came after `durable` gave `kept`; InputError, which ends in `cure`, if what came before is not there."""
+        if not self.holds(kept):
             raise InputError(
                 f"{self.path}: rows from before the checkpoint are missing or changed (its first {kept['bytes']} bytes "
-                "are not those that the checkpoint knows); put the file back or start the run again with --overwrite"
+                f"are not those that the checkpoint knows); {cure}"
             )
-        write_atomically(self.path, data)
+        write_atomically(self.path, self._read()[: kept["bytes"]])
+
+    def _read(self) -> bytes:
+        with telling(self.path):
+            return self.path.read_bytes() if self.path.exists() else b""
 
     def truncate(self, round: int) -> None:
         """Keep what belongs to rounds up to and including `round`; closing rows go, they are written anew."""
@@ -76,22 +83,28 @@ def _as_text(rows: Iterable[Row]) -> str:
 
 def read_rows(path: Path, torn_end: bool = False) -> list[dict[str, Any]]:
     """All rows of a JSONL file; with torn_end a last line without its end is left out (a process died writing it)."""
-    rows = []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    if lines and (torn_end or lines[-1] == ""):
+    with telling(path):
+        lines = path.read_bytes().split(b"\n")
+    if lines and (torn_end or lines[-1] == b""):
         lines.pop()
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = None
-        if not isinstance(row, dict) or not isinstance(row.get("round"), int) or "kind" not in row:
-            raise InputError(
-                f"{path}: line {number} is damaged (no JSON object with round and kind); "
-                "delete the run folder and run again"
-            )
-        rows.append(row)
-    return rows
+    cure = "put the file back from a copy"
+    cure += ", or move it away: times alone are lost" if path.name == TIMINGS else ""
+    return [_row(line, f"{path}: line {number}", cure) for number, line in enumerate(lines, 1)]
+
+
+def _row(line: bytes, where: str, cure: str) -> dict[str, Any]:
+    """A line's row; InputError, opened by `where`, if it is none."""
+    try:
+        row = json.loads(line)
+        typed = isinstance(row["round"], int) and isinstance(row["kind"], str)
+        sound = typed and all(map(math.isfinite, row.get("metrics", {}).values()))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
+        sound = False
+    if not sound:
+        raise InputError(
+            f"{where} is damaged (no JSON object with round, kind and numbers as metrics); {cure}"
+        )
+    return dict(row)
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -128,6 +141,12 @@ def load_runs(folders: Path | str | Sequence[Path | str]) -> RunFrames:
     for folder in (run for entry in given for run in run_folders(Path(entry))):
         for row in read_rows(folder / HISTORY, torn_end=True):
             plain = {k: v for k, v in row.items() if k not in ("kind", "metrics")}
+            if row["kind"] not in tables:
+                known = ", ".join(kinds)
+                raise InputError(
+                    f"{folder / HISTORY}: a row of kind {one_line(row['kind'], 50)}, expected {known}; put the file "
+                    "back from a copy"
+                )
             tables[row["kind"]].append({"run": folder.name, **plain, **row.get("metrics", {})})
     return RunFrames(*(pd.DataFrame(rows) for rows in tables.values()))
 

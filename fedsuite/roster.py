@@ -14,11 +14,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.files import path_name, write_json
+from fedsuite.values import shown
 
+T = TypeVar("T", int, str)
+_KINDS: Mapping[type, str] = {int: "whole numbers >= 0", str: "texts"}
 ROSTER, VOCABULARY = "roster.json", "vocabulary.json"  # in a run folder
 
 
@@ -35,6 +38,20 @@ class Member:
     details: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
 
+    def listed(self, key: str, kind: type[T]) -> list[T]:
+        """A detail that is a list of one kind; InputError if it is none."""
+        found = self.details.get(key)
+        if not isinstance(found, list | tuple) or any(type(value) is not kind for value in found):
+            raise InputError(
+                f"roster: {self.name}: details must hold {key}, a list of {_KINDS[kind]}, got {shown(found)}; "
+                f"have it made anew where the data are"
+            )
+        return list(found)
+
+    def names(self, key: str) -> list[str]:
+        """A detail that lists names fit for files."""
+        return [path_name(n, f"roster: {self.name}: one of {key}") for n in self.listed(key, str)]
+
 
 @dataclass(frozen=True, eq=False)
 class Roster:
@@ -50,6 +67,16 @@ class Roster:
     @property
     def names(self) -> list[str]:
         return [member.name for member in self.members]
+
+    def fact(self, key: str, kind: type[T]) -> T:
+        """What all have in common; InputError if it is not there or of another kind."""
+        found = self.facts.get(key)
+        if type(found) is not kind or (isinstance(found, int) and found < 0):
+            raise InputError(
+                f"roster: facts must hold {key}, one of {_KINDS[kind]}, got {shown(found)}; "
+                "have it made anew where the data are"
+            )
+        return found
 
     def partition_of(self, name: str) -> int:
         """The place of a member; InputError if it is none."""
@@ -72,7 +99,7 @@ def read_roster(file: Path) -> Roster:
         raise InputError(f"{file}: no such roster; whoever prepares the data writes one") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{file}: no roster ({type(error).__name__}: {error}); expected members, facts and words"
+            f"{file}: no roster ({type(error).__name__}: {one_line(str(error), 200)}); expected members, facts and words"
         ) from None
     if complaint := _complaint(roster):
         raise InputError(f"{file}: {complaint}")
@@ -87,10 +114,13 @@ def _complaint(roster: Roster) -> str:
     for member in roster.members:
         typed = isinstance(member.name, str) and isinstance(member.role, str)
         if not (typed and member.name.strip() == member.name and member.name):
-            return (
-                f"a member's name and role must be texts, got {member.name!r} and {member.role!r}"
-            )
+            name, role = (one_line(repr(x), 100) for x in (member.name, member.role))
+            return f"a member's name and role must be texts, got {name} and {role}"
         if type(member.examples) is not int or member.examples < 0:
-            return f"{member.name}: examples must be a whole number >= 0, got {member.examples!r}"
+            return f"{member.name}: examples must be a whole number >= 0, got {one_line(repr(member.examples), 100)}"
+        if not (isinstance(member.details, dict) and isinstance(member.key, str)):
+            return f"{member.name}: details must be a table and key a text, got {shown(member.details)}, {shown(member.key)}"
+    if not all(isinstance(word, str) for word in roster.words):
+        return "words must be texts"
     twice = sorted({name for name in roster.names if roster.names.count(name) > 1})
     return f"{twice[0]} stands in it twice; names must differ" if twice else ""

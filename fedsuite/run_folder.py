@@ -5,7 +5,6 @@ run.json: status running | completed | failed | stopped, error (one line), error
 process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any
 
 from fedsuite.config import RunSettings, check_resumable, read_config
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import locked, path_name, read_json, write_json
+from fedsuite.files import full_path, locked, path_name, read_object, telling, write_json
 
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
@@ -40,12 +39,9 @@ class RunFolder:
 
     def status(self) -> dict[str, Any]:
         """Content of run.json; {} before the run has begun."""
-        try:
-            return dict(json.loads(self.status_file.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        if not self.status_file.exists():
             return {}
-        except ValueError:
-            raise InputError(f"{self.status_file}: no valid JSON; delete this one file") from None
+        return read_object(self.status_file, "how a run stands", "delete this one file")
 
     def begin(self) -> None:
         """Status running, from now."""
@@ -68,7 +64,7 @@ class RunFolder:
     def log_error(self, whose: str, text: str) -> None:
         """Add an error's full text to errors.log: its last 20,000 characters, made fit to be shown."""
         lines = "\n".join(map(one_line, text.rstrip()[-20_000:].splitlines()))
-        with self.errors.open("a", encoding="utf-8") as file:
+        with telling(self.errors), self.errors.open("a", encoding="utf-8") as file:
             file.write(f"--- {whose}\n{lines}\n")
 
     def is_being_written(self) -> bool:
@@ -81,7 +77,8 @@ class RunFolder:
     @contextmanager
     def locked(self, patience_s: float = 0.0) -> Iterator[None]:
         """Hold the right to write here; InputError if another process still has it after `patience_s`."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        with telling(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / ".lock", patience_s) as ours:
             if not ours:
                 raise InputError(
@@ -93,15 +90,15 @@ class RunFolder:
 def folder_of(settings: RunSettings) -> RunFolder:
     """Where the run of these settings writes: the folder to resume, else results-dir/name."""
     if settings.resume:
-        return RunFolder(Path(settings.resume).expanduser().absolute())
+        return RunFolder(full_path(settings.resume, "resume"))
     name = path_name(settings.name or settings.system.replace(":", "."), "name", plain=True)
-    return RunFolder(Path(settings.results_dir).expanduser().absolute() / name)
+    return RunFolder(full_path(settings.results_dir, "results-dir") / name)
 
 
 def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
     """The flat configuration that a run was made with."""
     cure = "there is no run to resume here; `fedsuite runs` lists the runs"
-    return dict(read_json(folder.config, "the settings of a run", cure))
+    return read_object(folder.config, "the settings of a run", cure)
 
 
 def check_folder(folder: RunFolder, settings: RunSettings) -> None:

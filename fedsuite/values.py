@@ -1,10 +1,56 @@
 """Numbers in texts, and values chosen by configuration: a name from a table of the project, or `module:NAME` of anybody."""
 
 import importlib
-from collections.abc import Mapping
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedsuite.errors import InputError, suggestion
+from fedsuite.errors import InputError, one_line, suggestion
+
+Value = bool | int | float | str
+LONGEST_TEXT = 4096  # characters; no path is longer
+_READERS: Mapping[type, Callable[[str], Value]] = {
+    str: str, bool: {"true": True, "false": False}.__getitem__, int: int, float: float
+}  # fmt: skip
+_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_UNFIT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+)  # control characters, no characters
+
+
+def from_text(text: str, kind: type) -> Value:
+    """The value that a text on a command line stands for; ValueError says what was expected."""
+    try:
+        return _READERS[kind](text)
+    except (KeyError, ValueError):
+        raise ValueError(_TYPE_NAMES[kind]) from None
+
+
+def of_type(raw: object, kind: type) -> Value:
+    """A value of a table as bool, int, float or str; ValueError says what was expected."""
+    if type(raw) is not kind and (kind is not float or type(raw) is not int):
+        raise ValueError(_TYPE_NAMES[kind])
+    if isinstance(raw, str) and (_UNFIT.search(raw) or len(raw) > LONGEST_TEXT):
+        raise ValueError(f"text on one line, at most {LONGEST_TEXT} characters long")
+    try:
+        value: Value = float(raw) if kind is float else raw  # type: ignore[arg-type, assignment]
+    except OverflowError:  # of whole numbers with hundreds of digits
+        value = math.inf
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a finite number")
+    return value
+
+
+def shown(value: object) -> str:
+    """A value as a TOML file would write it, cut where it is long."""
+    if isinstance(value, bool | str):
+        return one_line(json.dumps(value, ensure_ascii=False), 100)
+    try:
+        return one_line(str(value), 100)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number of thousands of digits"
 
 
 def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
@@ -12,9 +58,11 @@ def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
     if name in table:
         return table[name]
     module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
+    if not (colon and attribute and all(part.isidentifier() for part in module_name.split("."))):
         hint = suggestion(name, table)
-        raise InputError(f"{key}: unknown {name!r}; {hint} (or module:NAME of your own)")
+        raise InputError(
+            f"{key}: unknown {one_line(repr(name), 100)}; {hint} (or module:NAME of your own)"
+        )
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
@@ -30,6 +78,6 @@ def is_number(value: object) -> bool:
     """Whether a text or value reads as a number (NaN and infinity included)."""
     try:
         float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True

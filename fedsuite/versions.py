@@ -22,22 +22,28 @@ import numpy as np
 import safetensors
 
 from fedsuite.arrays import Arrays, arrays_to_bytes, fingerprint, under_prefix, with_prefix
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.federation import ServerState
-from fedsuite.files import sync_folder, write_atomically
+from fedsuite.files import sync_folder, telling, write_atomically
+from fedsuite.values import shown
 
 FORMAT = 2
 _PREFIX, _SUFFIX, _ABOUT = "round-", ".safetensors", "about"
-OVERWRITE = "start the run again with --overwrite"
+ANEW = "start the run again under another name"
+BACK = "put it back from a copy, or move the newest file of checkpoints/ away to resume from the one before it"
 
 
 class Versions:
     """Versions of one state in `folder`, which is made when something is saved; a client's private state, by its name."""
 
-    kind, cure, durable = "private state", OVERWRITE, False
+    kind, durable = "private state", False
 
-    def __init__(self, folder: Path, owner: str = "") -> None:
-        self.folder, self.owner = folder, owner
+    def __init__(self, folder: Path, owner: str = "", cure: str = BACK) -> None:
+        self.folder, self.owner, self._cure = folder, owner, cure
+
+    def cure(self, round: int) -> str:
+        """What to do where the version of `round` cannot be read."""
+        return self._cure
 
     def rounds(self) -> list[int]:
         """Rounds that have a version, ascending."""
@@ -55,11 +61,15 @@ class Versions:
         """
         found = max((r for r in self.rounds() if r < before_round), default=None)
         if (found or 0) < least:
-            raise InputError(
-                f"{self.path(least)}: missing {self.kind} of {self.owner or 'this client'}, which trained in round {least}; "
-                f"put it back, resume from an earlier checkpoint, or {OVERWRITE}"
-            )
+            raise self.missing(least)
         return found
+
+    def missing(self, round: int) -> InputError:
+        """What to say of the version of `round`, which must have been there."""
+        then = f"which trained in round {round}" if round else "which the run began with"
+        return InputError(
+            f"{self.path(round)}: missing {self.kind} of {self.owner or 'this client'}, {then}; {self.cure(round)}"
+        )
 
     def load(self, before_round: int, least: int = 0) -> tuple[Arrays, dict[str, Any]] | None:
         """Arrays and scalars of the version that `newest` finds; None if there is none yet."""
@@ -70,7 +80,8 @@ class Versions:
         self, round: int, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, Any]
     ) -> None:
         """Write the version of `round`, in place of one that is already there. scalars: anything that JSON knows."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with telling(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         about = {"format": FORMAT, "names": list(arrays), "scalars": dict(scalars)}
         about |= {"owner": self.owner, "round": round}
         about["sha256"] = _digest(arrays, about)
@@ -109,11 +120,19 @@ class Versions:
                 round,
             ):
                 raise ValueError(f"it is that of {about['owner']!r} after round {about['round']}")
-        except (safetensors.SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: damaged {self.kind}, {error}; {self.cure}") from None
+        except (
+            safetensors.SafetensorError,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            RecursionError,
+        ) as error:
+            why = one_line(str(error), 200)
+            raise InputError(f"{path}: damaged {self.kind}, {why}; {self.cure(round)}") from None
         if about["format"] != FORMAT:
             raise InputError(
-                f"{path}: {self.kind} format {about['format']}, this version reads {FORMAT}; "
+                f"{path}: {self.kind} format {shown(about['format'])}, this version reads {FORMAT}; "
                 "resume with the version that wrote it or start a new run"
             )
         return arrays, dict(about["scalars"])
@@ -141,7 +160,11 @@ class Checkpoints(Versions):
     """The server's states, safe from a loss of power once `save_state` has returned."""
 
     kind, durable = "checkpoint", True
-    cure = f"delete the file to resume from the one before it, or {OVERWRITE}"
+
+    def cure(self, round: int) -> str:
+        if older := [r for r in self.rounds() if r < round]:
+            return f"put it back from a copy, or move it away to resume from round {older[-1]}"
+        return f"put it back from a copy; without one, {ANEW}"
 
     def save_state(self, run_state: RunState) -> None:
         """Write a checkpoint and drop those no longer kept."""
@@ -154,9 +177,9 @@ class Checkpoints(Versions):
         self.save(run_state.round, arrays, about)
         self.prune([*self.rounds()[:1], *self.needed()])
 
-    def latest(self) -> RunState | None:
+    def latest(self, before_round: int = sys.maxsize) -> RunState | None:
         """The newest checkpoint, verified; None if the folder holds none at all."""
-        if (stored := self.load(sys.maxsize)) is None:
+        if (stored := self.load(before_round)) is None:
             return None
         arrays, about = stored
         groups = {group: under_prefix(arrays, f"{group}.") for group in GROUPS}

@@ -6,13 +6,14 @@ possible; 130 stopped.
 
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from fedsuite.errors import InputError, RunFailed
+from fedsuite.errors import InputError, RunFailed, one_line, refused, short_of_memory
 from simulations.engines.ray import Resources
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -84,7 +85,7 @@ def run(
     ] = 0.0,
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    _stop_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     swept = context.info_name == "sweep" or any((vary, metric, target, lower))
     typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
@@ -187,8 +188,30 @@ def main() -> None:
     try:
         app()
     except (InputError, RunFailed) as error:
-        print("error:", *str(error).split(), file=sys.stderr)
-        raise SystemExit(EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILED) from error
+        raise _ended(error) from error
+    except OSError as error:
+        raise _ended(refused(error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if not short_of_memory(error):
+            raise
+        told = (
+            f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
+        )
+        raise _ended(RunFailed(told)) from error
+
+
+def _stop_as_ctrl_c(*numbers: signal.Signals) -> None:
+    """A closed terminal and `kill` stop a run without loss; what is ignored (nohup) stays ignored."""
+    for number in numbers:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
+def _ended(error: InputError | RunFailed) -> SystemExit:
+    """The exit of a known error, which is said in one line."""
+    with suppress(OSError):  # whoever was to read it may be gone
+        print("error:", one_line(" ".join(str(error).split()), 2000), file=sys.stderr)
+    return SystemExit(EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILED)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ checks all that the command line has checked before.
 import json
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.config import to_flat
-from fedsuite.errors import InputError, RunFailed
+from fedsuite.errors import InputError, RunFailed, refused
 from fedsuite.files import write_atomically, write_json
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
@@ -69,13 +69,25 @@ def _status_kept(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        folder.end("stopped", "stopped by the user")
+        _end(folder, "stopped", "stopped by the user")
         raise
     except (InputError, RunFailed) as error:
-        folder.end("failed", str(error), "input" if isinstance(error, InputError) else "run")
+        kind = "input" if isinstance(error, InputError) else "run"
+        _end(folder, "failed", str(error), kind)
         raise
+    except OSError as error:
+        known = refused(error)
+        _end(folder, "failed", str(known), "input" if isinstance(known, InputError) else "run")
+        raise known from error
     except BaseException as error:
-        folder.log_error("server", traceback.format_exc())
-        folder.end("failed", f"{type(error).__name__}: {error}", "bug")
+        with suppress(InputError, RunFailed):
+            folder.log_error("server", traceback.format_exc())
+        _end(folder, "failed", f"{type(error).__name__}: {error}", "bug")
         raise
     folder.end("completed")
+
+
+def _end(folder: RunFolder, status: str, error: str, kind: str = "") -> None:
+    """Where not even this can be written, what went wrong before is what counts: the run is then known as interrupted."""
+    with suppress(InputError, RunFailed):
+        folder.end(status, error, kind)

@@ -5,6 +5,7 @@ the privacy statement is built.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.errors import InputError
@@ -14,6 +15,8 @@ ALPHA = 0
 MLP = "mlp."
 Shapes = Mapping[str, tuple[int, ...]]
 Scalars = Mapping[str, Scalar]
+Ranges = Mapping[str, tuple[float, float]]
+_NEEDS = {"act": ("ended",), "choose": ("active",)}  # metrics that the protocol goes by
 _WHOLE = ("actions", "episodes", "ids")
 
 
@@ -27,7 +30,12 @@ class PartyRelay(RoundStrategy):
         self._after_round = 0
 
     def _ask(
-        self, arrays: Mapping[int, Arrays], phase: str, returns: Shapes, config: Scalars
+        self,
+        arrays: Mapping[int, Arrays],
+        phase: str,
+        returns: Shapes,
+        config: Scalars,
+        ranges: Ranges | None = None,
     ) -> Asking[dict[int, Reply]]:
         """One batch of messages, one per party named in `arrays`; replies by party."""
         tasks = []
@@ -35,7 +43,9 @@ class PartyRelay(RoundStrategy):
             place = {"after-round": self._after_round, "message": self._messages[p]}
             asked = {"phase": phase, **place, **config}
             types = {k: "int64" if k in _WHOLE else "float32" for k in returns}
-            tasks.append(Task(p, "train", own, asked, returns, summed=True, types=types))
+            needs = _NEEDS.get(phase, ())
+            task = Task(p, "train", own, asked, returns, summed=True, types=types, needs=needs)
+            tasks.append(replace(task, ranges=ranges or {}))
             self._messages[p] += 1
         replies = yield tasks
         return {reply.partition: reply for reply in replies}
@@ -58,7 +68,8 @@ class PartyRelay(RoundStrategy):
                 looked = yield from self._ask(sent, "look", {"q": (envs, num_actions)}, here)
                 q = {f"q.{p}": looked[p].arrays["q"] for p in self.partners}
                 sent = {ALPHA: q | with_prefix(mlp, MLP)}
-                chosen = yield from self._ask(sent, "choose", {"actions": (envs,)}, here)
+                may_be = {"actions": (-1, num_actions - 1), "active": (0, envs)}
+                chosen = yield from self._ask(sent, "choose", {"actions": (envs,)}, here, may_be)
                 # A partner learns from the next actions only that an env's episode is over.
                 envs_looked = int((actions["actions"] >= 0).sum()) if actions else envs
                 add_released(self.partners, envs_looked, scalars)

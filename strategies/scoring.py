@@ -57,7 +57,14 @@ def evaluate_everywhere(
 ) -> Asking[dict[str, float]]:
     """Score one model on the validation instructions of every house that has some; if they write, the leaderboard's too."""
     asked = dict(config or {})
-    splits = (*VALIDATION, TEST) if asked.get("write") else VALIDATION
-    who = [c for c in clients if any(c.details.get(f"{s}.count", 0) for s in splits)]
-    replies = yield [Task(c.partition, "evaluate", model, asked, {}) for c in who]
+    counts = [f"{split}.count" for split in VALIDATION]
+    needs = {c.partition: tuple(n for n in counts if c.details.get(n, 0)) for c in clients}
+    writes = {
+        c.partition for c in clients if asked.get("write") and c.details.get(f"{TEST}.count", 0)
+    }
+    replies = yield [
+        Task(p, "evaluate", model, asked, {}, needs=own)
+        for p, own in needs.items()
+        if own or p in writes
+    ]
     return merged_scores(replies, scores)

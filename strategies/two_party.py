@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.arrays import LARGEST_COUNT, Arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.federation import (
     Asking,
     Clients,
@@ -36,6 +36,7 @@ from strategies.party_relay import (
     ALPHA,
     MLP,
     PartyRelay,
+    Ranges,
     Scalars,
     Shapes,
     add_released,
@@ -159,7 +160,11 @@ class TwoParty(PartyRelay):
             proposals = yield from self._propose(exchange, seen)
         sent = {ALPHA: {f"q.{p}": q for p, q in proposals.items()} | with_prefix(mlp, MLP)}
         returns: Shapes = {"actions": (envs,), "episodes": (envs,), "ids": rows}
-        acted = yield from self._ask(sent, "act", returns, at)
+        may_be: Ranges = {
+            "actions": (-1, num_actions - 1), "episodes": (-1, LARGEST_COUNT), "ended": (0, envs),
+            "ids": (0, (exchange + 1) * envs),
+        }  # fmt: skip
+        acted = yield from self._ask(sent, "act", returns, at, may_be)
         chosen = acted[ALPHA].arrays
         ended = int(acted[ALPHA].metrics["ended"])
         followed = {p: dict(chosen) for p in self.partners}

@@ -18,7 +18,7 @@ from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat,
 from fedsuite.files import sha256_of
 from fedsuite.progress import silent
 from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.run_folder import RunFolder, folder_of
 from fedsuite.versions import Versions
 from fedsuite.vln.data.instructions import EOS, PAD
 from simulations.client_app import app as client_app
@@ -200,15 +200,37 @@ def wait_for_checkpoint(process: subprocess.Popen[str], folder: RunFolder, round
         time.sleep(0.02)
 
 
+def kill_and_resume(
+    folder: Path, config: Mapping[str, Any], round: int, *engine: str, later_s: float = 0.0
+) -> RunFolder:
+    """The run of a run-config in a child process, killed (-9) after it made `round` durable, then resumed to its end.
+
+    later_s: how long after that; the run must be in its middle then, or it has not been interrupted.
+    """
+    settings = settings_of(config)[1]
+    write_settings(folder / f"{settings.name}.toml", settings)
+    run = folder_of(settings)
+    process = start_cli(folder, "run", f"{settings.name}.toml", *engine)
+    wait_for_checkpoint(process, run, round)
+    time.sleep(later_s)
+    process.kill()
+    process.communicate()
+    assert run.status()["status"] == "running" and not run.model.exists()
+    done = cli(folder, "run", "--resume", str(run.path), *engine)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
 def exit_code_of(main: Callable[[], None]) -> int:
-    """Run a command line's entry point in this process; its handler of SIGTERM does not outlive it."""
-    before = signal.getsignal(signal.SIGTERM)
+    """Run a command line's entry point in this process; its handlers of signals do not outlive it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         main()
     except SystemExit as stop:
         return int(stop.code or 0)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 0
 
 

@@ -131,7 +131,10 @@ def test_damage_is_reported_with_file_and_cure(tmp_path: Path, damage: str) -> N
     with pytest.raises(InputError) as caught:
         Versions(path.parent).load(2)
     text = str(caught.value)
-    assert text.startswith(f"{path}: damaged private state, ") and "--overwrite" in text
+    assert (
+        text.startswith(f"{path}: damaged private state, ")
+        and "to resume from the one before" in text
+    )
     assert "delete" not in text  # the version before it would not fit what the server knows
 
 
@@ -198,7 +201,7 @@ def test_a_damaged_checkpoint_can_be_deleted(tmp_path: Path) -> None:
         checkpoints.latest()
     text = str(caught.value)
     assert f"{checkpoints.path(1)}: damaged checkpoint" in text
-    assert "delete the file" in text and "--overwrite" in text
+    assert "put it back from a copy" in text and "--overwrite" not in text
     checkpoints.path(1).unlink()
     loaded = checkpoints.latest()
     assert loaded is not None and loaded.round == 0

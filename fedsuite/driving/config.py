@@ -35,7 +35,10 @@ class DataSettings:
         may_change=True,
     )
     num_silos: int = setting(
-        0, "silos N; 0 = one per drive, or one per node of the underlay on generated roads", ge=0
+        0,
+        "silos N; 0 = one per drive, or one per node of the underlay on generated roads",
+        ge=0,
+        le=10**5,
     )
     image_size: int = setting(
         100, "height and width of a frame, pixels (paper: 200)", ge=32, le=400
@@ -71,12 +74,12 @@ class DataSettings:
         "generated roads",
         ge=0,
     )
-    generated_seed: int = setting(0, "seed of the generated roads", ge=0)
+    generated_seed: int = setting(0, "seed of the generated roads", ge=0, le=2**63 - 1)
     road_character: str = setting(
         "udacity", "road, indoor corridor, or town with weather", choices=("udacity", "gazebo", "carla")
     )  # fmt: skip
-    train_frames: int = setting(500, "training frames per silo", ge=1)
-    test_frames: int = setting(100, "test frames per silo", ge=1)
+    train_frames: int = setting(500, "training frames per silo", ge=1, le=10**7)
+    test_frames: int = setting(100, "test frames per silo", ge=1, le=10**7)
     silo_sizes: str = setting("equal", "frames per silo", choices=("equal", "power"))
     label_skew: float = setting(1.0, "0 = one law of curvature for all silos", ge=0, le=1)
     appearance_skew: float = setting(1.0, "0 = one camera and one look for all silos", ge=0, le=1)
@@ -131,7 +134,7 @@ class ObjectiveSettings:
     )  # fmt: skip
     chain_steps: int = setting(1, "k, Langevin steps of cd_k", ge=1, le=100)
     chain_rate: float = setting(0.5, "eta of a Langevin step", gt=0, lt=1)
-    chain_samples: int = setting(8, "S, chains per frame", ge=1)
+    chain_samples: int = setting(8, "S, chains per frame", ge=1, le=10_000)
     energy_std: float = setting(0.15, "s of the energy (z - mu)^2 / 2 s^2", gt=0)
     metropolis: bool = setting(False, "correct the chain by Metropolis steps")
     influence: str = setting(
@@ -152,8 +155,8 @@ class TrainingSettings:
     optimizer: str = setting("adam", "local optimizer", choices=("adam", "sgd"))
     learning_rate: float = setting(1e-3, "alpha", gt=0)
     weight_decay: float = setting(1e-5, "L2 weight decay (released code)", ge=0)
-    batch_size: int = setting(32, "m, frames per mini-batch", ge=1)
-    local_updates: int = setting(1, "u, local updates between two mixings", ge=1)
+    batch_size: int = setting(32, "m, frames per mini-batch", ge=1, le=10**6)
+    local_updates: int = setting(1, "u, local updates between two mixings", ge=1, le=10**6)
     flip: bool = setting(False, "mirror every other frame and its angle while training")
     stacked: str = setting(
         "auto", "train the silos of a client as one stacked network; auto = on a GPU", choices=("auto", "yes", "no")
@@ -183,7 +186,7 @@ class FederationSettings:
     proximal_mu: float = setting(0.01, "mu of fedprox", ge=0)
     matcha_budget: float = setting(0.5, "expected share of matchings that are active", gt=0, le=1)
     silos_per_client: int = setting(
-        1, "silos that one Flower client holds (simulation); 0 = all of them", ge=0
+        1, "silos that one Flower client holds (simulation); 0 = all of them", ge=0, le=10**5
     )
     merge: str = setting(
         "mean",
@@ -199,7 +202,8 @@ class FederationSettings:
         0, "b of merge trimmed-mean: neighbours left out at either end", ge=0, le=1000
     )
     mixings_per_round: int = setting(
-        1, "mixing steps in one round, that is in one message; above 1 no neighbour may sit in another client", ge=1
+        1, "mixing steps in one round, that is in one message; above 1 no neighbour may sit in another client",
+        ge=1, le=10**6,
     )  # fmt: skip
 
     @property
@@ -213,7 +217,9 @@ class WallClockSettings:
     """Delays of the simulated wall-clock."""
 
     computation_time_ms: float = setting(1.2, "T_c, milliseconds of one local update", ge=0)
-    model_bits: int = setting(0, "M, bits of a message; 0 = what the silos really send", ge=0)
+    model_bits: int = setting(
+        0, "M, bits of a message; 0 = what the silos really send", ge=0, le=10**15
+    )
     latency_ms_per_km: float = setting(0.0085, "propagation delay", ge=0)
     base_latency_ms: float = setting(4.0, "delay of a link of no length", ge=0)
     core_capacity_gbit_s: float = setting(1.0, "capacity of a path of one hop", gt=0)
@@ -224,7 +230,7 @@ class WallClockSettings:
 class EvaluationSettings:
     """How networks are scored."""
 
-    batch_size: int = setting(256, "frames evaluated at once", ge=1)
+    batch_size: int = setting(256, "frames evaluated at once", ge=1, le=10**6)
     cross_evaluation: bool = setting(
         False, "after the last round, every silo's model on every silo's test frames"
     )

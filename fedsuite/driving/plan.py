@@ -109,13 +109,13 @@ def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()
 def plan_of(config: CDLConfig, roster: Roster) -> Plan:
     """The plan, as the roster's silos make it."""
     drives = roster.facts.get("source") == "drives"
-    names = tuple(name for member in roster.members for name in member.details["names"])
-    return make_plan(config, int(roster.facts["silos"]), names if drives else ())
+    names = tuple(name for member in roster.members for name in member.names("names"))
+    return make_plan(config, roster.fact("silos", int), names if drives else ())
 
 
 def mixing_of(config: CDLConfig, roster: Roster) -> MixingSchedule:
     """Mixing matrices over all silos."""
-    frames = [n for member in roster.members for n in member.details["frames"]]
+    frames = [n for member in roster.members for n in member.listed("frames", int)]
     return plan_of(config, roster).schedule(frames if config.federation.data_weighted else None)
 
 

@@ -22,9 +22,11 @@ class DataSettings:
     dir: str = setting(
         "", "folder of frl_grid_*.npz or t2a_*.json.gz; empty = generated data", path=True
     )
-    generated_seed: int = setting(0, "seed of generated maps and texts", ge=0)
+    generated_seed: int = setting(0, "seed of generated maps and texts", ge=0, le=2**63 - 1)
     cache_dir: str = setting("data/cache", "folder of converted data", may_change=True, path=True)
-    maps: int = setting(8000, "generated maps; 80 % train, 10 % validation, 10 % test", ge=20)
+    maps: int = setting(
+        8000, "generated maps; 80 % train, 10 % validation, 10 % test", ge=20, le=10**7
+    )
     corpus: str = setting(
         "auto", "texts; auto = generated, or win2k where there is a data.dir",
         choices=("auto", "generated", "win2k", "cooking", "wikihow"),
@@ -33,7 +35,9 @@ class DataSettings:
     word_vectors: str = setting(
         "", "word2vec or GloVe file; empty = trained on the texts", path=True
     )
-    word_vector_size: int = setting(50, "K_1: components of a word vector trained here", ge=2)
+    word_vector_size: int = setting(
+        50, "K_1: components of a word vector trained here", ge=2, le=10_000
+    )
 
     @property
     def text_source(self) -> str:
@@ -53,7 +57,7 @@ class WorldSettings:
         2, "H: observations that an agent remembers, the present one included", ge=1, le=64
     )
     step_limit: int = setting(
-        0, "T_m: steps of an episode; 0 = twice the longest path of the maps", ge=0
+        0, "T_m: steps of an episode; 0 = twice the longest path of the maps", ge=0, le=10**6
     )
     step_reward: float = setting(-1.0, "reward of a move, for each agent")
     obstacle_reward: float = setting(-10.0, "reward of running into an obstacle, for each agent")
@@ -62,7 +66,10 @@ class WorldSettings:
         "names", "words to choose: action names, or arguments", choices=("names", "arguments")
     )
     max_words: int = setting(
-        0, "N_w: words of a text that are read; 0 = 500 for names, 100 for arguments", ge=0
+        0,
+        "N_w: words of a text that are read; 0 = 500 for names, 100 for arguments",
+        ge=0,
+        le=10**5,
     )
     text_reward: float = setting(50.0, "unit of reward", gt=0)
     last_word_bonus: float = setting(2.0, "reward added on the last word, as in the code")
@@ -75,10 +82,12 @@ class NetworkSettings:
     kernels: str = setting(
         "window", "side of the filters: the window's, or 3", choices=("window", "3x3")
     )
-    filters: int = setting(32, "filters of a convolution (of each height in Text2Action)", ge=1)
-    tag_size: int = setting(50, "K_2: components of the part-of-speech embedding", ge=2)
+    filters: int = setting(
+        32, "filters of a convolution (of each height in Text2Action)", ge=1, le=10_000
+    )
+    tag_size: int = setting(50, "K_2: components of the part-of-speech embedding", ge=2, le=10_000)
     mlp_hidden: int = setting(
-        0, "hidden units of the shared MLP; 0 = two for each joint action", ge=0
+        0, "hidden units of the shared MLP; 0 = two for each joint action", ge=0, le=10**6
     )
 
 
@@ -88,7 +97,7 @@ class LearningSettings:
 
     discount: float = setting(0.9, "gamma", ge=0, lt=1)
     learning_rate: float = setting(1e-3, "of Adam", gt=0)
-    batch_size: int = setting(32, "B: records of a minibatch", ge=1)
+    batch_size: int = setting(32, "B: records of a minibatch", ge=1, le=10**6)
     memory: int = setting(100_000, "records that replay holds", ge=100)
     reward_quota: float = setting(
         0.9, "share of a minibatch from rewards >= 0 (> 0 in Text2Action); 0 = uniform", ge=0, lt=1
@@ -116,6 +125,7 @@ class FederationSettings:
         1,
         "K: parallel episodes, and minibatches, in one exchange; 1 = the paper's algorithms",
         ge=1,
+        le=10**6,
     )
 
     @property

@@ -33,7 +33,9 @@ class DataSettings:
         "view features: a .tsv or .hdf5 file, or a folder written by `fedsuite data prepare`",
         path=True,
     )
-    feature_size: int = setting(0, "expected feature width F; 0 = whatever the features have", ge=0)
+    feature_size: int = setting(
+        0, "expected feature width F; 0 = whatever the features have", ge=0, le=65_536
+    )
     cache_dir: str = setting(
         "data/cache",
         "where generated houses and converted files are kept",
@@ -42,7 +44,7 @@ class DataSettings:
     )
     max_instruction_length: int = setting(80, "longest encoded instruction, words", ge=3, le=1000)
     min_word_count: int = setting(
-        5, "uses in training that a word needs to enter the vocabulary", ge=1
+        5, "uses in training that a word needs to enter the vocabulary", ge=1, le=10**6
     )
     vocabulary: str = setting(
         "",
@@ -55,7 +57,9 @@ class DataSettings:
         "where candidates come from: tables made at once, or a 36-view scan with our or the real simulator; all are equal",
         choices=("tables", "graph", "mattersim"),
     )
-    generated_seed: int = setting(0, "seed of the generated houses; -1 = the run's seed", ge=-1)
+    generated_seed: int = setting(
+        0, "seed of the generated houses; -1 = the run's seed", ge=-1, le=2**63 - 1
+    )
     generated_seen_houses: int = setting(16, "training houses to generate", ge=1, le=10_000)
     generated_unseen_houses: int = setting(6, "unseen houses to generate", ge=1, le=10_000)
     generated_paths_per_house: int = setting(
@@ -68,17 +72,19 @@ class DataSettings:
 class AgentSettings:
     """Sizes of agent and speaker, dropout, and how far an agent walks."""
 
-    hidden_size: int = setting(512, "H, LSTM and attention size (even)", ge=2)
-    word_embedding_size: int = setting(256, "word embedding", ge=1)
-    action_embedding_size: int = setting(64, "embedding of the camera pose", ge=1)
-    angle_feature_size: int = setting(128, "repeated [sin, cos, sin, cos] of a direction", ge=4)
+    hidden_size: int = setting(512, "H, LSTM and attention size (even)", ge=2, le=16_384)
+    word_embedding_size: int = setting(256, "word embedding", ge=1, le=16_384)
+    action_embedding_size: int = setting(64, "embedding of the camera pose", ge=1, le=16_384)
+    angle_feature_size: int = setting(
+        128, "repeated [sin, cos, sin, cos] of a direction", ge=4, le=65_536
+    )
     dropout: float = setting(0.5, "dropout of words, states and the critic", ge=0, lt=1)
     feature_dropout: float = setting(0.3, "dropout of visual features", ge=0, lt=1)
     masked_pooling: bool = setting(True, "pool words without padding (official code: with padding)")
     dead_layers: bool = setting(False, "keep the two attention outputs that never get a gradient")
-    max_actions: int = setting(35, "decisions per episode", ge=1)
+    max_actions: int = setting(35, "decisions per episode", ge=1, le=10_000)
     train_max_actions: int = setting(
-        0, "decisions per sampled training episode; 0 = max-actions", ge=0
+        0, "decisions per sampled training episode; 0 = max-actions", ge=0, le=10_000
     )
 
     @property
@@ -100,14 +106,16 @@ class ObjectiveSettings:
     sampled_weight: float = setting(1.0, "weight of the sampled episodes' loss", ge=0)
     discount: float = setting(0.9, "gamma of the returns", ge=0, le=1)
     entropy_weight: float = setting(0.01, "weight of the policy's entropy", ge=0)
-    batch_size: int = setting(64, "episodes per mini-batch", ge=1)
+    batch_size: int = setting(64, "episodes per mini-batch", ge=1, le=10**5)
     fill_batches: bool = setting(
         False, "repeat a small house's episodes up to batch-size (official code)"
     )
     learning_rate: float = setting(1e-4, "RMSprop step size", gt=0)
     gradient_clip: float = setting(40.0, "gradient norm limit of encoder and decoder", gt=0)
     bias_correction: bool = setting(True, "divide RMSprop's running square by 1 - 0.99^k")
-    max_generated_length: int = setting(120, "longest generated instruction, words", ge=1)
+    max_generated_length: int = setting(
+        120, "longest generated instruction, words", ge=1, le=10_000
+    )
     generated_weight: float = setting(
         0.6, "weight of teacher-forced imitation on generated instructions", ge=0
     )
@@ -135,7 +143,7 @@ class EvaluationSettings:
         "code), or the server's newest",
         choices=("own", "newest"),
     )
-    batch_size: int = setting(256, "episodes evaluated at once", ge=1)
+    batch_size: int = setting(256, "episodes evaluated at once", ge=1, le=10**6)
     trajectory: str = setting(
         "clean",
         "visited viewpoints once, or with an entry per camera turn as in the published R2R numbers",

@@ -39,7 +39,7 @@ class FederationSettings:
         "who takes part: drawn from the seed, or the lists of the official release (Python's generator, 10)",
         choices=("seeded", "published"),
     )
-    local_epochs: int = setting(5, "tau, passes over a house's samples per round", ge=1)
+    local_epochs: int = setting(5, "tau, passes over a house's samples per round", ge=1, le=10**6)
     server_learning_rate: float = setting(2.0, "eta, factor on the weighted mean delta", gt=0)
     server_learning_rate_decay: float = setting(
         1.0, "factor on eta every server-decay-steps", gt=0, le=1

@@ -24,7 +24,7 @@ def _sizes(config: FedVLNConfig, roster: Roster) -> dict[str, Any]:
     """What agent and speaker have in common."""
     return {
         "vocabulary": len(roster.words),
-        "feature": int(roster.facts["feature-size"]),
+        "feature": roster.fact("feature-size", int),
         "angle": config.agent.angle_feature_size,
         "hidden": config.agent.hidden_size,
         "word": config.agent.word_embedding_size,

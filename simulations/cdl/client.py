@@ -30,13 +30,13 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
     folder = roster_folder(config.data, node.roster)
     network = initial_network(config).to(device_of(config.device))
-    silos = tuple(open_own(folder, name) for name in node.member.details["names"])
+    silos = tuple(open_own(folder, name) for name in node.member.names("names"))
     if config.sabotage.flips_labels(node.partition):
         silos = tuple(with_false_angles(silo) for silo in silos)
     return VehicleSite(
         partition=node.partition,
         name=node.member.name,
-        numbers=tuple(node.member.details["silos"]),
+        numbers=tuple(node.member.listed("silos", int)),
         silos=silos,
         private=Versions(node.folder, node.member.name),
         network=network,

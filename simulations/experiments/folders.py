@@ -5,13 +5,14 @@ experiment of several runs can go on without the TOML. A single run has none: it
 """
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
+from fedsuite.files import full_path, read_object
 from fedsuite.run_folder import RunFolder
+from fedsuite.values import shown
 
 FORMAT = 1
 EXPERIMENT_FILE = "experiment.json"
@@ -20,9 +21,9 @@ LOCK = ".lock"
 
 def find(given: str, results_dir: str, fits: Callable[[Path], bool], complaint: str) -> Path:
     """What is given by path, or by name inside results-dir."""
-    for path in (Path(given).expanduser(), Path(results_dir).expanduser() / given):
+    for path in (full_path(given, given), full_path(results_dir, "results-dir") / given):
         if fits(path):
-            return path.absolute()
+            return path
     raise InputError(f"{complaint}; `fedsuite runs` lists the runs")
 
 
@@ -55,17 +56,23 @@ def is_run(folder: Path) -> bool:
 
 def read_record(folder: Path) -> dict[str, Any]:
     """experiment.json of an experiment; InputError if it is not one that was written here."""
-    file = folder / EXPERIMENT_FILE
-    try:
-        record = dict(json.loads(file.read_text(encoding="utf-8")))
-        if record["format"] == FORMAT and all(
-            {"name", "settings"} <= set(r) for r in record["runs"]
-        ):
-            return record
-        found = f"format {record['format']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        found = "no record of an experiment"
-    raise InputError(f"{file}: {found}, expected format {FORMAT}; give the experiment another name")
+    file, cure = folder / EXPERIMENT_FILE, "put the file back or give the experiment another name"
+    record = read_object(file, "the record of an experiment", cure)
+    if record.get("format") != FORMAT:
+        raise InputError(f"{file}: format {shown(record.get('format'))}, expected {FORMAT}; {cure}")
+    runs = record.get("runs")
+    if not (isinstance(runs, list) and runs and all(map(_is_recorded, runs))):
+        raise InputError(f"{file}: lists no runs with name and settings; {cure}")
+    return record
+
+
+def _is_recorded(run: object) -> bool:
+    """Whether this is a run as experiment.json lists it."""
+    return (
+        isinstance(run, dict)
+        and isinstance(run.get("name"), str)
+        and isinstance(run.get("settings"), dict)
+    )
 
 
 def labels_of(folder: Path) -> list[str]:

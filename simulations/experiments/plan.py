@@ -21,6 +21,7 @@ from fedsuite.config import (
     with_keys,
 )
 from fedsuite.errors import InputError
+from fedsuite.files import full_path
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
 from simulations.experiments import folders
 from simulations.experiments.request import Described, Request, describe, given, split_changes
@@ -203,7 +204,7 @@ def absolute_paths(settings: RunSettings) -> Mapping[str, str]:
     """Key -> absolute path, for every key that is a file or folder and not empty."""
     limits = limits_of(type(settings))
     return {
-        key: str(Path(str(value)).expanduser().absolute())
+        key: str(full_path(str(value), key))
         for key, value in to_flat(settings).items()
         if limits[key].path and value
     }

@@ -5,6 +5,7 @@ Preparing data gets a bar there, and everywhere a line for all that is done.
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 from rich.console import Console
@@ -31,7 +32,8 @@ class OnTerminal:
 
     def __exit__(self, *_: object) -> None:
         if self.console.is_terminal:
-            self.live.stop()
+            with suppress(OSError):  # of a terminal that was closed
+                self.live.stop()
 
 
 class Preparing(OnTerminal):

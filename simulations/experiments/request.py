@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RunSettings, to_flat
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.files import sha256_of
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.experiments import folders
@@ -81,10 +81,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: no such file; `ls simulations/*/` shows the TOMLs that come along"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); give a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: no valid TOML ({error}); text values need quotes") from None
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as error:  # also bytes that are no UTF-8, endless numbers
+        raise InputError(f"{path}: cannot be read ({error}); give a TOML file") from None
 
 
 def split_changes(changes: Sequence[str]) -> dict[str, str]:
@@ -93,7 +97,9 @@ def split_changes(changes: Sequence[str]) -> dict[str, str]:
     for change in changes:
         key, equals, value = change.partition("=")
         if not (key.strip() and equals):
-            raise InputError(f"--set: expected KEY=VALUE, got {change!r}")
+            raise InputError(f"--set: expected KEY=VALUE, got {one_line(repr(change), 100)}")
+        if key.strip() in table:
+            raise InputError(f"--set: {key.strip()} is given twice; leave one of them out")
         table[key.strip()] = value.strip()
     return table
 

@@ -7,8 +7,8 @@ at a time works on an experiment of several: it holds a lock in the experiment's
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Literal
 
@@ -19,6 +19,7 @@ from rich.markdown import Markdown
 from fedsuite.config import RunSettings, read_config
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import write_json
+from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
@@ -47,7 +48,8 @@ def run_request(request: Request, engine: Engine, resources: Resources) -> None:
     try:
         run_experiment(experiment, partial(_launch, chosen, resources, console), console)
     except KeyboardInterrupt:
-        print(_stopped(experiment), file=sys.stderr)
+        with suppress(OSError):  # a terminal that was closed takes no more words
+            print(_stopped(experiment), file=sys.stderr, flush=True)
         raise typer.Exit(EXIT_STOPPED) from None
     results = RunFolder(experiment.folder).results
     if results.is_file():
@@ -156,17 +158,32 @@ def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> 
     plan = experiment.plans[label]
     try:
         launch(_ready(plan, roster), len(roster))
-        plan.system.draw(plan.settings, plan.folder.path)
-        plan.system.report(plan.settings, plan.folder.path)
+        with _unfinished(plan.folder):
+            plan.system.draw(plan.settings, plan.folder.path)
+            plan.system.report(plan.settings, plan.folder.path)
     except KeyboardInterrupt:
-        if plan.folder.status().get("status") == "running":
-            plan.folder.end("stopped", "stopped by the user")
+        with suppress(InputError, RunFailed):
+            if plan.folder.status().get("status") == "running":
+                plan.folder.end("stopped", "stopped by the user")
         raise
     except (InputError, RunFailed) as error:
         if experiment.record is None:
             raise
         again = f"continue with: fedsuite run --resume {experiment.folder}"
         raise type(error)(f"{label}: {error} ({again})") from None
+
+
+@contextmanager
+def _unfinished(folder: RunFolder) -> Iterator[None]:
+    """A run whose tables could not be written has not ended: it will be resumed, not passed over."""
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        why = "stopped by the user" if stopped else f"its tables could not be written: {error}"
+        with suppress(InputError, RunFailed):
+            folder.end("stopped" if stopped else "failed", why)
+        raise
 
 
 def _ready(plan: Plan, roster: Roster) -> Plan:
@@ -177,11 +194,23 @@ def _ready(plan: Plan, roster: Roster) -> Plan:
             pass  # nobody else writes here
         if checkpointed_rounds(folder):
             changes["resume"] = str(folder.path)
+        elif _has_results(folder):
+            raise InputError(
+                f"{folder.checkpoints}: no checkpoint, although the run has got further; put the folder back from a copy, "
+                "or start the run again under another name"
+            )
         else:
             shutil.rmtree(folder.path)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_roster(folder.path / ROSTER, roster)
     return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
+
+
+def _has_results(folder: RunFolder) -> bool:
+    """Whether something lies here that a run has only after its first checkpoint."""
+    history = folder.path / HISTORY
+    rows = read_rows(history, torn_end=True) if history.is_file() else []
+    return folder.model.exists() or any(row["round"] > 0 for row in rows)
 
 
 def _launch(

@@ -94,7 +94,7 @@ def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
     if not path.exists():
         return []
     rows = read_rows(path, torn_end=True)
-    return [(r["round"], r["metrics"]) for r in rows if r["kind"] in ("round", "closing")]
+    return [(r["round"], r.get("metrics", {})) for r in rows if r["kind"] in ("round", "closing")]
 
 
 def keys_table(system: str) -> Table:

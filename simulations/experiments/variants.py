@@ -12,6 +12,7 @@ from fedsuite.config import flatten
 from fedsuite.errors import InputError, suggestion
 from fedsuite.files import path_name
 from fedsuite.run_folder import variant_of
+from fedsuite.values import shown
 from simulations.experiments.sweep import SWEEP, Sweep, read_sweep
 
 VARIANTS, SEEDS = "variants", "seeds"
@@ -77,8 +78,12 @@ def sweep_of(
 def with_seeds(table: Mapping[str, Any], text: str) -> dict[str, Any]:
     """The file's keys with the seeds of --seeds in place of its own."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
-        raise InputError(f"--seeds must be different whole numbers >= 0, as in 0,1,2; got {text!r}")
+    if not all(p.isdecimal() and len(p) < 20 for p in parts) or len({*map(int, parts)}) < len(
+        parts
+    ):
+        raise InputError(
+            f"--seeds must be different whole numbers >= 0, as in 0,1,2; got {shown(text)}"
+        )
     return {k: v for k, v in table.items() if k != "seed"} | {SEEDS: [int(p) for p in parts]}
 
 
@@ -97,14 +102,14 @@ def _seeds(raw: Any, source: str) -> list[int]:
     whole = isinstance(raw, list) and all(type(s) is int and s >= 0 for s in raw)
     if not (whole and raw and len(set(raw)) == len(raw)):
         raise InputError(
-            f"{source}: seeds must be a list of different whole numbers >= 0, got {raw!r}"
+            f"{source}: seeds must be a list of different whole numbers >= 0, got {shown(raw)}"
         )
     return list(raw)
 
 
 def _variants(raw: Any, seeded: bool, source: str) -> dict[str, dict[str, object]]:
     if not (isinstance(raw, Mapping) and raw and all(isinstance(v, Mapping) for v in raw.values())):
-        raise InputError(f"{source}: variants must be tables [variants.NAME], got {raw!r}")
+        raise InputError(f"{source}: variants must be tables [variants.NAME], got {shown(raw)}")
     variants = {}
     for name, nested in raw.items():
         where = f"{source}: [variants.{name}]"

@@ -15,7 +15,7 @@ from strategies.two_party import TwoParty
 
 def make_strategy(config: FedRLConfig, roster: Roster) -> RoundStrategy:
     """The server's half; it opens no data."""
-    return TwoParty(config, str(roster.facts["score"]))
+    return TwoParty(config, roster.fact("score", str))
 
 
 SYSTEM = System(

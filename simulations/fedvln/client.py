@@ -48,7 +48,7 @@ def _speaker_template(config: FedVLNConfig, roster: Roster) -> Speaker:
 @lru_cache(maxsize=128)
 def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     places, member = places_of(config), node.member
-    scans, numbers = member.details["houses"], member.details["numbers"]
+    scans, numbers = member.names("houses"), member.listed("numbers", int)
     unseen = member.role == UNSEEN
     words = Vocabulary(node.roster.words)
     houses = tuple(open_house(config, places, scan, node.partition, words) for scan in scans)

@@ -136,7 +136,8 @@ class TaskExchange:
         failed: list[tuple[str, CheckedReply]] = []
         dead, replies = [], []
         for task, raw in zip(tasks, raws, strict=True):
-            checked, name = check_reply(task, raw, deadline_s), self.names[task.partition]
+            name = self.names[task.partition]
+            checked = check_reply(task, raw, deadline_s, name)
             records.checked(task, checked)
             if checked.reply is not None:
                 replies.append(checked.reply)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedsuite.arrays import LARGEST_COUNT
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import ClientInfo, Scalar
@@ -81,7 +82,11 @@ def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
             "a client's get_properties must return partition (int), name (str) and num-examples (int), "
             f"got {one_line(str(dict(properties)))}"
         )
-    if not name.strip() or name != one_line(name.strip(), 200) or examples < 0:
+    if (
+        not name.strip()
+        or name != one_line(name.strip(), 200)
+        or not 0 <= examples <= LARGEST_COUNT
+    ):
         shown = one_line(repr(name))
         raise RunFailed(f"partition {partition}: bad name {shown} or num-examples {examples}")
     details: dict[str, Scalar] = {

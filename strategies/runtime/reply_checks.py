@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedsuite.arrays import Arrays, extremes, num_bytes, range_complaint
+import numpy as np
+
+from fedsuite.arrays import LARGEST_COUNT, Arrays, extremes, num_bytes, range_complaint
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
 from strategies.runtime.messages import EXAMPLES, RawReply
 
 LONGEST_NAME = 200
+STEPS = "steps"
 Status = Literal["ok", "error", "missing", "rejected"]
 
 
@@ -28,17 +31,35 @@ class CheckedReply:
     bytes_up: int = 0
 
 
-def check_reply(task: Task, raw: RawReply | None, deadline_s: float) -> CheckedReply:
-    """Check one reply against its task; None: nothing came."""
+class ReplyMetrics(dict[str, float]):
+    """Metrics of one client's reply; asked for one that it does not have, they say whose they are."""
+
+    def __init__(self, metrics: Mapping[str, float], whose: str) -> None:
+        super().__init__(metrics)
+        self.whose = whose
+
+    def __missing__(self, key: str) -> float:
+        raise RunFailed(f"{self.whose}: rejected: the reply lacks the metric {key}")
+
+
+def check_reply(
+    task: Task, raw: RawReply | None, deadline_s: float, whose: str = ""
+) -> CheckedReply:
+    """Check one reply against its task; None: nothing came. whose: name of the client."""
     if raw is None:
         return CheckedReply("missing", f"no reply within {deadline_s:g} s")
     if raw.error:
         return CheckedReply("missing" if raw.unreachable else "error", raw.error)
     size = num_bytes(raw.arrays.values())
-    reason = _arrays_complaint(task, raw.arrays) or _metrics_complaint(raw.metrics)
+    reason = (
+        _arrays_complaint(task, raw.arrays)
+        or _metrics_complaint(raw.metrics, task.needs)
+        or _ranges_complaint(task, raw)
+    )
     if reason:
         return CheckedReply("rejected", one_line(reason), bytes_up=size)
-    metrics = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
+    plain = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
+    metrics = ReplyMetrics(plain, whose or f"partition {task.partition}")
     examples = int(raw.metrics[EXAMPLES])  # type: ignore[call-overload]
     ordered = {name: raw.arrays[name] for name in _expected(task)}
     return CheckedReply("ok", "", Reply(task.partition, ordered, examples, metrics), size)
@@ -102,15 +123,30 @@ def _arrays_complaint(task: Task, arrays: Arrays) -> str:
     return range_complaint(arrays)
 
 
-def _metrics_complaint(metrics: Mapping[str, object]) -> str:
+def _metrics_complaint(metrics: Mapping[str, object], needs: Sequence[str]) -> str:
     examples = metrics.get(EXAMPLES)
-    if not isinstance(examples, int) or examples < 0:
-        return f"{EXAMPLES} must be a whole number >= 0, got {examples!r}"
+    if not isinstance(examples, int) or not 0 <= examples <= LARGEST_COUNT:
+        return (
+            f"{EXAMPLES} must be a whole number >= 0, at most {LARGEST_COUNT:g}, got {examples!r}"
+        )
     for key, value in metrics.items():
         if not key.isprintable() or len(key) > LONGEST_NAME:
             return f"metrics need printable names of at most {LONGEST_NAME} characters, got {key!r}"
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"metric {key} must be a finite number, got {value!r}"
+        if abs(value) > LARGEST_COUNT:
+            return f"metric {key} is {value:g}, more than {LARGEST_COUNT:g} in size"
+        if (key == STEPS or key.endswith("count")) and (value < 0 or value % 1):
+            return f"metric {key} must be a whole number >= 0, got {value!r}"
+    missing = sorted(set(needs) - metrics.keys())
+    return f"metrics lack {_few(missing)}" if missing else ""
+
+
+def _ranges_complaint(task: Task, raw: RawReply) -> str:
+    for name, (low, high) in task.ranges.items():
+        numbers = np.asarray(raw.arrays.get(name, raw.metrics.get(name, low)))
+        if numbers.size and not (low <= numbers.min() and numbers.max() <= high):
+            return f"{name} holds numbers from {numbers.min():g} to {numbers.max():g}, expected {low:g} to {high:g}"
     return ""
 
 

@@ -9,7 +9,7 @@ interruption.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from flwr.serverapp import Grid
@@ -20,7 +20,7 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
 from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Checkpoints, RunState
+from fedsuite.versions import ANEW, Checkpoints, RunState
 from strategies.runtime import bookkeeping
 from strategies.runtime.bookkeeping import BEST_ROUND
 from strategies.runtime.exchange import Members, OnEvent, TaskExchange
@@ -181,7 +181,7 @@ def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None
     state = checkpoints.latest()
     if state is None:
         raise InputError(
-            f"{folder.path}: no checkpoint to resume from; start the run again with --overwrite"
+            f"{folder.checkpoints}: no checkpoint to resume from; put one back from a copy, or {ANEW}"
         )
     if state.config_digest != config_digest(settings):
         raise InputError(
@@ -193,7 +193,19 @@ def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None
             f"{folder.path}: num-rounds = {settings.num_rounds}, but round {state.round} is already done; "
             f"give num-rounds >= {state.round}"
         )
+    history, timings = (HistoryWriter(folder.path / name) for name in (HISTORY, TIMINGS))
+    timings.truncate(state.round)
+    history.cut(state.history, "" if history.holds(state.history) else _way_back(folder, history))
     checkpoints.rollback(state.round)
-    HistoryWriter(folder.path / HISTORY).cut(state.history)
-    HistoryWriter(folder.path / TIMINGS).truncate(state.round)
     return state
+
+
+def _way_back(folder: RunFolder, history: HistoryWriter) -> str:
+    """What to do where the history is not the newest checkpoint's."""
+    checkpoints = Checkpoints(folder.checkpoints)
+    for number in reversed(checkpoints.rounds()[:-1]):
+        with suppress(InputError):
+            if (state := checkpoints.latest(number + 1)) and history.holds(state.history):
+                newer = f"the files of {folder.checkpoints} after round {number}"
+                return f"put the file back from a copy, or move {newer} away to resume from there"
+    return f"put the file back from a copy; without one, {ANEW}"

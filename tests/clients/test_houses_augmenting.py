@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
+from fedsuite.errors import InputError
 from fedsuite.run_folder import folder_of
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.training.learner import TrainingData, train_locally
@@ -157,5 +158,7 @@ def test_a_house_without_sampled_paths_reads_its_instructions_twice(chain: Chain
 
 def test_a_house_that_was_handed_no_speaker_says_so(chain: Chain) -> None:
     client = client_of(chain, 0, "no-speaker")
-    with pytest.raises(RuntimeError, match="no speaker was handed out"):
+    with pytest.raises(
+        InputError, match=r"speaker/round-000000\.safetensors: missing private state"
+    ):
         fitted(client, agent_arrays(chain), 1)

@@ -211,6 +211,13 @@ def test_the_best_rounds_agents_are_exported(chain: Chain) -> None:
         assert (run / file).read_bytes() == (other / file).read_bytes()
     scores = {k: v for k, v in closing["metrics"].items() if k.startswith("val_unseen.")}
     assert scores == scores_of_round(run, best) != scores_of_round(run, 4)
+    (lost,) = sorted(run.glob(f"clients/*/round-{best:06d}.safetensors"))[:1]
+    lost.unlink()  # an older one would be another agent
+    told = (
+        rf"{lost}: missing private state of {lost.parent.name}, which trained in round {best}; put"
+    )
+    with pytest.raises(RunFailed, match=told):
+        chain.play("best", **changes, resume=str(run))
 
 
 # --- going on ---------------------------------------------------------------------------------

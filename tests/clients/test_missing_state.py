@@ -36,13 +36,13 @@ def _of_another_round(folder: RunFolder) -> None:
     shutil.copy(state(folder, 1, 3), state(folder, 1, 4))
 
 
-MISSING = "missing private state of site-1, which trained in round 4; put it back, resume from"
+MISSING = "missing private state of site-1, which trained in round 4; put it back from a copy"
 DAMAGED = r"round-000004\.safetensors: damaged private state, it is that of"
 LOSSES: dict[str, tuple[Callable[[RunFolder], None], str]] = {
     "deleted": (_deleted, MISSING),
     "newest deleted": (_newest_deleted, MISSING),
     "of another client": (_of_another_client, f"{DAMAGED} 'site-0' after round 4"),
-    "of another round": (_of_another_round, f"{DAMAGED} 'site-1' after round 3; start the run"),
+    "of another round": (_of_another_round, f"{DAMAGED} 'site-1' after round 3; put it back from"),
 }
 
 

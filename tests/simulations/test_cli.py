@@ -183,7 +183,11 @@ def test_a_damaged_checkpoint_is_named_with_the_cure(call, tmp_path: Path) -> No
     last = tmp_path / "runs" / "toy" / "checkpoints" / "round-000003.safetensors"
     last.write_bytes(last.read_bytes()[:-1])
     code, _, err = call("run", "--resume", "toy", "--set", "num-rounds=5", *INPROCESS)
-    assert code == 2 and f"{last}: damaged checkpoint" in err and "delete the file" in err
+    assert (
+        code == 2
+        and f"{last}: damaged checkpoint" in err
+        and "move it away to resume from round" in err
+    )
     last.unlink()  # what the message says
     assert call("run", "--resume", "toy", "--set", "num-rounds=5", *INPROCESS)[0] == 0
     whole = run_toy(tmp_path / "whole", num_rounds=5)

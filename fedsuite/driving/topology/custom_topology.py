@@ -59,7 +59,7 @@ def read_network(path: Path) -> Network:
     try:
         text = path.read_text(encoding="utf-8-sig")
         content = json.loads(text) if path.suffix.lower() == ".json" else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: cannot be read ({error}); correct the file or its name"
         ) from None

@@ -35,7 +35,7 @@ def read_corpus(config: FedRLConfig) -> Corpus:
         raise InputError(f"{path}: no such file; data.dir must be the folder that holds it")
     try:
         document = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"{path}: expected gzip-compressed JSON, got a damaged or other file ({reason}); fetch it again"

@@ -9,6 +9,8 @@ Letters: V words, D components. Row 0 is always zeros: padding, and words withou
 
 import io
 import itertools
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from scipy.sparse.linalg import svds
 from fedsuite.errors import InputError
 from fedsuite.files import sha256_of, write_atomically
 from fedsuite.randomness import rng_for
+from fedsuite.values import is_number
 
 WINDOW = 5
 
@@ -89,8 +92,13 @@ def trained_or_cached(
     key = sha256_of(f"{digest}|{size}|{seed}|{WINDOW}".encode())[:16]
     file = folder / f"text2action_vectors_{key}.npz"
     if file.is_file():
-        with np.load(file) as stored:
-            words, table = stored["words"].tolist(), stored["vectors"]
+        try:
+            with np.load(file) as stored:
+                words, table = stored["words"].tolist(), stored["vectors"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(
+                f"{file}: damaged ({error}); move it away, the vectors are then trained anew"
+            ) from None
         return WordVectors({word: k + 1 for k, word in enumerate(words)}, table)
     found = train_vectors(texts, size, seed)
     buffer = io.BytesIO()
@@ -192,6 +200,10 @@ def _read_text(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
                     f"{path}: line {number}: expected a word and {size} numbers, got something else "
                     "(other numbers of components than in the first line?)"
                 ) from error
+            if "." in (last := word.rpartition(" ")[2]) and " " in word and is_number(last):
+                raise InputError(
+                    f"{path}: line {number}: expected a word and {size} numbers as in the first line, got more numbers"
+                )
             if word in wanted:
                 found.setdefault(word, _finite(vector, path, f"line {number}"))
     if count >= 0 and number - 1 != count:

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.files import read_json
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD, Candidates, NavGraph, load_graph
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.environment import Episodes, World, build_world
 
 HORIZON_ROW = 1
+MANIFEST = ("splits", "samples", "panoramas", "vocabulary")
 REMAKE = "move the folder houses-... away, the next run makes it anew from the annotations"
 
 
@@ -59,15 +60,28 @@ def start_view(heading_rad: float) -> int:
     return HORIZON_ROW * HEADINGS + math.floor(turn + 0.5) % HEADINGS
 
 
-def read_prepared(houses_dir: Path, name: str) -> Any:
-    """A JSON file of a prepared folder; InputError if it is not there or damaged."""
-    return read_json(houses_dir / name, "as it was prepared", REMAKE)
+def read_prepared(houses_dir: Path, name: str, holds: Sequence[str] = ()) -> Any:
+    """A JSON file of a prepared folder; InputError if it is not there, damaged, or no object that `holds` these."""
+    content = read_json(houses_dir / name, "as it was prepared", REMAKE)
+    if holds and not (isinstance(content, dict) and set(holds) <= content.keys()):
+        raise InputError(f"{houses_dir / name}: lacks one of {', '.join(holds)}; {REMAKE}")
+    return content
+
+
+def read_manifest(houses_dir: Path) -> dict[str, Any]:
+    """manifest.json of a prepared folder."""
+    found: dict[str, Any] = read_prepared(houses_dir, "manifest.json", MANIFEST)
+    if not all(isinstance(found[key], dict) for key in MANIFEST[:3]):
+        raise InputError(f"{houses_dir / 'manifest.json'}: no tables of houses; {REMAKE}")
+    return found
 
 
 @lru_cache(maxsize=8)
 def load_vocabulary(houses_dir: Path) -> Vocabulary:
     """The vocabulary of a prepared folder; InputError if it has not as many words as the manifest says."""
-    words, manifest = (read_prepared(houses_dir, f) for f in ("vocabulary.json", "manifest.json"))
+    words, manifest = read_prepared(houses_dir, "vocabulary.json"), read_manifest(houses_dir)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{houses_dir / 'vocabulary.json'}: not a list of words; {REMAKE}")
     if len(words) != manifest["vocabulary"]:
         raise InputError(
             f"{houses_dir}: vocabulary.json holds {len(words)} words, but manifest.json says {manifest['vocabulary']}; "
@@ -81,6 +95,18 @@ def load_samples(
 ) -> dict[str, tuple[Sample, ...]]:
     """The scan's own samples by split, in file order, one per instruction."""
     items = read_prepared(houses_dir, f"{graph.scan}/episodes.json")
+    try:
+        return _samples(items, graph, max_length, vocabulary)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{houses_dir / graph.scan / 'episodes.json'}: not as it was prepared ({type(error).__name__}: "
+            f"{one_line(str(error), 200)}); {REMAKE}"
+        ) from None
+
+
+def _samples(
+    items: Any, graph: NavGraph, max_length: int, vocabulary: Vocabulary
+) -> dict[str, tuple[Sample, ...]]:
     return {
         split: tuple(
             Sample(

@@ -118,9 +118,10 @@ def prepare_houses(
             path_name(scan, f"{files[split]}: a scan")
     scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
     if absent := missing_scans(connectivity, scans):
+        where = next(files[s].name for s, names in order.items() if absent[0] in names)
         raise InputError(
-            f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}); "
-            f"add <scan>_connectivity.json{without_test(absent[0], order)}"
+            f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}), "
+            f"it stands in {where}; add <scan>_connectivity.json{without_test(absent[0], order)}"
         )
     if not splits["train"]:
         raise InputError(

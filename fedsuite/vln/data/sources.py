@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedsuite.files import make_folder
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files, test_file
-from fedsuite.vln.data.dataset import read_prepared
+from fedsuite.vln.data.dataset import read_manifest
 from fedsuite.vln.data.graph import NUM_VIEWS, load_graph
 from fedsuite.vln.data.prepare import (
     digest_of,
@@ -201,7 +202,7 @@ def _check_values(sources: Sources, cache: Path, progress: Progress) -> None:
 def open_sources(config: FedVLNConfig) -> Sources:
     """The prepared folders of a run, with every house's view file checked by its header."""
     places = places_of(config)
-    manifest = read_prepared(places.houses_dir, "manifest.json")
+    manifest = read_manifest(places.houses_dir)
     scans = list(dict.fromkeys(s for names in manifest["splits"].values() for s in names))
     splits, panoramas = manifest["splits"], manifest["panoramas"]
     for scan in scans:
@@ -227,7 +228,15 @@ def open_sources(config: FedVLNConfig) -> Sources:
 def _width(file: Path, panoramas: int) -> int:
     try:
         views = open_memmap(file, mode="r")
-    except (ValueError, OSError, EOFError, OverflowError) as error:
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        OverflowError,
+        SyntaxError,
+        TypeError,
+        TokenError,
+    ) as error:
         raise InputError(
             f"{file}: truncated or no array file ({error}); convert the features again"
         ) from None

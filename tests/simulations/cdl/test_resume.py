@@ -12,12 +12,11 @@ from fedsuite.files import sha256_of
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
 from simulations.engines.inprocess import run_inprocess
-from simulations.systems import settings_of
 from tests.cdl_runs import (
     config_of,
     digests,
 )
-from tests.harness import cli, start_cli, wait_for_checkpoint, write_settings
+from tests.harness import kill_and_resume
 
 
 @pytest.mark.parametrize("changes", [{}, {"batch_norm": "local", "silos_per_client": 2}])
@@ -80,13 +79,6 @@ def test_a_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> 
     changes = {"num_rounds": 8, "checkpoint_every": 2, "local_updates": 6}
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
     config = config_of(cache, tmp_path, "killed", **changes)
-    write_settings(tmp_path / "killed.toml", settings_of(config)[1])
-    process = start_cli(tmp_path, "run", "killed.toml", "--engine", "inprocess")
-    wait_for_checkpoint(process, RunFolder(tmp_path / "killed"), 4)
-    process.kill()
-    process.communicate()
-    assert RunFolder(tmp_path / "killed").status()["status"] == "running"  # it was in the middle
-    done = cli(tmp_path, "run", "--resume", str(tmp_path / "killed"), "--engine", "inprocess")
-    assert done.returncode == 0, done.stderr
+    kill_and_resume(tmp_path, config, 4, "--engine", "inprocess")
     assert digests(tmp_path, "whole") == digests(tmp_path, "killed")
     assert private_states(tmp_path / "whole") == private_states(tmp_path / "killed")

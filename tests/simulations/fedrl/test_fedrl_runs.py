@@ -15,9 +15,8 @@ from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.ray import Resources, run_ray
-from simulations.systems import settings_of
 from tests.fedrl_runs import artefacts, config_of, play, settings_from
-from tests.harness import Recorder, cli, start_cli, wait_for_checkpoint, write_settings
+from tests.harness import Recorder, kill_and_resume
 
 RUN: dict[str, Any] = {
     "parallel_episodes": 4, "num_rounds": 4, "round_length": 16, "step_limit": 5, "checkpoint_every": 2,
@@ -222,16 +221,7 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
     """kill -9 somewhere in round 5 or later; the bytes are those of a run in this process."""
     changes = {**RUN, "num_rounds": 24}
     play(config_of(cache, tmp_path, "whole", **changes))
-    config = config_of(cache, tmp_path, "killed", **changes)
-    write_settings(tmp_path / "killed.toml", settings_of(config)[1])
-    process = start_cli(tmp_path, "run", "killed.toml")
-    folder = RunFolder(tmp_path / "killed")
-    wait_for_checkpoint(process, folder, 4)
-    process.kill()
-    process.communicate()
-    assert not folder.model.exists()
-    done = cli(tmp_path, "run", "--resume", str(folder.path))
-    assert done.returncode == 0, done.stderr
+    kill_and_resume(tmp_path, config_of(cache, tmp_path, "killed", **changes), 4)
     assert artefacts(tmp_path, "killed") == artefacts(tmp_path, "whole")
 
 

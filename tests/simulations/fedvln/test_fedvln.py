@@ -11,14 +11,16 @@ from safetensors.numpy import load_file
 
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.run_folder import RunFolder
 from simulations.engines.inprocess import run_inprocess
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.variants import runs_of
 from simulations.fedvln.system import SYSTEM
 from simulations.systems import settings_of
-from tests.harness import cli, config_from, start_cli, wait_for_checkpoint, write_settings
+from tests.harness import (
+    config_from,
+    kill_and_resume,
+)
 
 TOMLS = Path(__file__).parents[3] / "simulations" / "fedvln"
 TINY: dict[str, Any] = {
@@ -99,13 +101,7 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
     changes = {"num_rounds": 8, "checkpoint_every": 2, "local_epochs": 3}
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
     config = config_of(cache, tmp_path, "killed", **changes)
-    write_settings(tmp_path / "killed.toml", settings_of(config)[1])
-    process = start_cli(tmp_path, "run", "killed.toml", "--engine", "inprocess")
-    wait_for_checkpoint(process, RunFolder(tmp_path / "killed"), 4)
-    process.kill()
-    process.communicate()
-    done = cli(tmp_path, "run", "--resume", str(tmp_path / "killed"), "--engine", "inprocess")
-    assert done.returncode == 0, done.stderr
+    kill_and_resume(tmp_path, config, 4, "--engine", "inprocess")
     assert finished(tmp_path, "whole") == finished(tmp_path, "killed")
 
 

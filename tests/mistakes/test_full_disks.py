@@ -1,0 +1,165 @@
+"""A disk that is full, a folder that may not be written, a terminal that is closed: one line, and nothing is lost."""
+
+import errno
+import os
+import pty
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsuite.run_folder import RunFolder
+from simulations.engines.processes import living_processes
+from tests.harness import WAIT_S, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
+from tests.mistakes.refusing import Call, said
+
+ROUNDS = 1
+WRITES = 60  # more than such a run makes
+
+
+class Disk:
+    """Counts what is written below a folder; the n-th time it refuses, having taken half of what was to be written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.folder, self.seen, self.fails_at, self.code = folder, 0, -1, errno.ENOSPC
+        self.refused = False
+        open_file, self.replace, self.fsync = Path.open, os.replace, os.fsync
+        disk = self
+
+        def opened(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
+            if not set(mode) & set("wax+") or path.name == ".lock" or not disk.due(path):
+                return open_file(path, mode, *given, **named)
+            if mode != "r+b":
+                with open_file(path, "ab") as torn:
+                    torn.write(b'{"torn')
+            raise OSError(disk.code, os.strerror(disk.code), str(path))
+
+        def replaced(source: Any, target: Any) -> None:
+            if disk.due(Path(target)):
+                raise OSError(disk.code, os.strerror(disk.code), str(source))
+            self.replace(source, target)
+
+        def synced(descriptor: int) -> None:
+            if disk.due(disk.folder):
+                raise OSError(disk.code, os.strerror(disk.code))
+            self.fsync(descriptor)
+
+        monkeypatch.setattr(Path, "open", opened)
+        monkeypatch.setattr(os, "replace", replaced)
+        monkeypatch.setattr(os, "fsync", synced)
+
+    def due(self, path: Path) -> bool:
+        """Whether this is the one to refuse; a full disk stays full until it is emptied."""
+        if not path.is_relative_to(self.folder):
+            return False
+        self.seen += 1
+        self.refused |= self.seen == self.fails_at
+        return self.refused
+
+    def fill(self, at: int, code: int) -> None:
+        self.seen, self.fails_at, self.code, self.refused = 0, at, code, False
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return results_of(run_toy(tmp_path_factory.mktemp("whole"), num_rounds=ROUNDS))
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_a_disk_that_refuses_at_every_write_in_turn(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, str], code: int, part: int
+) -> None:  # fmt: skip
+    """One line each time; afterwards the run goes on, or begins, and ends with the bytes of an undisturbed one."""
+    write_toml(tmp_path, name="run", num_rounds=ROUNDS)
+    run, tried = RunFolder(tmp_path / "runs" / "run"), 0
+    step = 4 if code == errno.ENOSPC else 12
+    for at in range(1 + part, WRITES, step):
+        with monkeypatch.context() as patch:
+            disk = Disk(patch, tmp_path)
+            disk.fill(at, code)
+            answer = call("run", "toy.toml")
+        if not disk.refused:
+            break
+        tried += 1
+        line = said(answer, answer[0])
+        assert answer[0] == (1 if code == errno.ENOSPC else answer[0]) and answer[0] in (1, 2)
+        assert os.strerror(code) in line and str(tmp_path) in line
+        status = run.status().get("status")  # what it said before, or how it ended
+        assert status in (None, "running", "failed") or run.model.is_file(), status
+        again = call("run", "toy.toml", *(["--resume", "run"] if run.path.exists() else []))
+        assert (again[0], again[2]) == (0, ""), (at, again)
+        assert results_of(run) == whole, at
+        assert not list(run.path.rglob("*.partial"))
+        shutil.rmtree(tmp_path / "runs")
+    assert tried >= (8 if code == errno.ENOSPC else 2)
+
+
+def test_a_stop_of_the_disk_while_tables_are_written_is_made_good(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run had ended, its table had not: resuming writes it."""
+    write_toml(tmp_path, name="run", num_rounds=ROUNDS)
+    write = Path.write_text
+    times = 0
+
+    def refuse(path: Path, *given: Any, **named: Any) -> int:
+        nonlocal times
+        times += path.name == "closing.txt"
+        if times == 2:  # after the server's own
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return write(path, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", refuse)
+        assert "closing.txt: No space left" in said(call("run", "toy.toml"), 1)
+    file = tmp_path / "runs" / "run" / "closing.txt"
+    file.unlink()
+    assert call("run", "--resume", "run")[0] == 0
+    assert file.is_file()
+
+
+@pytest.mark.parametrize("how", ["signal", "terminal"])
+def test_a_closed_terminal_stops_a_run_without_loss(tmp_path: Path, how: str) -> None:
+    """SIGHUP ends it as Ctrl-C does, also where nothing can be printed any more."""
+    write_toml(tmp_path, name="run", num_rounds=300, round_time_s=0.02)
+    keys: dict[str, Any] = {}
+    screen, terminal = pty.openpty()
+    if how == "terminal":
+        keys = {"stdin": terminal, "start_new_session": True, "preexec_fn": _own_terminal}
+    process = start_cli(tmp_path, "run", "toy.toml", "--engine", "inprocess", **keys)
+    os.close(terminal)
+    run = RunFolder(tmp_path / "runs" / "run")
+    wait_for_checkpoint(process, run, 3)
+    if how == "signal":
+        process.send_signal(signal.SIGHUP)
+    os.close(screen)
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130, err
+    assert "stopped; round" in err and "Traceback" not in err
+    assert run.status()["status"] == "stopped"
+    time.sleep(0.1)
+    assert process.pid not in {p.pid for p in living_processes()}
+    assert process.pid not in {p.parent for p in living_processes()}
+
+
+def _own_terminal() -> None:
+    """Standard input becomes the terminal of the session."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """As under nohup."""
+    write_toml(tmp_path, name="run", num_rounds=40, round_time_s=0.01)
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+    process = start_cli(tmp_path, "run", "toy.toml", "--engine", "inprocess", **ignore)
+    wait_for_checkpoint(process, RunFolder(tmp_path / "runs" / "run"), 1)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, err) == (0, "")
