@@ -58,7 +58,7 @@ def settings(folder: Path, silos: int, mixings: int, size: int, batch: int, loss
                 "cache-dir": str(folder / "cache"), "num-silos": silos, "train-frames": 64, "test-frames": 4,
                 "image-size": size,
             },
-            "network.dropout": 0.2, "objective.loss": loss, "training.batch-size": batch,
+            "network.batch-norm": "average", "network.dropout": 0.2, "objective.loss": loss, "training.batch-size": batch,
             "federation": {
                 "underlay": underlay, "silos-per-client": silos, "mixings-per-round": MIXINGS_PER_ROUND,
             },

@@ -3,7 +3,8 @@
 import torch
 
 from fedsuite.devices import check_device
-from fedsuite.driving.config import CUSTOM, CDLConfig, ObjectiveSettings
+from fedsuite.driving.config import CDLConfig, ObjectiveSettings
+from fedsuite.driving.federation_settings import CUSTOM
 from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.errors import InputError
 

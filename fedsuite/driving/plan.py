@@ -12,7 +12,8 @@ import networkx as nx
 import numpy as np
 import torch
 
-from fedsuite.driving.config import CUSTOM, SERVER_SCENARIOS, CDLConfig
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
 from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.topology import (

@@ -23,7 +23,13 @@ from fedsuite.driving.training.learner import Learner
 from fedsuite.versions import Versions
 from tests.harness import changed
 
-BASE: dict[str, Any] = {"image_size": 40, "batch_size": 4, "num_rounds": 4, "seed": 5}
+BASE: dict[str, Any] = {
+    "image_size": 40,
+    "batch_size": 4,
+    "num_rounds": 4,
+    "seed": 5,
+    "batch_norm": "average",
+}
 NUMBERS = (3, 7)  # of the two silos, as the run counts them
 
 

@@ -48,7 +48,7 @@ _EXPLORE: Settings = {**_LATER, "stage": "pre-explore", "participation-rate": 1.
 _SILOS: Settings = {
     "system": "tests.golden.runs:CDL", "underlay": "gaia", "num-silos": 4, "image-size": 40,
     "train-frames": 12, "test-frames": 6, "batch-size": 4, "num-rounds": 3, "evaluate-every": 2,
-    "checkpoint-every": 2, "learning-rate": 1e-4,
+    "checkpoint-every": 2, "learning-rate": 1e-4, "batch-norm": "average",
 }  # fmt: skip
 
 _PARTIES: Settings = {

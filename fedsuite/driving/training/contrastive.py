@@ -28,7 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsuite.driving.config import FederationSettings, ObjectiveSettings
+from fedsuite.driving.config import ObjectiveSettings
+from fedsuite.driving.federation_settings import FederationSettings
 from fedsuite.driving.model.layers import Output
 from fedsuite.driving.training.langevin import Chain, surrogate_loss
 from fedsuite.penalties import Penalty, Proximal

@@ -27,7 +27,15 @@ from tests.bar_frames import bar_frames
 from tests.harness import changed
 
 RING = np.array([[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]])
-BASE = changed(CDLConfig(), image_size=40, batch_size=4, dropout=0.0, num_rounds=3, seed=5)
+BASE = changed(
+    CDLConfig(),
+    image_size=40,
+    batch_size=4,
+    dropout=0.0,
+    batch_norm="average",
+    num_rounds=3,
+    seed=5,
+)
 TOLERANCE = {"atol": 2e-5, "rtol": 2e-3}
 
 

@@ -26,7 +26,7 @@ from tests.cdl_runs import write_drives
         ({"influence": "exponential"}, "influence-floor"),
         ({"loss": "kl_release", "loss-space": "feature"}, "kl_release compares predictions"),
         ({"loss": "cd_k", "loss-space": "gaussian"}, "cd_k is Gaussian already"),
-        ({"batch-size": 1, "image-size": 32}, "batch-size"),
+        ({"batch-size": 1, "image-size": 32, "batch-norm": "average"}, "batch-size"),
         ({"data-weighted": True}, "data-weighted"),
         ({"batch-norm": "local", "cross-evaluation": True}, "cross-evaluation"),
         ({"learning-rate": -1.0}, "learning-rate"),

@@ -63,7 +63,8 @@ def test_silos_agree_after_a_server_and_differ_after_a_ring(
 ) -> None:
     """The model holds every silo's backbone and their average; counters stay with their silo."""
     for name in ("fedavg", "ring"):
-        run_inprocess(config_of(cache, tmp_path, name, scenario=name, num_rounds=2))
+        changes = {"scenario": name, "num_rounds": 2, "batch_norm": "average"}
+        run_inprocess(config_of(cache, tmp_path, name, **changes))
     for name in ("fedavg", "ring"):
         model = load_file(tmp_path / name / "model.safetensors")
         average = {k: v for k, v in model.items() if not k.startswith("silos.")}

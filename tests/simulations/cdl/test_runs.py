@@ -30,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "matcha_plus": {
         "scenario": "matcha_plus", "loss": "cd_k", "influence": "exponential", "influence_floor": 0.1,
     },
-    "complete, group norm": {"scenario": "complete", "batch_norm": "group", "kl_direction": "literal"},
+    "complete, BatchNorm": {"scenario": "complete", "batch_norm": "average", "kl_direction": "literal"},
     "local, own norm": {"scenario": "local", "batch_norm": "local"},
     "custom, two clients": {"scenario": "custom", "silos_per_client": 2, "apply_beta": False},
     "ring, colour, own norm": {"batch_norm": "local", "channels": 3, "evaluate_every": 2},
@@ -101,7 +101,7 @@ SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {}, {"loss": "none"}, {"loss": "kl_release"}, {"loss": "cd_k"}, {"loss_space": "feature"},
     {"loss_space": "gaussian"}, {"temperature": 1.0}, {"beta": 0.9}, {"apply_beta": False},
     {"kl_direction": "literal"}, {"influence": "linear", "influence_floor": 0.5}, {"share_stem": True}, {"flip": True},
-    {"optimizer": "sgd"}, {"local_updates": 2}, {"batch_norm": "group"}, {"seed": 1},
+    {"optimizer": "sgd"}, {"local_updates": 2}, {"batch_norm": "average"}, {"seed": 1},
     {"regression": "mae"}, {"weight_decay": 0.1}, {"concept_skew": 0.5}, {"scenario": "local"},
 )  # fmt: skip
 
