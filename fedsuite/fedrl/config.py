@@ -78,7 +78,9 @@ class NetworkSettings:
     filters: int = setting(32, "filters of a convolution (of each height in Text2Action)", ge=1)
     tag_size: int = setting(50, "K_2: components of the part-of-speech embedding", ge=2)
     mlp_hidden: int = setting(
-        0, "hidden units of the shared MLP; 0 = two for each joint action, the fewest that can start as a sum", ge=0
+        0,
+        "hidden units of the shared MLP; 0 = two for each joint action, the fewest that can start as a sum",
+        ge=0,
     )
 
 

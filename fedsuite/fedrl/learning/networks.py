@@ -5,7 +5,8 @@
 
 w_i: window [B, H, s_i, s_i] of 0 and 1, newest observation last; A actions; F filters; N parties. One window is a party's
 own network, two are DQN-full. Weights are drawn as in the published code: Xavier-uniform filters,
-normal(0, 0.1) cut at two standard deviations elsewhere, biases 0.1. The shared MLP starts as a sum of its parts, or as drawn.
+normal(0, 0.1) cut at two standard deviations elsewhere, biases 0.1. The shared MLP starts as a sum of its parts,
+or as drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
