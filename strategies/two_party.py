@@ -43,7 +43,7 @@ from strategies.party_relay import (
     check_agreement,
     first_counts,
 )
-from strategies.runtime.bookkeeping import BEST_ROUND
+from strategies.runtime.bookkeeping import BEST_ROUND, DEPTH, STEPS
 
 BEST = "best-mlp."
 
@@ -74,6 +74,7 @@ class TwoParty(PartyRelay):
         mlp = yield from self._train(scalars, state.arrays, clients)
         done = int(scalars["exchange"])
         metrics = {"exchanges": float(done), "epsilon": self.schedule.epsilon(done)}
+        metrics |= self._steps_done(number, done)
         return RoundResult(replace(state, arrays=mlp, scalars=scalars), metrics)
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
@@ -142,6 +143,18 @@ class TwoParty(PartyRelay):
         replies = yield from self._ask({ALPHA: {}}, phase, {}, own)
         done = replies[ALPHA].metrics.get("exchanges", self._per_round)
         scalars["exchange"] = first + int(done)
+
+    def _steps_done(self, rounds: int, exchanges: int) -> dict[str, float]:
+        """Gradient steps of all parties so far, and the longest chain of which each needed the one before.
+
+        A minibatch is a step of every party: one after the other where they update the MLP in turn, else side by side.
+        """
+        own = sum(map(self.schedule.updates, range(exchanges)))
+        if self.config.federation.method.startswith("fcn-"):
+            own = rounds * self.config.learning.round_length
+        in_turn = self.config.published.rules.mlp_updates == "alternating"
+        chain = own * self.num_parties if in_turn else own
+        return {STEPS: float(own * self.num_parties), DEPTH: float(chain)}
 
     @property
     def _per_round(self) -> int:

@@ -3,8 +3,11 @@
 from fedsuite.devices import check_device
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.gridworld import walkers
+from fedsuite.fedrl.text2action import views
 
 _IMITATING = ("fcn-alpha", "fcn-full")
+_NUM_ACTIONS = {"gridworld": walkers.NUM_ACTIONS, "text2action": views.NUM_ACTIONS}
 
 
 def validate(config: FedRLConfig) -> None:
@@ -13,6 +16,8 @@ def validate(config: FedRLConfig) -> None:
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
     method, starts = config.federation.method, config.published.rules.starts
+    if len(config.federation.roles) > 1 and config.published.rules.mlp_start == "sum":
+        _check_sum(config)
     if config.world.kind == "gridworld" and method in ("oracle", *_IMITATING) and starts != "exact":
         raise InputError(
             f'published.starts: "{starts}", but method "{method}" '
@@ -43,4 +48,19 @@ def validate(config: FedRLConfig) -> None:
     if config.federation.parallel_episodes > config.learning.memory:
         raise InputError(
             "federation.parallel-episodes: more parallel episodes than memory has records; lower it"
+        )
+
+
+def _check_sum(config: FedRLConfig) -> None:
+    """Whether the shared MLP can start as the sum of the parties' Q-values, and the targets with it."""
+    if config.published.rules.target_refresh == "published":
+        raise InputError(
+            'published.mlp-start: "sum", but with published.target-refresh "published" the targets are another draw '
+            'for ever, no sum; set published.target-refresh = "all" or published.mlp-start = "published"'
+        )
+    hidden, least = config.network.mlp_hidden, 2 * _NUM_ACTIONS[config.world.kind]
+    if 0 < hidden < least:
+        raise InputError(
+            f"network.mlp-hidden: {hidden}, but a shared MLP that starts as a sum needs two units for each joint action, "
+            f'{least} at least; set it to 0 ({least}) or more, or published.mlp-start = "published"'
         )

@@ -87,7 +87,10 @@ class NetworkSettings:
     )
     tag_size: int = setting(50, "K_2: components of the part-of-speech embedding", ge=2, le=10_000)
     mlp_hidden: int = setting(
-        0, "hidden units of the shared MLP; 0 = two for each joint action", ge=0, le=10**6
+        0,
+        "hidden units of the shared MLP; 0 = two for each joint action, the fewest that can start as a sum",
+        ge=0,
+        le=10**6,
     )
 
 
@@ -197,6 +200,11 @@ class PublishedSettings:
         "alternating: every party updates the shared MLP in turn (paper); joint: once (code)",
         "alternating",
         "joint",
+    )
+    mlp_start: str = _switch(
+        "sum: the shared MLP starts as the sum of the parties' Q-values; published: drawn as in the code",
+        "sum",
+        "published",
     )
     noise_probability: float = setting(
         -1.0,

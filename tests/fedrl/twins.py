@@ -136,15 +136,29 @@ class Stage:
     def new_mlp(self, purpose: str = "mlp") -> nn.Sequential:
         """The shared MLP made of plain layers; numbers drawn as every party draws them."""
         actions, parties = self.world.num_actions, len(self.c.federation.roles)
-        mlp = nn.Sequential(
-            nn.Linear(parties * actions, 2 * actions), nn.ReLU(), nn.Linear(2 * actions, actions)
-        )
+        units = self.c.network.mlp_hidden or 2 * actions
+        hidden, output = nn.Linear(parties * actions, units), nn.Linear(units, actions)
         generator = torch_generator_for(self.c.seed, purpose)
-        for layer in (mlp[0], mlp[2]):
-            assert isinstance(layer, nn.Linear)
+        for layer in (hidden, output):
             nn.init.trunc_normal_(layer.weight, 0.0, 0.1, -0.2, 0.2, generator=generator)
             nn.init.constant_(layer.bias, 0.1)
-        return mlp
+        if self.c.published.rules.mlp_start == "sum":
+            _wire_as_sum(hidden, output, actions)
+        return nn.Sequential(hidden, nn.ReLU(), output)
+
+
+def _wire_as_sum(hidden: nn.Linear, output: nn.Linear, actions: int) -> None:
+    """Number by number: unit a is z_a = sum_i Q_i(a), unit A + a is -z_a, output a is the one less the other."""
+    with torch.no_grad():
+        for unit in range(hidden.out_features):
+            for a in range(actions):
+                output.bias[a] = 0.0
+                output.weight[a, unit] = {a: 1.0, actions + a: -1.0}.get(unit, 0.0)
+            if unit < 2 * actions:
+                hidden.bias[unit] = 0.0
+                for place in range(hidden.in_features):
+                    own = place % actions == unit % actions
+                    hidden.weight[unit, place] = (1.0 if unit < actions else -1.0) * own
 
 
 def mlp_arrays(mlp: nn.Module) -> Arrays:

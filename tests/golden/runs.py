@@ -55,7 +55,7 @@ _PARTIES: Settings = {
     "system": "tests.golden.runs:FEDRL", "maps": 200, "step-limit": 6, "evaluation-episodes": 5,
     "round-length": 32, "batch-size": 8, "memory": 100, "filters": 4, "epsilon-steps": 40,
     "parallel-episodes": 4, "num-rounds": 3, "evaluate-every": 2, "checkpoint-every": 2, "patience": 0,
-    "learning-rate": 2e-4,
+    "learning-rate": 2e-4, "mlp-start": "published",
 }  # fmt: skip
 _TEXTS: Settings = {
     **_PARTIES, "world": "text2action", "corpus": "generated", "max-words": 12, "parallel-episodes": 16,

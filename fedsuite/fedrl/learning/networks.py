@@ -5,10 +5,11 @@
 
 w_i: window [B, H, s_i, s_i] of 0 and 1, newest observation last; A actions; F filters; N parties. One window is a party's
 own network, two are DQN-full. Weights are drawn as in the published code: Xavier-uniform filters,
-normal(0, 0.1) cut at two standard deviations elsewhere, biases 0.1.
+normal(0, 0.1) cut at two standard deviations elsewhere, biases 0.1. The shared MLP starts as a sum of its parts,
+or as drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -115,11 +116,39 @@ class TwoLayers(nn.Module):
         return q
 
 
+def start_as_drawn(mlp: TwoLayers) -> None:
+    """The published code's start: the drawn weights as they are."""
+
+
+def start_as_sum(mlp: TwoLayers) -> None:
+    """Q_f(a) = sum_i Q_i(a), since relu(z) - relu(-z) = z; needs two hidden units for each action.
+
+    Further units keep what was drawn and are not listened to yet: they have no say, but a gradient once they get one.
+    """
+    actions = mlp.output.out_features
+    parties, pairs = mlp.hidden.in_features // actions, 2 * actions
+    one = torch.eye(actions)
+    with torch.no_grad():
+        mlp.hidden.weight[:pairs] = torch.cat([one, -one]).repeat(1, parties)
+        mlp.hidden.bias[:pairs] = 0
+        mlp.output.weight.zero_()
+        mlp.output.weight[:, :pairs] = torch.cat([one, -one], 1)
+        mlp.output.bias.zero_()
+
+
+MLP_STARTS: Mapping[str, Callable[[TwoLayers], None]] = {
+    "sum": start_as_sum,
+    "published": start_as_drawn,
+}
+
+
 def new_mlp(config: FedRLConfig, num_actions: int, purpose: str) -> TwoLayers:
     """The shared MLP of Q-values, a part a party, as every party and the server start it ("mlp"), or another draw of it."""
     generator = torch_generator_for(config.seed, purpose)
     hidden = config.network.mlp_hidden or 2 * num_actions
-    return TwoLayers(len(config.federation.roles) * num_actions, hidden, num_actions, generator)
+    mlp = TwoLayers(len(config.federation.roles) * num_actions, hidden, num_actions, generator)
+    MLP_STARTS[config.published.rules.mlp_start](mlp)
+    return mlp
 
 
 def full_layer(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:

@@ -20,6 +20,7 @@ import torch
 from fedsuite.fedrl.worlds import IDLE, Remembering, Role
 
 NEGLECT, SELECT = 0, 1
+NUM_ACTIONS = 2
 HEADER = 2  # sample row, words decided
 
 

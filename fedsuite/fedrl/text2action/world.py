@@ -18,7 +18,7 @@ from fedsuite.fedrl.text2action.reader import read_corpus
 from fedsuite.fedrl.text2action.reward import RewardRule, TextReward
 from fedsuite.fedrl.text2action.text_cnn import TextCNN
 from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
-from fedsuite.fedrl.text2action.views import TextTable, TextView, records_at
+from fedsuite.fedrl.text2action.views import NUM_ACTIONS, TextTable, TextView, records_at
 from fedsuite.fedrl.worlds import Role, Split
 from fedsuite.progress import Progress, silent
 
@@ -28,7 +28,7 @@ VECTOR_SEED = 0  # vectors belong to the corpus: every seed of an experiment has
 class TextWorld:
     """A World (worlds.py) of one task on one corpus with one fold held out."""
 
-    num_actions = 2
+    num_actions = NUM_ACTIONS
     score = "f1"
 
     def __init__(self, config: FedRLConfig, corpus: Corpus) -> None:

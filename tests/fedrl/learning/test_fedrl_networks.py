@@ -27,7 +27,7 @@ def network(sides: tuple[int, ...], history: int = 2, kernels: str = "window") -
     return WindowNetwork(sides, history, 32, kernels, 16, generator())
 
 
-def shared_mlp(parties: int, actions: int, **changes: int) -> TwoLayers:
+def shared_mlp(parties: int, actions: int, **changes: int | str) -> TwoLayers:
     config = changed(FedRLConfig(), parties=parties, **changes)
     return new_mlp(config, actions, "mlp")
 
@@ -177,7 +177,7 @@ def test_names_of_arrays_and_their_way_back() -> None:
 
 
 def test_shared_mlp_joins_parties_in_order() -> None:
-    mlp = shared_mlp(3, 4)
+    mlp = shared_mlp(3, 4, mlp_start="published")
     q = [torch.randn(5, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)]
     state = mlp.state_dict()
     hidden = sum(q[i] @ state["hidden.weight"][:, 4 * i : 4 * i + 4].T for i in range(3))

@@ -189,7 +189,7 @@ def test_the_best_weights_are_tested_if_asked(tmp_path: Path) -> None:
     assert np.array_equal(looks[0], other.look()) and not np.array_equal(looks[0], looks[1])
 
 
-@pytest.mark.parametrize(("asked", "width"), [(0, 32), (5, 5)])
+@pytest.mark.parametrize(("asked", "width"), [(0, 32), (40, 40)])
 def test_the_shared_mlp_is_as_wide_as_asked(tmp_path: Path, asked: int, width: int) -> None:
     alpha, [beta] = parties(tmp_path, mlp_hidden=asked)
     for party in (alpha, beta):

@@ -46,6 +46,11 @@ SETTINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "discount": ({"discount": 1.0}, ["discount", "1"]),
     "switch": ({"distance": "euclid"}, ["distance", "manhattan"]),
     "probability": ({"noise_probability": 1.5}, ["noise-probability", "1.5"]),
+    "a sum of random targets": ({"target_refresh": "published"}, ["mlp-start", "target-refresh", '"all"']),
+    "a sum of random targets, by the code": ({"follow": "published-code", "mlp_start": "sum"}, ["mlp-start", '"all"']),
+    "narrow sum": ({"mlp_hidden": 31}, ["network.mlp-hidden", "31", "32", '"published"']),
+    "narrow sum of texts": ({"world": "text2action", "mlp_hidden": 3}, ["network.mlp-hidden", "3", "4", "0"]),
+    "start": ({"mlp_start": "zero"}, ["mlp-start", "sum", "published"]),
     "oracle of shifted starts": ({"method": "oracle", "starts": "shifted"}, ["starts", "oracle", "exact"]),
 }  # fmt: skip
 

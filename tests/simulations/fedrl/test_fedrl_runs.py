@@ -25,6 +25,8 @@ RUN: dict[str, Any] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "corrected": {},
     "published-code": {"follow": "published-code"},
+    "published-start": {"mlp_start": "published"},
+    "wide-sum": {"mlp_hidden": 40},
     "three-parties": {"parties": 3, "mlp_updates": "joint"},
     "episodes": {"round_unit": "episodes", "round_length": 3, "test_noise": "noisy"},
     "patience": {"patience": 1, "num_rounds": 5, "evaluate_every": 1, "q_clip": 5.0},
