@@ -418,18 +418,9 @@ def test_a_damaged_file_of_vectors_is_named(tmp_path: Path, case: str) -> None:
 
 DRIVES = {k: v for k, v in ANY.items() if k not in ("gone", "a link to nowhere")}
 LOG, PICTURE = "ada/driving_log.csv", "bob/IMG/7.png"
-# What the readers of drives pass over, or take for a mistake of the program.
-PASSED_OVER = {(LOG, "a folder"), (LOG, "a link to itself"), (PICTURE, "a link to itself")}
 
 
-def _drive(name: str, case: str) -> Any:
-    known = pytest.mark.xfail(reason="the readers of drives do not name it yet", strict=False)
-    return pytest.param(name, case, marks=known if (name, case) in PASSED_OVER else ())
-
-
-@pytest.mark.parametrize(
-    ("name", "case"), [_drive(name, case) for name in (LOG, PICTURE) for case in DRIVES]
-)
+@pytest.mark.parametrize(("name", "case"), [(n, c) for n in (LOG, PICTURE) for c in DRIVES])
 def test_a_damaged_file_of_drives_is_named(tmp_path: Path, name: str, case: str) -> None:
     write_drives(tmp_path / "drives", frames=60)
     DRIVES[case](tmp_path / "drives" / name)

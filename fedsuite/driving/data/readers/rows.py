@@ -161,7 +161,14 @@ def _present(paths: Iterable[Path]) -> set[Path]:
     for folder in {path.parent for path in paths}:
         try:
             with os.scandir(folder) as entries:
-                there.update(folder / entry.name for entry in entries if not entry.is_dir())
+                there.update(folder / entry.name for entry in entries if _is_file(entry))
         except (OSError, ValueError):  # a name that no folder can have
             continue
     return there
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return not entry.is_dir()
+    except OSError:  # a link to itself
+        return False

@@ -15,6 +15,7 @@
 Columns may have other common names (tables.py), and pictures lie in another usual folder, or beside the table (rows.py).
 """
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class TextDrive:
     POSITIVE = LEFT
 
     def matches(self, folder: Path) -> bool:
-        return (folder / self.LOG).is_file()
+        return os.path.lexists(folder / self.LOG)  # what is no file is named when it is read
 
     def read(self, folder: Path, options: ReadOptions) -> Drive:
         """All frames, in the table's order."""
