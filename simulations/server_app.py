@@ -21,6 +21,7 @@ from fedsuite.files import write_atomically, write_json
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
+from fedsuite.unread import unread_lines
 from simulations.systems import settings_of
 from strategies.runtime.exchange import OnEvent
 from strategies.runtime.flower_strategy import FedsuiteStrategy
@@ -49,6 +50,8 @@ def serve(
         system.validate(settings)
         given = Path(settings.roster) if settings.roster else None
         roster = read_roster(given) if given else system.prepare(settings, progress)
+        for line in unread_lines(settings, system.unread):
+            progress(line)
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
         rounds = system.make_strategy(settings, roster)

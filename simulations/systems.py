@@ -18,6 +18,7 @@ from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.errors import InputError, unknown_key
 from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
+from fedsuite.unread import Unread
 from fedsuite.values import chosen
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class System(Generic[C]):
     It writes <folder>/results.md. None: a table of the last metrics.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
     node_key: key of a real node's configuration that says which member it is.
+    unread: keys that nothing reads with certain values of others; whoever sets them is told.
     """
 
     name: str
@@ -84,6 +86,7 @@ class System(Generic[C]):
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
     engine: Literal["ray", "inprocess"] = "ray"
     node_key: str = "name"
+    unread: Unread = field(default_factory=dict)
 
 
 def later(path: str) -> Callable[..., Any]:

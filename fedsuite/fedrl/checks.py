@@ -2,12 +2,10 @@
 
 from fedsuite.devices import check_device
 from fedsuite.errors import InputError
+from fedsuite.fedrl.actions import NUM_ACTIONS
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld import walkers
-from fedsuite.fedrl.text2action import views
 
 _IMITATING = ("fcn-alpha", "fcn-full")
-_NUM_ACTIONS = {"gridworld": walkers.NUM_ACTIONS, "text2action": views.NUM_ACTIONS}
 
 
 def validate(config: FedRLConfig) -> None:
@@ -58,7 +56,7 @@ def _check_sum(config: FedRLConfig) -> None:
             'published.mlp-start: "sum", but with published.target-refresh "published" the targets are another draw '
             'for ever, no sum; set published.target-refresh = "all" or published.mlp-start = "published"'
         )
-    hidden, least = config.network.mlp_hidden, 2 * _NUM_ACTIONS[config.world.kind]
+    hidden, least = config.network.mlp_hidden, 2 * NUM_ACTIONS[config.world.kind]
     if 0 < hidden < least:
         raise InputError(
             f"network.mlp-hidden: {hidden}, but a shared MLP that starts as a sum needs two units for each joint action, "

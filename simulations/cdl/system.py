@@ -9,6 +9,7 @@ from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of, plan_of
+from fedsuite.driving.unread import UNREAD
 from fedsuite.federation import RoundStrategy
 from fedsuite.roster import Roster
 from simulations.systems import System, later
@@ -38,4 +39,5 @@ SYSTEM = System(
     draw=later("fedsuite.driving.report.run:draw_data"),
     compare=later("fedsuite.driving.report.experiment:write_comparison"),
     node_key="silo",
+    unread=UNREAD,
 )

@@ -23,6 +23,7 @@ from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.unread import unread_lines
 from simulations.engines.ray import Resources, run_ray
 from simulations.experiments import folders
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
@@ -129,6 +130,8 @@ def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
             except InputError as error:
                 raise InputError(f"{label}: {error}".removeprefix(": ")) from None
         rosters[label] = known[alike]
+        for line in unread_lines(plan.settings, plan.system.unread):
+            progress(f"{label}: {line}".removeprefix(": "))
     return rosters
 
 

@@ -22,6 +22,7 @@ from fedsuite.vln.plan import (
     starting_speaker,
 )
 from fedsuite.vln.stages import describes_paths, is_personal, share_of
+from fedsuite.vln.unread import UNREAD
 from simulations.systems import System, later
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
@@ -126,4 +127,5 @@ SYSTEM = System(
     draw=later("fedsuite.vln.report.run:draw_data"),
     compare=later("fedsuite.vln.report.experiment:write_comparison"),
     node_key="scan",
+    unread=UNREAD,
 )

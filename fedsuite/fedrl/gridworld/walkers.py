@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedsuite.fedrl import actions
 from fedsuite.fedrl.worlds import IDLE
 
 NUM_MOVES = 4
-NUM_ACTIONS = NUM_MOVES * NUM_MOVES
+NUM_ACTIONS = actions.NUM_ACTIONS["gridworld"]
 MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fedsuite.fedrl import actions
 from fedsuite.fedrl.worlds import IDLE, Remembering, Role
 
 NEGLECT, SELECT = 0, 1
-NUM_ACTIONS = 2
+NUM_ACTIONS = actions.NUM_ACTIONS["text2action"]
 HEADER = 2  # sample row, words decided
 
 

@@ -1,0 +1,41 @@
+"""Keys of a CDL run that nothing reads with certain values of others."""
+
+from fedsuite.unread import Unread, among, but
+
+_GENERATED = ("data.dir", bool)
+_DRIVES = ("data.dir", among(""))
+_LOSS = ("objective.loss", among("none"))
+_CHAIN = ("objective.loss", but("cd_k"))
+
+UNREAD: Unread = {
+    "data.road-character": _GENERATED,
+    "data.generated-seed": _GENERATED,
+    "data.train-frames": _GENERATED,
+    "data.test-frames": _GENERATED,
+    "data.silo-sizes": _GENERATED,
+    "data.label-skew": _GENERATED,
+    "data.appearance-skew": _GENERATED,
+    "data.concept-skew": _GENERATED,
+    "data.label-noise": _GENERATED,
+    "data.kind": _DRIVES,
+    "data.bad-rows": _DRIVES,
+    "data.angle-scale": _DRIVES,
+    "objective.loss-space": _LOSS,
+    "objective.beta": _LOSS,
+    "objective.apply-beta": _LOSS,
+    "objective.temperature": _LOSS,
+    "objective.influence": _LOSS,
+    "objective.kl-direction": ("objective.loss", but("kl")),
+    "objective.chain-steps": _CHAIN,
+    "objective.chain-rate": _CHAIN,
+    "objective.chain-samples": _CHAIN,
+    "objective.energy-std": _CHAIN,
+    "objective.metropolis": _CHAIN,
+    "federation.proximal-mu": ("federation.scenario", but("fedprox")),
+    "federation.matcha-budget": ("federation.scenario", but("matcha", "matcha_plus")),
+    "federation.clip-ratio": ("federation.merge", but("clipped")),
+    "federation.tolerated": ("federation.merge", among("mean", "clipped")),
+    "sabotage.attack": ("sabotage.clients", among("")),
+    "sabotage.scale": ("sabotage.clients", among("")),
+    "sabotage.from-round": ("sabotage.clients", among("")),
+}
