@@ -9,6 +9,7 @@ from fedsuite.driving.topology import Network
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_groups
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES
 from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
+from fedsuite.driving.training.mixing_rules import largest_mode
 from fedsuite.errors import InputError
 from fedsuite.values import chosen
 
@@ -63,6 +64,12 @@ def check_optimizer(config: CDLConfig, mixing: MixingSchedule, labels: Sequence[
         raise InputError(
             f"federation.underlay-file: {needs}, but {labels[int(silo)]}'s sums to {totals[silo]:.6g}; "
             "correct the matrix, or choose training.optimizer=sgd"
+        )
+    mode = largest_mode(rule, mixing.constant, config.training.momentum)
+    if mode > 1 + 1e-6:
+        raise InputError(
+            f"training.optimizer: {name} drives silos apart over {mixing.name} with {mixing.num_silos} silos (differences "
+            f"grow by {mode:.3f} a step); choose gradient-tracking, or federation.scenario=mst"
         )
 
 

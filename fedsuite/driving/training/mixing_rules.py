@@ -18,6 +18,7 @@ gradient-tracking: DSGT, Pu & Nedic 2018, 1805.11454. All of them need columns o
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,12 +43,14 @@ Step = Callable[[Slot, Tensor, Tensor, Constants], Tensor]
 
 @dataclass(frozen=True)
 class Rule:
-    """sent: arrays of a slot that are mixed with the model; any_updates: whether u > 1 makes sense."""
+    """sent: arrays of a slot that are mixed with the model; any_updates: whether u > 1 makes sense; mode: for an eigenvalue
+    of A and beta the matrix from one step to the next where gradients are 0, None where mixing alone does not swing."""
 
     begin: Begin
     step: Step
     sent: tuple[str, ...] = ()
     any_updates: bool = True
+    mode: Callable[[complex, float], np.ndarray] | None = None
 
 
 def begin_quasi_global(slot: Slot, x: Tensor, c: Constants) -> None:
@@ -82,8 +85,32 @@ def step_tracking(slot: Slot, x: Tensor, g: Tensor, c: Constants) -> Tensor:
     return x - c.eta * slot[TRACKER]
 
 
+def _quasi_global_mode(eigenvalue: complex, mu: float, weight: float) -> np.ndarray:
+    """[3, 3] of (x_t, x_{t-1}, avg_{t-1}) for x_{t+1} = eigenvalue (x_t - weight avg_t); eta drops out."""
+    new = np.array([-(1 - mu), 1 - mu, mu])  # avg_t eta
+    forward = eigenvalue * (np.array([1, 0, 0]) - weight * new)
+    return np.array([forward, [1, 0, 0], new])
+
+
+def largest_mode(rule: Rule, a: np.ndarray, beta: float) -> float:
+    """By how much differences between silos can grow in a step where gradients are 0; above 1 mixing alone parts them.
+
+    a: [N, N], the same in every step. Momentum of what mixing did swings where eigenvalues of A are complex and near 1, as
+    on a long directed ring: 0.90 with 3 silos, 1.04 with 11, for beta = 0.9.
+    """
+    eigenvalues = np.linalg.eigvals(a)
+    if rule.mode is None:
+        return float(np.abs(eigenvalues).max())
+    steps = np.stack([rule.mode(complex(v), beta) for v in eigenvalues])
+    return float(np.abs(np.linalg.eigvals(steps)).max())
+
+
 RULES: Mapping[str, Rule] = {
-    "qg-momentum": Rule(begin_quasi_global, step_momentum),
-    "qg-nesterov": Rule(begin_quasi_global, step_nesterov),
+    "qg-momentum": Rule(
+        begin_quasi_global, step_momentum, mode=lambda v, beta: _quasi_global_mode(v, beta, beta)
+    ),
+    "qg-nesterov": Rule(
+        begin_quasi_global, step_nesterov, mode=lambda v, beta: _quasi_global_mode(v, beta, beta**2)
+    ),
     "gradient-tracking": Rule(begin_tracking, step_tracking, sent=(TRACKER,), any_updates=False),
 }

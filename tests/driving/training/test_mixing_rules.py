@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from fedsuite.driving.config import TrainingSettings
+from fedsuite.driving.topology import load_network
 from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
-from fedsuite.driving.training.mixing_rules import AVERAGE, TRACKER
+from fedsuite.driving.training.mixing_rules import AVERAGE, RULES, TRACKER, largest_mode
 from tests.harness import changed
+from tests.schedules import make_schedule
 
 # Silo i has f_i = h_i / 2 (x - b_i)^2; every one hears one other.
 H, B = np.array([1.0, 2.0, 0.5]), np.array([1.0, -1.0, 4.0])
@@ -25,7 +27,13 @@ def scalar_gradient(x: Model) -> Model:
 
 
 def played(
-    name: str, start: Model, gradient: Gradient, steps: int, updates: int = 1, **own: float
+    name: str,
+    start: Model,
+    gradient: Gradient,
+    steps: int,
+    updates: int = 1,
+    a: np.ndarray = RING,
+    **own: float,
 ) -> tuple[Model, RuleOptimizer | torch.optim.Optimizer, list[torch.Tensor]]:
     """Models after `steps` mixings, and the optimizer once it has seen the last of them."""
     settings = changed(
@@ -34,10 +42,10 @@ def played(
     tensors = {k: torch.tensor(v).requires_grad_() for k, v in start.items()}
     method = LOCAL_OPTIMIZERS[name]
     optimizer = method.make([*tensors.values()], changed(settings, **own))
-    ring = torch.tensor(RING)
+    weights = torch.tensor(a)
 
     def mixed(value: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("ij,j...->i...", ring, value.detach())
+        return torch.einsum("ij,j...->i...", weights, value.detach())
 
     for _ in range(steps):
         if isinstance(optimizer, RuleOptimizer):
@@ -165,6 +173,43 @@ def test_equals_a_plain_loop_over_silos(name: str, updates: int) -> None:
     expected = twin(name, start, bent, 7, updates)
     for key, value in expected.items():
         np.testing.assert_allclose(found[key], value, atol=1e-10)
+
+
+def ring_of(size: int) -> np.ndarray:
+    return 0.5 * (np.eye(size) + np.roll(np.eye(size), -1, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "mode"),
+    [("qg-momentum", 3, 0.9007), ("qg-momentum", 11, 1.0390), ("qg-nesterov", 11, 1.0313)],
+)
+def test_mixing_alone_grows_or_shrinks_as_foretold(name: str, size: int, mode: float) -> None:
+    """Without gradients: the length of the differences between silos, over many steps; momentum swings on long rings."""
+    a = ring_of(size)
+    apart = a - np.full((size, size), 1 / size)  # without the mean of all, which stays
+    assert largest_mode(RULES[name], apart, 0.9) == pytest.approx(mode, abs=1e-4)
+    assert largest_mode(RULES[name], a, 0.9) == pytest.approx(max(mode, 1.0), abs=1e-4)
+    start = np.random.default_rng(0).normal(size=(size, 1))
+    start -= start.mean()
+
+    def still(x: Model) -> Model:
+        return {"x": np.zeros_like(x["x"])}
+
+    lengths = [
+        np.linalg.norm(played(name, {"x": start}, still, n, a=a)[0]["x"]) for n in (150, 250)
+    ]
+    assert (lengths[1] / lengths[0]) ** (1 / 100) == pytest.approx(mode, abs=0.02)
+
+
+def test_trees_and_servers_suit_quasi_global_momentum_and_any_overlay_tracking() -> None:
+    for name in ("ring", "mst", "delta_mbst", "star", "complete"):
+        for network in ("gaia", "nws"):
+            a = make_schedule(load_network(network), name).matrix(0)
+            grows = {rule: largest_mode(RULES[rule], a, 0.9) > 1 + 1e-6 for rule in RULES}
+            swings = name == "ring"
+            assert grows == {
+                "qg-momentum": swings, "qg-nesterov": swings, "gradient-tracking": False,
+            }, (name, network)  # fmt: skip
 
 
 def test_weight_decay_is_part_of_the_gradient() -> None:

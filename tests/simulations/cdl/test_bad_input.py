@@ -35,6 +35,10 @@ from tests.cdl_runs import write_drives
             {"optimizer": "qg-momentum", "scenario": "star", "data-weighted": True},
             "data-weighted: qg-momentum needs a mixing matrix whose columns sum to 1; set it to false",
         ),
+        (
+            {"optimizer": "qg-momentum", "num-silos": 11},
+            "optimizer: qg-momentum drives silos apart over ring with 11 silos (differences grow by 1.039 a",
+        ),
         ({"optimizer": "qg-nesterov", "merge": "clipped"}, "merge: qg-nesterov needs"),
         ({"optimizer": "quasi-global"}, "training.optimizer"),
         ({"loss": "klx"}, "loss"),
