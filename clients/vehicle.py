@@ -21,6 +21,7 @@ from fedsuite.driving.message_keys import AVERAGE, OWN, silo_metric
 from fedsuite.driving.model.tensor_names import TensorNames
 from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Matrix, Site
+from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.versions import Versions, checkpoint_rounds
 
@@ -64,6 +65,10 @@ class VehicleClient(NumPyClient):
     def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """Mixing steps `first-mixing` .. `first-mixing` + `mixings` - 1, the last one's mixing left to the server."""
         number = int(config["round"])
+        needed = checkpoint_rounds(config)
+        if self._forgets and "last-trained" in config:
+            self.site.private.rollback(int(config["last-trained"]))
+            needed.append(int(config["last-trained"]))  # in case this round's answer is lost
         networks = self._networks(number, config.get("last-trained", 0))
         # Until it is saved, so that an error here leaves nothing half trained behind.
         self.site.networks = None
@@ -74,7 +79,7 @@ class VehicleClient(NumPyClient):
         )
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
         arrays = networks.backbone_arrays()
-        self._save(networks, arrays, number, checkpoint_rounds(config))
+        self._save(networks, arrays, number, needed)
         terms["sub-network-distance"] = networks.distance()
         metrics: dict[str, Any] = {
             silo_metric(silo, name): float(values[i])
@@ -104,6 +109,11 @@ class VehicleClient(NumPyClient):
                 metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
         return 0.0, sum(len(s.test) for s in self.site.silos), metrics
 
+    @property
+    def _forgets(self) -> bool:
+        """Whether a step whose answer was lost must leave no trace: what it mixed beside its model was never mixed."""
+        return LOCAL_OPTIMIZERS[self.config.training.optimizer].rule is not None
+
     def _local_tensors(self, config: Config, i: int) -> dict[str, torch.Tensor]:
         """What silo i of this client keeps of its backbone, as of the message's round."""
         if not self.site.names.local:
@@ -125,9 +135,7 @@ class VehicleClient(NumPyClient):
             site.networks_round = latest
         return site.networks
 
-    def _save(
-        self, networks: SiloNetworks, arrays: Arrays, number: int, checkpoints: list[int]
-    ) -> None:
+    def _save(self, networks: SiloNetworks, arrays: Arrays, number: int, needed: list[int]) -> None:
         """Keep what stays here; a diverged silo keeps what it had before, so that it can join again."""
         private = networks.private_arrays()
         bad = non_finite(arrays) + non_finite(private)
@@ -136,5 +144,5 @@ class VehicleClient(NumPyClient):
                 f"{self.site.name}: training diverged, {bad[0]} holds NaN or infinity; lower training.learning-rate"
             )
         self.site.private.save(number, private, {})
-        self.site.private.prune(checkpoints)
+        self.site.private.prune(needed)
         self.site.networks, self.site.networks_round = networks, number

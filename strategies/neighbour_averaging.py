@@ -6,10 +6,12 @@ pooled training the case N = 1: one strategy serves every scenario. The server h
 links would carry: row i of A applied to the backbones of i and its neighbours goes back to silo i, nothing else does.
 
 Silos that did not answer are left out: the rows of A are re-normalised over those who did, and an absent silo keeps
-the backbone that it had. With several mixings per round all but the last happen inside the clients.
+the backbone that it had. Local optimizers that look across mixings need columns that sum to 1 as well, so with them the
+others mix by `rebalance`; what such an optimizer has mixed (`beside`) goes the way of the backbones. With several mixings
+per round all but the last happen inside the clients.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -52,14 +54,20 @@ class Costs:
     bits: int
 
 
+# (A, who answered [N]) -> A over those.
+Absence = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
 class NeighbourAveraging(RoundStrategy):
-    """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `silos_of`: silos of each partition."""
+    """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `silos_of`: silos of each partition;
+    `beside`: what else silos mix, as it is at the start; `absence`: A where some did not answer."""
 
     def __init__(
         self, config: CDLConfig, initial: Arrays, silos_of: Sequence[Sequence[int]],
-        schedule: Schedule, costs: Costs,
+        schedule: Schedule, costs: Costs, beside: Arrays | None = None, absence: Absence = renormalise,
     ) -> None:  # fmt: skip
         self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
+        self.beside, self.absence = beside or {}, absence
         self.silos_of = [list(h) for h in silos_of]
         own = config.federation
         self.rule: MixingRule = chosen("federation.merge", own.merge, MIXING_RULES)
@@ -71,7 +79,8 @@ class NeighbourAveraging(RoundStrategy):
     def start(self, clients: Clients) -> Exchanges:
         """Every silo starts from the same backbone."""
         yield []  # nothing to ask the clients
-        arrays = {k: np.repeat(v[None], self.num_silos, axis=0) for k, v in self.initial.items()}
+        one = self.initial | self.beside
+        arrays = {k: np.repeat(v[None], self.num_silos, axis=0) for k, v in one.items()}
         return RoundResult(ServerState(arrays))
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
@@ -84,14 +93,14 @@ class NeighbourAveraging(RoundStrategy):
             for p, held in enumerate(self.silos_of)
         ]
         collected, present = self._collect(state.arrays, replies)
-        matrix = renormalise(self.schedule.matrix(first + per_round - 1), present)
+        matrix = self.absence(self.schedule.matrix(first + per_round - 1), present)
         mixed = self.rule(state.arrays, collected, matrix, self.limits)
         arrays = mixed.stacked
         names = (*TERMS, "sub-network-distance") if self.config.objective.contrastive else TERMS[:1]
         metrics = _training_metrics(replies, names)
         metrics |= {
-            "consensus-distance": consensus_distance(arrays),
-            "consensus-distance-before-mixing": consensus_distance(collected),
+            "consensus-distance": consensus_distance(self._models(arrays)),
+            "consensus-distance-before-mixing": consensus_distance(self._models(collected)),
             "mixings": float(first + per_round),
             "serial-depth": float(self.config.training.local_updates * (first + per_round)),
             "overlay-bytes": (first + per_round) * self.costs.edges * self.costs.bits / 8,
@@ -111,22 +120,28 @@ class NeighbourAveraging(RoundStrategy):
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The average model over all silos' test frames, and every silo's own backbone over its own."""
-        average = with_prefix(average_model(state.arrays), AVERAGE)
+        models = self._models(state.arrays)
+        average = with_prefix(average_model(models), AVERAGE)
         replies = yield [
-            Task(p, "evaluate", with_prefix(_rows(state.arrays, held), OWN) | average, {}, {})
+            Task(p, "evaluate", with_prefix(_rows(models, held), OWN) | average, {}, {})
             for p, held in enumerate(self.silos_of)
         ]
         return RoundResult(state, _errors_by_silo(replies))
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The result is the average model, with every silo's backbone beside it."""
+        models = self._models(state.arrays)
         metrics: dict[str, float] = {}
         if self.config.evaluation.cross_evaluation:
-            metrics = yield from self._cross_evaluate(state.arrays)
-        result = average_model(state.arrays) | with_prefix(state.arrays, SILOS)
+            metrics = yield from self._cross_evaluate(models)
+        result = average_model(models) | with_prefix(models, SILOS)
         return RoundResult(ServerState(result, state.scalars), metrics)
 
     # --- one round -------------------------------------------------------------------------------
+
+    def _models(self, arrays: Arrays) -> Arrays:
+        """Backbones alone [N, ...], without what is mixed beside them."""
+        return {k: v for k, v in arrays.items() if k not in self.beside}
 
     def _collect(
         self, before: Mapping[str, np.ndarray], replies: Sequence[Reply]

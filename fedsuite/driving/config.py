@@ -148,7 +148,15 @@ class ObjectiveSettings:
 class TrainingSettings:
     """Local training."""
 
-    optimizer: str = setting("adam", "local optimizer", choices=("adam", "sgd"))
+    optimizer: str = setting(
+        "adam",
+        "local optimizer; nesterov: sgd with local momentum; those that look across mixings: quasi-global momentum "
+        "(qg-momentum, qg-nesterov) and gradient-tracking, which sends as much again",
+        choices=(
+            "adam", "sgd", "nesterov", "qg-momentum", "qg-nesterov", "gradient-tracking",
+        ),
+    )  # fmt: skip
+    momentum: float = setting(0.9, "beta of nesterov, qg-momentum and qg-nesterov", gt=0, lt=1)
     learning_rate: float = setting(1e-3, "alpha", gt=0)
     weight_decay: float = setting(1e-5, "L2 weight decay (released code)", ge=0)
     batch_size: int = setting(32, "m, frames per mini-batch", ge=1, le=10**6)
@@ -165,7 +173,7 @@ class WallClockSettings:
 
     computation_time_ms: float = setting(1.2, "T_c, milliseconds of one local update", ge=0)
     model_bits: int = setting(
-        0, "M, bits of a message; 0 = what the silos really send", ge=0, le=10**15
+        0, "M, bits of a message with one backbone; 0 = what the silos really send", ge=0, le=10**15
     )
     latency_ms_per_km: float = setting(0.0085, "propagation delay", ge=0)
     base_latency_ms: float = setting(4.0, "delay of a link of no length", ge=0)

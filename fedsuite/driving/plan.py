@@ -16,6 +16,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
 from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan_checks import check_merge, check_optimizer, check_silos_of
 from fedsuite.driving.topology import (
     NETWORKS,
     DelayModel,
@@ -25,12 +26,11 @@ from fedsuite.driving.topology import (
     cycle_time_ms,
     load_network,
 )
-from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_groups, schedule_of
-from fedsuite.driving.topology.robust_mixing import MIXING_RULES
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule, schedule_of
+from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
-from fedsuite.values import chosen
 
 BY_SIZE = ("gaia", "nws", "geant", "exodus", "ebone")
 ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays for both ways
@@ -82,7 +82,7 @@ def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()
     network = first_silos(whole, 1 if config.federation.pooled else count, names)
     if len(names) == network.num_silos:
         network = replace(network, labels=names)
-    bits = config.wall_clock.model_bits or message_bits(config)
+    bits = message_bits(config)
     delay = delay_of(config)
     overlay = _overlay(config, network, bits, delay)
     own = network.weights if config.federation.scenario == CUSTOM else None
@@ -93,7 +93,8 @@ def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()
             network, overlay, bits, config.wall_clock.computation_time_ms, delay,
             one_way=config.federation.scenario in ONE_WAY, budget=config.federation.matcha_budget, seed=config.seed,
         )  # fmt: skip
-    _check_merge(config, mixing)
+    check_merge(config, mixing)
+    check_optimizer(config, mixing, network.labels)
     scenario = config.federation.scenario
     size = config.federation.silos_per_client or network.num_silos
     if size > network.num_silos:
@@ -103,7 +104,7 @@ def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()
         )
     silos = range(network.num_silos)
     silos_of = tuple(tuple(silos[i : i + size]) for i in range(0, len(silos), size))
-    _check_silos_of(config, network, mixing, silos_of)
+    check_silos_of(config, network, mixing, silos_of)
     return Plan(count, silos_of, network, overlay, mixing, bits, cycle_ms)
 
 
@@ -178,11 +179,14 @@ def initial_network(config: CDLConfig) -> torch.nn.Module:
 
 @lru_cache(maxsize=32)
 def message_bits(config: CDLConfig) -> int:
-    """M: the backbone as it travels, parameters and mixed buffers."""
+    """M: the backbone as it travels, parameters and mixed buffers, and what the local optimizer has mixed beside it."""
+    beside = len(LOCAL_OPTIMIZERS[config.training.optimizer].sent)
+    if config.wall_clock.model_bits:
+        return config.wall_clock.model_bits * (1 + beside)
     network = initial_network(config)
-    state = network.state_dict()
-    mixed = names_of(network, config.network.batch_norm).mixed
-    return sum(8 * state[n].numel() * state[n].element_size() for n in mixed)
+    state, names = network.state_dict(), names_of(network, config.network.batch_norm)
+    bits = {n: 8 * state[n].numel() * state[n].element_size() for n in names.mixed}
+    return sum(bits.values()) + beside * sum(bits.get(n, 0) for n in names.parameters)
 
 
 def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) -> Overlay:
@@ -196,42 +200,3 @@ def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) 
     kind = "star" if scenario in SERVER_SCENARIOS else scenario
     budget, update_ms = config.federation.matcha_budget, config.wall_clock.computation_time_ms
     return build_overlay(network, kind, bits, update_ms, delay, budget=budget)
-
-
-def _check_merge(config: CDLConfig, mixing: MixingSchedule) -> None:
-    """Rules for hostile silos need weights >= 0, enough neighbours, and all mixing steps where they are applied."""
-    own = config.federation
-    chosen("federation.merge", own.merge, MIXING_RULES)
-    if own.merge == "mean":
-        return
-    if own.mixings_per_round > 1:
-        raise InputError(
-            f"federation.merge: {own.merge} is applied once a round; set federation.mixings-per-round=1"
-        )
-    if mixing.constant is None or mixing.constant.min() < 0:
-        raise InputError(
-            f"federation.merge: {own.merge} needs fixed weights >= 0; choose another scenario than matcha and another "
-            "federation.mixing-matrix than fdla"
-        )
-    fewest = int(mixing.support.sum(axis=1).min()) - 1
-    if own.merge == "trimmed-mean" and not 0 < 2 * own.tolerated <= fewest:
-        raise InputError(
-            f"federation.tolerated: {own.tolerated}, but trimmed-mean leaves out that many at either end, at least 1, and a "
-            f"silo has {fewest} neighbours here; {fewest // 2} at most, or choose federation.merge=clipped"
-        )
-
-
-def _check_silos_of(
-    config: CDLConfig, network: Network, mixing: MixingSchedule, silos_of: Sequence[Sequence[int]]
-) -> None:
-    """Several mixings in one message are exact only where no silo needs one that another client holds."""
-    if config.federation.mixings_per_round == 1:
-        return
-    across = closed_groups(mixing.support, silos_of)
-    if across:
-        i, j = across[0]
-        raise InputError(
-            f"federation.mixings-per-round: {config.federation.mixings_per_round}, but {network.labels[i]} needs "
-            f"{network.labels[j]}'s model after every mixing and another client holds it; set "
-            "federation.silos-per-client=0 (one client for all) or federation.mixings-per-round=1"
-        )

@@ -4,11 +4,15 @@ Silos stand at the first N nodes of the network, in its order. Partition p holds
 S = silos-per-client; a pooled run has one partition with all data.
 """
 
+import numpy as np
+
 from fedsuite.arrays import module_arrays
 from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of, plan_of
+from fedsuite.driving.topology.mixing_matrix import rebalance, renormalise
+from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.unread import UNREAD
 from fedsuite.federation import RoundStrategy
 from fedsuite.roster import Roster
@@ -20,11 +24,21 @@ from strategies.sabotage import with_saboteurs
 def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     """The server's half; it opens no data."""
     plan, network = plan_of(config, roster), initial_network(config)
-    mixed = names_of(network, config.network.batch_norm).mixed
-    initial = {k: v for k, v in module_arrays(network).items() if k in mixed}
+    names, method = (
+        names_of(network, config.network.batch_norm),
+        LOCAL_OPTIMIZERS[config.training.optimizer],
+    )
+    initial = {k: v for k, v in module_arrays(network).items() if k in names.mixed}
+    beside = {
+        f"{kind}.{n}": np.zeros_like(initial[n])
+        for kind in method.sent
+        for n in names.parameters
+        if n in initial
+    }
     costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
     schedule = mixing_of(config, roster)
-    strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs)
+    absence = rebalance if method.rule else renormalise
+    strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, absence)
     return with_saboteurs(strategy, config.sabotage, config.seed)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.message_keys import TERMS
-from fedsuite.driving.topology.mixing_matrix import MixingSchedule
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule, rebalance
 from fedsuite.federation import Reply, RoundResult, ServerState, Task
 from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
 from tests.harness import changed
@@ -114,6 +114,29 @@ def test_an_absent_silo_keeps_its_backbone_and_the_others_go_on_without_it() -> 
         np.testing.assert_allclose(result.state.arrays["w"][i], before + 4 / 3, rtol=1e-6)
     assert result.metrics["silos-missing"] == 1
     assert "silos-missing" not in play(strategy, strategy.train(2, state, []), stay).metrics
+
+
+def test_what_is_mixed_beside_the_model_goes_its_way_and_is_no_part_of_the_result() -> None:
+    base = strategy_of("complete", 4)
+    strategy = NeighbourAveraging(
+        base.config, INITIAL, base.silos_of, base.schedule, COSTS, {"tracker.w": np.zeros((3, 2), np.float32)},
+        rebalance,
+    )  # fmt: skip
+
+    def train(silo: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {**arrays, "tracker.w": arrays["tracker.w"] + np.float32(4 ** (silo + 1))}
+
+    state = state_of(strategy)
+    assert state.arrays["tracker.w"].shape == (4, 3, 2)
+    result = play(strategy, strategy.train(1, state, []), train, missing=[3])
+    # The links to the absent silo return to the others: 1/2 of oneself, 1/4 of either of the others.
+    trackers = [(8 + 16 + 64) / 4, (4 + 32 + 64) / 4, (4 + 16 + 128) / 4, 0.0]
+    np.testing.assert_allclose(result.state.arrays["tracker.w"][:, 0, 0], trackers)
+    assert result.metrics["consensus-distance"] == 0
+    done = play(strategy, strategy.finish(4, result.state, []), stay).state.arrays
+    assert done.keys() == INITIAL.keys() | {f"{SILOS}{k}" for k in INITIAL}
+    asked = next(strategy.evaluate(1, result.state, []))
+    assert not [k for task in asked for k in task.arrays if "tracker" in k]
 
 
 def test_pure_mixing_contracts_by_the_spectral_bound() -> None:

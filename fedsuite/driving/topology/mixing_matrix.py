@@ -131,6 +131,23 @@ def renormalise(a: np.ndarray, present: np.ndarray) -> np.ndarray:
     return out
 
 
+def rebalance(a: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """As `renormalise`, for A whose rows and columns sum to 1, and still do so without the silos that did not reply.
+
+    A symmetric A (trees, stars, MATCHA): both ends of a link to an absent silo keep for themselves what they would have
+    given. Any other (the directed ring) has no such matrix over the links that are left: nobody mixes in that step.
+    """
+    here = np.asarray(present, dtype=bool)
+    if here.shape != (len(a),):
+        raise ValueError(f"present: expected bool [{len(a)}], got shape {here.shape}")
+    if here.all():
+        return a
+    if not np.allclose(a, a.T, rtol=0, atol=1e-12):
+        return np.eye(len(a))
+    out = np.where(np.outer(here, here), a, 0.0)
+    return np.asarray(out + np.diag(1.0 - out.sum(axis=1)))
+
+
 def closed_groups(support: np.ndarray, groups: Sequence[Sequence[int]]) -> list[Edge]:
     """Pairs (i, j) where silo i needs the model of silo j of another group; empty if every group is closed."""
     where = np.full(len(support), -1)

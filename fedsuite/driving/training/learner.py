@@ -93,6 +93,7 @@ class Learner:
             if self.penalty is not None:
                 backbone, names = self.networks.backbone, self.networks.names.parameters
                 self.start = {name: backbone[name].detach().clone() for name in names}
+            self.networks.begin_mixing_step()
             for j in range(updates):
                 for name, values in self._update(t, t * updates + j).items():
                     totals[name] += values

@@ -2,7 +2,8 @@
 
     backbone  theta^b, name -> [S, ...]: parameters and BatchNorm buffers; what neighbours mix and what steers
     sub       theta^s, the same names (without the stem if it is shared); never leaves its silo; {} without CDL
-    moments   of both optimizers, name -> [S, ...]; never leave their silo
+    moments   of both optimizers, name -> [S, ...]; never leave their silo, except those that the backbone's optimizer has
+              mixed with it (gradient-tracking: under `tracker.`)
 
 Optimizers work elementwise, so one optimizer over stacked tensors makes the same steps as one per silo. All silos of
 a client make the same number of updates.
@@ -17,6 +18,7 @@ from torch import Tensor
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
+from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 
 BACKBONE, SUB = "backbone.", "sub."
@@ -38,15 +40,41 @@ class SiloNetworks:
             kept = {k: v for k, v in initial.items() if not k.startswith(shared)}
             self.sub = _stacked(kept, num_silos, device)
         self.stacks = {BACKBONE: self.backbone, SUB: self.sub}
-        self.optimizers = {k: self._optimizer(own) for k, own in self.stacks.items() if own}
+        method = LOCAL_OPTIMIZERS[config.training.optimizer]
+        beside = LOCAL_OPTIMIZERS[method.beside or config.training.optimizer]
+        makers = {BACKBONE: method.make, SUB: beside.make}
+        self.optimizers = {
+            k: makers[k](self._leaves(own), config.training)
+            for k, own in self.stacks.items()
+            if own
+        }
+        mixed = [n for n in self._trained(self.backbone) if n in names.mixed]
+        # Name in a message -> (kind of state, parameter).
+        self.sent = {f"{kind}.{n}": (kind, n) for kind in method.sent for n in mixed}
 
     def backbone_arrays(self) -> Arrays:
-        """What is mixed: name -> [S, ...]."""
-        return {k: self.backbone[k].detach().cpu().numpy().copy() for k in self.names.mixed}
+        """What is mixed: name -> [S, ...], with what the optimizer has mixed beside it."""
+        state = self.optimizers[BACKBONE].state
+        tensors = {k: self.backbone[k] for k in self.names.mixed}
+        for key, (kind, name) in self.sent.items():
+            own = self.backbone[name]
+            tensors[key] = state[own].get(kind, torch.zeros_like(own))
+        return {k: v.detach().cpu().numpy().copy() for k, v in tensors.items()}
 
     def load_backbone(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over mixed backbones, name -> [S, ...]."""
-        _load(self.backbone, arrays)
+        """Take over mixed backbones, name -> [S, ...], and what was mixed beside them."""
+        _load(self.backbone, {k: v for k, v in arrays.items() if k not in self.sent})
+        state = self.optimizers[BACKBONE].state
+        for key, (kind, name) in self.sent.items():
+            own = self.backbone[name]
+            state[own][kind] = torch.empty_like(own, requires_grad=False)
+            _load({key: state[own][kind]}, {key: arrays[key]})
+
+    def begin_mixing_step(self) -> None:
+        """Before the first update after a mixing: optimizers that look across mixings see what it gave."""
+        optimizer = self.optimizers[BACKBONE]
+        if isinstance(optimizer, RuleOptimizer):
+            optimizer.begin()
 
     def copy_backbone_to_sub(self) -> None:
         """theta^s := theta^b by value, once, after the locally learnt first round (optimizer moments stay)."""
@@ -63,6 +91,8 @@ class SiloNetworks:
         }
         for prefix, optimizer in self.optimizers.items():
             moments = optimizer_arrays(optimizer, self._trained(self.stacks[prefix]))
+            if prefix == BACKBONE:
+                moments = {k: v for k, v in moments.items() if k not in self.sent}
             arrays |= with_prefix(moments, f"moments.{prefix}")
         return arrays
 
@@ -85,12 +115,8 @@ class SiloNetworks:
     def _trained(self, tensors: Tensors) -> Sequence[str]:
         return [n for n in self.names.parameters if n in tensors]
 
-    def _optimizer(self, tensors: Tensors) -> torch.optim.Optimizer:
-        trained = [tensors[n].requires_grad_() for n in self._trained(tensors)]
-        rate, decay = self.config.training.learning_rate, self.config.training.weight_decay
-        if self.config.training.optimizer == "sgd":
-            return torch.optim.SGD(trained, rate, weight_decay=decay)
-        return torch.optim.Adam(trained, rate, weight_decay=decay, fused=True)
+    def _leaves(self, tensors: Tensors) -> list[Tensor]:
+        return [tensors[n].requires_grad_() for n in self._trained(tensors)]
 
 
 def _stacked(arrays: Mapping[str, np.ndarray], num_silos: int, device: str) -> Tensors:

@@ -10,6 +10,7 @@ from fedsuite.driving.topology.custom_topology import check_stochastic
 from fedsuite.driving.topology.mixing_matrix import (
     RULES,
     closed_groups,
+    rebalance,
     renormalise,
     ring_matrix,
 )
@@ -196,3 +197,18 @@ def test_groups():
 def test_faulty_rows_are_named(matrix, message):
     with pytest.raises(InputError, match=message):
         check_stochastic(np.array(matrix), "x", ["Oregon", "Dublin"])
+
+
+@pytest.mark.parametrize("kind", ["star", "mst", "matcha", "ring"])
+def test_a_rebalanced_matrix_keeps_rows_and_columns_whoever_is_absent(kind):
+    schedule, rng = make_schedule(load_network("gaia"), kind, 3), np.random.default_rng(1)
+    for t in range(20):
+        a, here = schedule.matrix(t), rng.random(11) < 0.7
+        out = rebalance(a, here)
+        np.testing.assert_allclose([out.sum(0), out.sum(1)], np.ones((2, 11)), atol=1e-12)
+        assert (out[~here] == np.eye(11)[~here]).all()
+        links = np.outer(here, here) & ~np.eye(11, dtype=bool)
+        assert (out[links] == (0 if kind == "ring" and not here.all() else a[links])).all()
+    assert (rebalance(a, np.ones(11, bool)) == a).all()
+    with pytest.raises(ValueError, match=r"expected bool \[11\]"):
+        rebalance(a, np.ones(3, bool))

@@ -30,6 +30,17 @@ from tests.cdl_runs import write_drives
         ({"data-weighted": True}, "data-weighted"),
         ({"batch-norm": "local", "cross-evaluation": True}, "cross-evaluation"),
         ({"learning-rate": -1.0}, "learning-rate"),
+        ({"optimizer": "gradient-tracking", "local-updates": 3}, "local-updates: 3, but gradient-tracking makes one update"),
+        (
+            {"optimizer": "qg-momentum", "scenario": "star", "data-weighted": True},
+            "data-weighted: qg-momentum needs a mixing matrix whose columns sum to 1; set it to false",
+        ),
+        (
+            {"optimizer": "qg-momentum", "num-silos": 11},
+            "optimizer: qg-momentum drives silos apart over ring with 11 silos (differences grow by 1.039 a",
+        ),
+        ({"optimizer": "qg-nesterov", "merge": "clipped"}, "merge: qg-nesterov needs"),
+        ({"optimizer": "quasi-global"}, "training.optimizer"),
         ({"loss": "klx"}, "loss"),
     ],
 )  # fmt: skip
@@ -62,6 +73,19 @@ def test_bad_matrices_are_refused(call: Any, tmp_path: Path, matrix: str) -> Non
     (tmp_path / "own.csv").write_text(text)
     check_refusal(call({"scenario": "custom", "underlay-file": "own.csv"}), words)
     assert {p.name for p in tmp_path.iterdir()} == {"x.toml", "own.csv"}
+
+
+def test_columns_that_do_not_sum_to_one_are_refused_where_they_must(
+    call: Any, tmp_path: Path, undrawn: None
+) -> None:
+    """A ring whose silos weigh themselves differently: rows sum to 1, columns do not."""
+    (tmp_path / "own.csv").write_text("0.5,0.5,0,0\n0,0.6,0.4,0\n0,0,0.7,0.3\n0.2,0,0,0.8\n")
+    custom = {"scenario": "custom", "underlay-file": "own.csv", "num-rounds": 1}
+    words = (
+        "underlay-file: gradient-tracking needs a mixing matrix whose columns sum to 1, but silo"
+    )
+    check_refusal(call({**custom, "optimizer": "gradient-tracking"}), words)
+    assert call({**custom, "optimizer": "nesterov"})[0] == 0
 
 
 def lose_image(drives: Path) -> None:

@@ -32,6 +32,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "complete, BatchNorm": {"scenario": "complete", "batch_norm": "average", "kl_direction": "literal"},
     "local, own norm": {"scenario": "local", "batch_norm": "local"},
+    "ring, local momentum": {"optimizer": "nesterov", "loss": "none"},
+    "ring, quasi-global": {"optimizer": "qg-momentum", "local_updates": 2},
+    "mst, quasi-global, nesterov": {"scenario": "mst", "optimizer": "qg-nesterov", "loss": "none"},
+    "matcha, tracking": {"scenario": "matcha", "optimizer": "gradient-tracking", "batch_norm": "local"},
     "custom, two clients": {"scenario": "custom", "silos_per_client": 2, "apply_beta": False},
     "ring, colour, own norm": {"batch_norm": "local", "channels": 3, "evaluate_every": 2},
     "ring, chains of features": {"loss": "cd_k", "loss_space": "feature", "metropolis": True},
@@ -101,7 +105,9 @@ SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {}, {"loss": "none"}, {"loss": "kl_release"}, {"loss": "cd_k"}, {"loss_space": "feature"},
     {"loss_space": "gaussian"}, {"temperature": 1.0}, {"beta": 0.9}, {"apply_beta": False},
     {"kl_direction": "literal"}, {"influence": "linear", "influence_floor": 0.5}, {"share_stem": True}, {"flip": True},
-    {"optimizer": "sgd"}, {"local_updates": 2}, {"batch_norm": "average"}, {"seed": 1},
+    {"optimizer": "sgd"}, {"optimizer": "nesterov"}, {"optimizer": "qg-momentum"}, {"optimizer": "qg-nesterov"},
+    {"optimizer": "qg-nesterov", "momentum": 0.5}, {"optimizer": "gradient-tracking"},
+    {"local_updates": 2}, {"batch_norm": "average"}, {"seed": 1},
     {"regression": "mae"}, {"weight_decay": 0.1}, {"concept_skew": 0.5}, {"scenario": "local"},
 )  # fmt: skip
 
