@@ -111,6 +111,20 @@ def test_alone_tracking_is_plain_descent(silos: tuple[Silo, ...], stacked: str) 
     assert np.abs(trained(plain, silos, ring) - trained(tracking, silos, ring)).max() > 1e-5
 
 
+def test_with_a_server_tracking_is_plain_descent_on_the_mean_gradient(
+    silos: tuple[Silo, ...],
+) -> None:
+    """Every silo holds the same model after each mixing, and the mean of trackers is the mean of gradients."""
+    everybody, found = np.full((3, 3), 1 / 3), []
+    for name in ("sgd", "gradient-tracking"):
+        config = changed(BASE, optimizer=name, dropout=0.0, loss="none")
+        networks, learner = parts_of(config, silos)
+        learner.train(0, 4, lambda t: everybody)
+        found.append(mix(networks.backbone_arrays(), everybody))
+    for key, value in found[0].items():
+        np.testing.assert_allclose(value, found[1][key], atol=2e-5, err_msg=key)
+
+
 @pytest.mark.parametrize("name", ACROSS)
 def test_both_ways_of_taking_gradients_agree(silos: tuple[Silo, ...], name: str) -> None:
     base = changed(BASE, optimizer=name, dropout=0.0, learning_rate=1e-3)
