@@ -19,9 +19,9 @@ from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.driving.evaluation.predict import predict
 from fedsuite.driving.message_keys import AVERAGE, OWN, silo_metric
 from fedsuite.driving.model.tensor_names import TensorNames
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Matrix, Site
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.versions import Versions, checkpoint_rounds
 

@@ -41,6 +41,11 @@ def refused(error: OSError, file: object = "") -> InputError | RunFailed:
     return InputError(f"{where}: {reason}; see to the path and its rights, or choose another one")
 
 
+def is_refusal(error: OSError) -> bool:
+    """Whether it is about a file or a full disk; others (of a network, say) are no matter of paths and rights."""
+    return error.filename is not None or error.errno in _FULL
+
+
 def short_of_memory(error: BaseException) -> bool:
     """Whether Python, NumPy or torch got no memory."""
     words = ("out of memory", "can't allocate memory", "not enough memory", "Unable to allocate")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fedsuite.errors import InputError, RunFailed, one_line, refused, short_of_memory
+from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
 from simulations.engines.ray import Resources
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -190,6 +190,8 @@ def main() -> None:
     except (InputError, RunFailed) as error:
         raise _ended(error) from error
     except OSError as error:
+        if not is_refusal(error):
+            raise
         raise _ended(refused(error)) from error
     except (MemoryError, RuntimeError) as error:
         if not short_of_memory(error):

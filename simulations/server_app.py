@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.config import to_flat
-from fedsuite.errors import InputError, RunFailed, refused
+from fedsuite.errors import InputError, RunFailed, is_refusal, refused
 from fedsuite.files import write_atomically, write_json
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
@@ -78,11 +78,11 @@ def _status_kept(folder: RunFolder) -> Iterator[None]:
         kind = "input" if isinstance(error, InputError) else "run"
         _end(folder, "failed", str(error), kind)
         raise
-    except OSError as error:
-        known = refused(error)
-        _end(folder, "failed", str(known), "input" if isinstance(known, InputError) else "run")
-        raise known from error
     except BaseException as error:
+        if isinstance(error, OSError) and is_refusal(error):
+            known = refused(error)
+            _end(folder, "failed", str(known), "input" if isinstance(known, InputError) else "run")
+            raise known from error
         with suppress(InputError, RunFailed):
             folder.log_error("server", traceback.format_exc())
         _end(folder, "failed", f"{type(error).__name__}: {error}", "bug")

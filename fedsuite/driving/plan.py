@@ -16,6 +16,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
 from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan_checks import check_merge, check_optimizer, check_silos_of
 from fedsuite.driving.topology import (
     NETWORKS,
@@ -27,7 +28,6 @@ from fedsuite.driving.topology import (
     load_network,
 )
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, schedule_of
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
+from fedsuite.driving.optimizers.mixing_rules import largest_mode
 from fedsuite.driving.topology import Network
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_groups
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
-from fedsuite.driving.training.mixing_rules import largest_mode
 from fedsuite.errors import InputError
 from fedsuite.values import chosen
 

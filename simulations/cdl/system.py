@@ -10,9 +10,9 @@ from fedsuite.arrays import module_arrays
 from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import initial_network, mixing_of, plan_of
 from fedsuite.driving.topology.mixing_matrix import rebalance, renormalise
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.unread import UNREAD
 from fedsuite.federation import RoundStrategy
 from fedsuite.roster import Roster

@@ -230,7 +230,7 @@ def test_data_prepare(call, data_dir: Path, tmp_path: Path) -> None:
         str(tmp_path / "v"),
     ]
     code, out, _ = call("data", "prepare", *arguments)
-    assert code == 0 and "features of width 8" in out.replace("\n", " ")
+    assert code == 0 and "features of width 8" in " ".join(out.split())
     assert "houses whose views are converted: 3\n" in out
     assert (tmp_path / "v" / "oak.npy").is_file()
     code, _, err = call("data", "prepare", *arguments)

@@ -95,7 +95,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
+HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale", "sabotage.scale": 10.0}
 LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
 
 
@@ -120,7 +120,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], RunFol
 def test_results_name_who_was_rejected_or_shortened(run: Any, kind: str) -> None:
     frames = load_runs(run(kind, "scale").path)
     own = frames.clients[(frames.clients["partition"] == 1) & (frames.clients["task"] == "train")]
-    assert (own["admitted"] < 0.1).all() and len(own) == TINY[kind]["num-rounds"]
+    assert (own["admitted"] < 0.5).all() and len(own) == TINY[kind]["num-rounds"]
     lines = [line for line in admitted_text(frames).splitlines() if line.startswith("|")]
     assert any(f" {own['name'].iloc[0]} " in line for line in lines[2:])
 

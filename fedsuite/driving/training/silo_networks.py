@@ -18,7 +18,7 @@ from torch import Tensor
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 
 BACKBONE, SUB = "backbone.", "sub."

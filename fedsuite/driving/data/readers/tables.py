@@ -24,6 +24,8 @@ IMAGES = (
 CAMERAS = ("frame_id", "camera", "camera_id")
 AT_MOST_ONE = ("steering", "throttle", "brake")  # columns of numbers in [-1, 1]
 
+LONGEST_FIELD = 1 << 17  # characters; more is no table of a drive
+
 
 @dataclass(frozen=True)
 class Row:
@@ -55,6 +57,7 @@ def read_rows(file: Path) -> list[Row]:
     first = next(filter(str.strip, lines), "")
     least = max(1, first.count(","))
     mark = next((m for m in "\t;" if first.count(m) >= least), ",")
+    csv.field_size_limit(LONGEST_FIELD)
     reader = csv.reader(lines, delimiter=mark)
     try:
         rows = [

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.driving.config import TrainingSettings
-from fedsuite.driving.training.mixing_rules import RULES, Constants, Rule
+from fedsuite.driving.optimizers.mixing_rules import RULES, Constants, Rule
 
 Make = Callable[[Sequence[Tensor], TrainingSettings], torch.optim.Optimizer]
 

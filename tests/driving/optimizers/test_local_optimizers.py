@@ -12,10 +12,10 @@ from fedsuite.config import limits_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.learner import Learner, Site
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from tests.harness import changed
 

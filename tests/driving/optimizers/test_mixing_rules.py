@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fedsuite.driving.config import TrainingSettings
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
+from fedsuite.driving.optimizers.mixing_rules import AVERAGE, RULES, TRACKER, largest_mode
 from fedsuite.driving.topology import load_network
-from fedsuite.driving.training.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
-from fedsuite.driving.training.mixing_rules import AVERAGE, RULES, TRACKER, largest_mode
 from tests.harness import changed
 from tests.schedules import make_schedule
 
