@@ -1,6 +1,6 @@
 """Any strategy with saboteurs among its clients, in simulation: it gets false replies to training in place of theirs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,17 +21,27 @@ from fedsuite.randomness import rng_for
 from fedsuite.sabotage import ATTACKS, CLAIMED, Known, change
 from fedsuite.sabotage_settings import SabotageSettings
 
+# (state, honest replies of saboteurs) -> the state in which they have what they have learnt.
+Keep = Callable[[ServerState, Sequence[Reply]], ServerState]
 
-def with_saboteurs(strategy: RoundStrategy, settings: SabotageSettings, seed: int) -> RoundStrategy:
-    """The strategy itself if nobody is hostile."""
-    return Sabotaged(strategy, settings, seed) if settings.partitions else strategy
+
+def with_saboteurs(
+    strategy: RoundStrategy,
+    settings: SabotageSettings,
+    seed: int,
+    keep: Keep = lambda state, replies: state,
+) -> RoundStrategy:
+    """The strategy itself if nobody is hostile. keep: for states that have a model of every client."""
+    return Sabotaged(strategy, settings, seed, keep) if settings.partitions else strategy
 
 
 class Sabotaged(RoundStrategy):
     """`inner` is the strategy of the run."""
 
-    def __init__(self, inner: RoundStrategy, settings: SabotageSettings, seed: int) -> None:
-        self.inner, self.settings, self.seed = inner, settings, seed
+    def __init__(
+        self, inner: RoundStrategy, settings: SabotageSettings, seed: int, keep: Keep
+    ) -> None:
+        self.inner, self.settings, self.seed, self.keep = inner, settings, seed, keep
         self.selection, self.rate = inner.selection, inner.rate
 
     def start(self, clients: Clients) -> Exchanges:
@@ -46,14 +56,16 @@ class Sabotaged(RoundStrategy):
         if number < self.settings.from_round:
             return (yield from self.inner.train(number, state, clients))
         exchanges = self.inner.train(number, state, [self._claimed(c) for c in clients])
+        own: list[Reply] = []
         try:
             tasks = next(exchanges)
             while True:
                 replies = yield [self._feasible(task, clients) for task in tasks]
+                own += [r for r in replies if r.partition in self.settings.partitions]
                 tasks = exchanges.send(self._altered(number, tasks, replies))
         except StopIteration as end:
             result: RoundResult = end.value
-            return result
+            return replace(result, state=self.keep(result.state, own))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         return self.inner.evaluate(number, state, clients)

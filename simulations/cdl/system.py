@@ -4,6 +4,9 @@ Silos stand at the first N nodes of the network, in its order. Partition p holds
 S = silos-per-client; a pooled run has one partition with all data.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from fedsuite.arrays import module_arrays
@@ -14,7 +17,7 @@ from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import initial_network, mixing_of, plan_of
 from fedsuite.driving.topology.mixing_matrix import rebalance, renormalise
 from fedsuite.driving.unread import UNREAD
-from fedsuite.federation import RoundStrategy
+from fedsuite.federation import Reply, RoundStrategy, ServerState
 from fedsuite.roster import Roster
 from simulations.systems import System, later
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
@@ -39,7 +42,16 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     schedule = mixing_of(config, roster)
     absence = rebalance if method.rule else renormalise
     strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, absence)
-    return with_saboteurs(strategy, config.sabotage, config.seed)
+    return with_saboteurs(strategy, config.sabotage, config.seed, _with_own_rows)
+
+
+def _with_own_rows(state: ServerState, replies: Sequence[Reply]) -> ServerState:
+    """A hostile silo, which is alone in its client, mixes nothing into what it has trained."""
+    arrays = {k: v.copy() for k, v in state.arrays.items()}
+    for reply in replies:
+        for name, rows in reply.arrays.items():
+            arrays[name][reply.partition] = rows[0]
+    return replace(state, arrays=arrays)
 
 
 SYSTEM = System(

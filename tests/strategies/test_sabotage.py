@@ -95,7 +95,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale", "sabotage.scale": 10.0}
+HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
 LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
 
 
