@@ -82,7 +82,8 @@ def shares(num_examples: Sequence[int]) -> np.ndarray:
 
 
 def capped(weights: Weights, most: float) -> np.ndarray:
-    """p_k with none above `most`: those above get it, the others share the rest in proportion, until none is above.
+    """p_k with none above `most`: those above get it, the others share the rest in proportion (those of weight 0
+    alike, where there are no others), until none is above.
 
     With fewer than 1 / `most` clients all are equal.
     """
@@ -92,9 +93,9 @@ def capped(weights: Weights, most: float) -> np.ndarray:
     full = np.zeros(len(p), bool)
     while (over := (p > most) & ~full).any():
         full |= over
-        rest = p[~full] * ((1 - most * full.sum()) / p[~full].sum())
+        others = p[~full] if p[~full].any() else np.ones((~full).sum())
         p = np.full(len(p), most)
-        p[~full] = rest
+        p[~full] = others * ((1 - most * full.sum()) / others.sum())
     return p
 
 

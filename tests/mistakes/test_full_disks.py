@@ -126,7 +126,7 @@ def test_a_stop_of_the_disk_while_tables_are_written_is_made_good(
 def test_a_closed_terminal_stops_a_run_without_loss(tmp_path: Path, how: str) -> None:
     """SIGHUP ends it as Ctrl-C does, also where nothing can be printed any more."""
     write_toml(tmp_path, name="run", num_rounds=300, round_time_s=0.02)
-    keys: dict[str, Any] = {}
+    keys: dict[str, Any] = {"preexec_fn": _heard}
     screen, terminal = pty.openpty()
     if how == "terminal":
         keys = {"stdin": terminal, "start_new_session": True, "preexec_fn": _own_terminal}
@@ -146,8 +146,14 @@ def test_a_closed_terminal_stops_a_run_without_loss(tmp_path: Path, how: str) ->
     assert process.pid not in {p.parent for p in living_processes()}
 
 
+def _heard() -> None:
+    """SIGHUP counts, also where these tests run under nohup, whose children ignore it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def _own_terminal() -> None:
     """Standard input becomes the terminal of the session."""
+    _heard()
     import fcntl
     import termios
 
