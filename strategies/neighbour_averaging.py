@@ -7,11 +7,12 @@ links would carry: row i of A applied to the backbones of i and its neighbours g
 
 Silos that did not answer are left out: the rows of A are re-normalised over those who did, and an absent silo keeps
 the backbone that it had. Local optimizers that look across mixings need columns that sum to 1 as well, so with them the
-others mix by `rebalance`; what such an optimizer has mixed (`beside`) goes the way of the backbones. With several mixings
-per round all but the last happen inside the clients.
+others mix by `rebalance`; what such an optimizer has mixed (`beside`) goes the way of the backbones. Where models are
+relayed along a tree (relay-sgd), messages under way have rows of the state and of A behind the silos'; they stay here. With
+several mixings per round all but the last happen inside the clients, and messages between the silos of one travel with them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,7 +23,6 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
 from fedsuite.driving.message_keys import AVERAGE, OWN, TERMS, by_silo
 from fedsuite.driving.topology.mixing import average_model, consensus_distance
-from fedsuite.driving.topology.mixing_matrix import renormalise
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES, MixingLimits, MixingRule
 from fedsuite.federation import (
     Asking,
@@ -40,9 +40,12 @@ SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside t
 
 
 class Schedule(Protocol):
-    """matrix(t): the mixing matrix A [N, N] float64 of mixing step t, rows that sum to 1."""
+    """matrix_among(t, present [N]): the mixing matrix A [R, R] float64 of mixing step t, rows that sum to 1, over the silos
+    that answered; rows_of(silos): those rows of A that are theirs alone, their own first. See MixingSchedule."""
 
-    def matrix(self, round: int) -> np.ndarray: ...
+    def matrix_among(self, round: int, present: np.ndarray) -> np.ndarray: ...
+
+    def rows_of(self, silos: Collection[int]) -> list[int]: ...
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,22 @@ class Costs:
     bits: int
 
 
-# (A, who answered [N]) -> A over those.
-Absence = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
 class NeighbourAveraging(RoundStrategy):
     """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `silos_of`: silos of each partition;
-    `beside`: what else silos mix, as it is at the start; `absence`: A where some did not answer."""
+    `beside`: what else silos mix, as it is at the start. State: a row for each silo, then one for each message under way."""
 
     def __init__(
         self, config: CDLConfig, initial: Arrays, silos_of: Sequence[Sequence[int]],
-        schedule: Schedule, costs: Costs, beside: Arrays | None = None, absence: Absence = renormalise,
+        schedule: Schedule, costs: Costs, beside: Arrays | None = None,
     ) -> None:  # fmt: skip
         self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
-        self.beside, self.absence = beside or {}, absence
+        self.beside = beside or {}
         self.silos_of = [list(h) for h in silos_of]
         own = config.federation
         self.rule: MixingRule = chosen("federation.merge", own.merge, MIXING_RULES)
         self.limits = MixingLimits(own.clip_ratio, own.tolerated)
         self.num_silos = sum(len(h) for h in silos_of)
+        self.rows_of = [schedule.rows_of(h) for h in silos_of]
 
     # --- the three phases of a run ---------------------------------------------------------------
 
@@ -80,7 +80,8 @@ class NeighbourAveraging(RoundStrategy):
         """Every silo starts from the same backbone."""
         yield []  # nothing to ask the clients
         one = self.initial | self.beside
-        arrays = {k: np.repeat(v[None], self.num_silos, axis=0) for k, v in one.items()}
+        rows = len(self.schedule.rows_of(range(self.num_silos)))
+        arrays = {k: np.repeat(v[None], rows, axis=0) for k, v in one.items()}
         return RoundResult(ServerState(arrays))
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
@@ -89,11 +90,11 @@ class NeighbourAveraging(RoundStrategy):
         first = (number - 1) * per_round
         asked = {"first-mixing": first, "mixings": per_round}
         replies = yield [
-            Task(p, "train", _rows(state.arrays, held), asked)
-            for p, held in enumerate(self.silos_of)
+            Task(p, "train", _rows(state.arrays, rows), asked)
+            for p, rows in enumerate(self.rows_of)
         ]
         collected, present = self._collect(state.arrays, replies)
-        matrix = self.absence(self.schedule.matrix(first + per_round - 1), present)
+        matrix = self.schedule.matrix_among(first + per_round - 1, present)
         mixed = self.rule(state.arrays, collected, matrix, self.limits)
         arrays = mixed.stacked
         names = (*TERMS, "sub-network-distance") if self.config.objective.contrastive else TERMS[:1]
@@ -140,20 +141,19 @@ class NeighbourAveraging(RoundStrategy):
     # --- one round -------------------------------------------------------------------------------
 
     def _models(self, arrays: Arrays) -> Arrays:
-        """Backbones alone [N, ...], without what is mixed beside them."""
-        return {k: v for k, v in arrays.items() if k not in self.beside}
+        """Backbones alone [N, ...], without what is mixed beside them and without messages under way."""
+        return {k: v[: self.num_silos] for k, v in arrays.items() if k not in self.beside}
 
     def _collect(
         self, before: Mapping[str, np.ndarray], replies: Sequence[Reply]
     ) -> tuple[Arrays, np.ndarray]:
-        """Backbones after local training [N, ...], and which silos answered [N]."""
+        """Backbones after local training, with messages under way [R, ...], and which silos answered [N]."""
         collected = {k: v.copy() for k, v in before.items()}
         present = np.zeros(self.num_silos, bool)
         for reply in replies:
-            held = self.silos_of[reply.partition]
-            present[held] = True
+            present[self.silos_of[reply.partition]] = True
             for name, rows in reply.arrays.items():
-                collected[name][held] = rows
+                collected[name][self.rows_of[reply.partition]] = rows
         return collected, present
 
     def _cross_evaluate(self, arrays: Arrays) -> Asking[dict[str, float]]:

@@ -151,9 +151,10 @@ class TrainingSettings:
     optimizer: str = setting(
         "adam",
         "local optimizer; nesterov: sgd with local momentum; those that look across mixings: quasi-global momentum "
-        "(qg-momentum, qg-nesterov) and gradient-tracking, which sends as much again",
+        "(qg-momentum, qg-nesterov) and gradient-tracking, which sends as much again; relay-sgd: sgd whose models are "
+        "relayed along a tree",
         choices=(
-            "adam", "sgd", "nesterov", "qg-momentum", "qg-nesterov", "gradient-tracking",
+            "adam", "sgd", "nesterov", "qg-momentum", "qg-nesterov", "gradient-tracking", "relay-sgd",
         ),
     )  # fmt: skip
     momentum: float = setting(0.9, "beta of nesterov, qg-momentum and qg-nesterov", gt=0, lt=1)

@@ -17,7 +17,12 @@ from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
 from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
-from fedsuite.driving.plan_checks import check_merge, check_optimizer, check_silos_of
+from fedsuite.driving.plan_checks import (
+    check_merge,
+    check_optimizer,
+    check_relay,
+    check_silos_of,
+)
 from fedsuite.driving.topology import (
     NETWORKS,
     DelayModel,
@@ -27,7 +32,8 @@ from fedsuite.driving.topology import (
     cycle_time_ms,
     load_network,
 )
-from fedsuite.driving.topology.mixing_matrix import MixingSchedule, schedule_of
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule, rebalance, schedule_of
+from fedsuite.driving.topology.relay import relay_schedule
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
@@ -85,8 +91,7 @@ def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()
     bits = message_bits(config)
     delay = delay_of(config)
     overlay = _overlay(config, network, bits, delay)
-    own = network.weights if config.federation.scenario == CUSTOM else None
-    mixing = schedule_of(overlay, config.seed, config.federation.mixing_matrix, own)
+    mixing = _mixing(config, network, overlay)
     cycle_ms = None
     if network.has_distances and not config.federation.pooled:
         cycle_ms = cycle_time_ms(
@@ -200,3 +205,14 @@ def _overlay(config: CDLConfig, network: Network, bits: int, delay: DelayModel) 
     kind = "star" if scenario in SERVER_SCENARIOS else scenario
     budget, update_ms = config.federation.matcha_budget, config.wall_clock.computation_time_ms
     return build_overlay(network, kind, bits, update_ms, delay, budget=budget)
+
+
+def _mixing(config: CDLConfig, network: Network, overlay: Overlay) -> MixingSchedule:
+    """Matrices of the overlay, or what the local optimizer mixes by instead; and what absent silos leave of them."""
+    method = LOCAL_OPTIMIZERS[config.training.optimizer]
+    if method.relays:
+        check_relay(config, network, overlay)
+        return relay_schedule(overlay)
+    own = network.weights if config.federation.scenario == CUSTOM else None
+    mixing = schedule_of(overlay, config.seed, config.federation.mixing_matrix, own)
+    return replace(mixing, absence=rebalance) if method.rule else mixing

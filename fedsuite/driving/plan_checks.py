@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.federation_settings import SERVER_SCENARIOS
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.optimizers.mixing_rules import largest_mode
-from fedsuite.driving.topology import Network
+from fedsuite.driving.topology import Network, Overlay
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_groups
+from fedsuite.driving.topology.relay import is_tree
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES
 from fedsuite.errors import InputError
 from fedsuite.values import chosen
@@ -71,6 +73,23 @@ def check_optimizer(config: CDLConfig, mixing: MixingSchedule, labels: Sequence[
             f"training.optimizer: {name} drives silos apart over {mixing.name} with {mixing.num_silos} silos (differences "
             f"grow by {mode:.3f} a step); choose gradient-tracking, or federation.scenario=mst"
         )
+
+
+def check_relay(config: CDLConfig, network: Network, overlay: Overlay) -> None:
+    """Relayed models come from all silos along a tree, each once, with equal weights."""
+    own, name = config.federation, config.training.optimizer
+    if own.scenario in SERVER_SCENARIOS or network.weights is not None or not is_tree(overlay):
+        raise InputError(
+            f"federation.scenario: {own.scenario}, but {name} relays models along a tree of silos; set it to mst or "
+            "delta_mbst, or choose training.optimizer=sgd"
+        )
+    wanted = {"merge": (own.merge, "mean"), "mixing-matrix": (own.mixing_matrix, "auto")}
+    for key, (found, only) in wanted.items():
+        if found != only:
+            raise InputError(
+                f"federation.{key}: {found}, but {name} takes the mean of all silos' models and has no other matrix; set it "
+                f"to {only}, or choose training.optimizer=sgd"
+            )
 
 
 def check_silos_of(

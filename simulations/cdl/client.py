@@ -22,8 +22,8 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
     config.sabotage.check(real=node.real)
     config = with_limit(config, node.roster)
     site, schedule = _open_site(config, node), mixing_of(config, node.roster)
-    held = np.ix_(site.numbers, site.numbers)
-    return VehicleClient(site, config, lambda t: schedule.matrix(t)[held])
+    rows = schedule.rows_of(site.numbers)
+    return VehicleClient(site, config, lambda t: schedule.matrix(t)[np.ix_(rows, rows)])
 
 
 @lru_cache(maxsize=128)

@@ -15,7 +15,6 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import initial_network, mixing_of, plan_of
-from fedsuite.driving.topology.mixing_matrix import rebalance, renormalise
 from fedsuite.driving.unread import UNREAD
 from fedsuite.federation import Reply, RoundStrategy, ServerState
 from fedsuite.roster import Roster
@@ -40,8 +39,7 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     }
     costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
     schedule = mixing_of(config, roster)
-    absence = rebalance if method.rule else renormalise
-    strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, absence)
+    strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside)
     return with_saboteurs(strategy, config.sabotage, config.seed, _with_own_rows)
 
 

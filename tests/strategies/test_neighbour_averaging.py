@@ -1,6 +1,7 @@
 """Neighbour averaging by hand: clients are functions, and what they get back is checked against the matrix."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.message_keys import TERMS
+from fedsuite.driving.topology import Overlay, both_ways
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, rebalance
+from fedsuite.driving.topology.relay import relay_schedule
 from fedsuite.federation import Reply, RoundResult, ServerState, Task
 from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
 from tests.harness import changed
@@ -119,8 +122,8 @@ def test_an_absent_silo_keeps_its_backbone_and_the_others_go_on_without_it() -> 
 def test_what_is_mixed_beside_the_model_goes_its_way_and_is_no_part_of_the_result() -> None:
     base = strategy_of("complete", 4)
     strategy = NeighbourAveraging(
-        base.config, INITIAL, base.silos_of, base.schedule, COSTS, {"tracker.w": np.zeros((3, 2), np.float32)},
-        rebalance,
+        base.config, INITIAL, base.silos_of, replace(make_schedule(4, "complete"), absence=rebalance), COSTS,
+        {"tracker.w": np.zeros((3, 2), np.float32)},
     )  # fmt: skip
 
     def train(silo: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -137,6 +140,24 @@ def test_what_is_mixed_beside_the_model_goes_its_way_and_is_no_part_of_the_resul
     assert done.keys() == INITIAL.keys() | {f"{SILOS}{k}" for k in INITIAL}
     asked = next(strategy.evaluate(1, result.state, []))
     assert not [k for task in asked for k in task.arrays if "tracker" in k]
+
+
+def test_messages_under_way_are_kept_between_rounds_and_those_that_did_not_come_count_again() -> (
+    None
+):
+    """A chain of three, by hand; what silo 2 sent in the first round is all there is of it in the second."""
+    config = changed(CDLConfig(), scenario="mst", num_rounds=4)
+    schedule = relay_schedule(Overlay("mst", 3, both_ways([(0, 1), (1, 2)])))
+    strategy = NeighbourAveraging(config, INITIAL, [[0], [1], [2]], schedule, COSTS)
+    state = play(strategy, strategy.train(1, state_of(strategy), []), add_own_number).state
+    assert state.arrays["w"].shape == (3 + 4, 3, 2)
+    np.testing.assert_allclose(state.arrays["w"][:3, 0, 0], [1 / 3, 1, 1], rtol=1e-6)
+    result = play(strategy, strategy.train(2, state, []), add_own_number, missing=[2])
+    expected = [(1 / 3 + 2 + 2) / 3, (1 / 3 + 2 + 2) / 3, 1]
+    np.testing.assert_allclose(result.state.arrays["w"][:3, 0, 0], expected, rtol=1e-6)
+    assert result.metrics["consensus-distance"] == pytest.approx(6 * 2 / 9 * (13 / 9 - 1) ** 2)
+    done = play(strategy, strategy.finish(2, result.state, []), stay).state.arrays
+    assert done[f"{SILOS}w"].shape == (3, 3, 2)
 
 
 def test_pure_mixing_contracts_by_the_spectral_bound() -> None:

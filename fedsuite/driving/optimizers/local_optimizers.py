@@ -45,11 +45,12 @@ class RuleOptimizer(torch.optim.Optimizer):
 @dataclass(frozen=True)
 class LocalOptimizer:
     """make: for stacked parameters; beside: the name of the sub-network's, "" for the same; rule: None if neighbours do not
-    matter to it, and then any mixing will do."""
+    matter to it, and then any mixing will do; relays: whether models are relayed (topology/relay.py) in place of A."""
 
     make: Make
     beside: str = ""
     rule: Rule | None = None
+    relays: bool = False
 
     @property
     def sent(self) -> tuple[str, ...]:
@@ -88,4 +89,5 @@ LOCAL_OPTIMIZERS: Mapping[str, LocalOptimizer] = {
     "qg-momentum": _by_rule("qg-momentum", "sgd"),
     "qg-nesterov": _by_rule("qg-nesterov", "nesterov"),
     "gradient-tracking": _by_rule("gradient-tracking", "sgd"),
+    "relay-sgd": LocalOptimizer(_sgd, relays=True),
 }

@@ -6,7 +6,7 @@ weights). Star and complete: 1 / N. MATCHA: W(round) = I - alpha sum of the Lapl
 well in all of these, and the consensus distance shrinks by the square of the spectral norm of A - 1 1^T / N a step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +20,56 @@ from fedsuite.errors import InputError
 _AUTO = {"ring": "ring", "star": "uniform", "complete": "uniform"}  # else metropolis
 
 
+# (A, who answered [N]) -> A over those.
+Absence = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def renormalise(a: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """A without the silos that did not reply, float64 [N, N]; absent silos keep their model, rows still sum to 1.
+
+    present: bool [N]. A row without negative entries is scaled, as before it mixes in the proportions it had. A row with
+    negative entries (FDLA, or W = I - alpha L of MATCHA) has no such proportions, its rest may even sum to 0: there a
+    silo takes for itself what it would have given to those who are absent, which for W = I - alpha L is dropping their
+    links. A silo that is left without any neighbour keeps its model.
+    """
+    here = np.asarray(present, dtype=bool)
+    if here.shape != (len(a),):
+        raise ValueError(f"present: expected bool [{len(a)}], got shape {here.shape}")
+    out = np.where(here[None, :], a, 0.0)
+    for i in np.flatnonzero((a != out).any(axis=1) | ~here):
+        if not here[i] or not (np.delete(out[i], i) != 0).any():
+            out[i] = np.eye(len(a))[i]
+        elif a[i].min() < 0:
+            out[i, i] += a[i, ~here].sum()
+        else:
+            out[i] /= out[i].sum()
+    return out
+
+
+def rebalance(a: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """As `renormalise`, for A whose rows and columns sum to 1, and still do so without the silos that did not reply.
+
+    A symmetric A (trees, stars, MATCHA): both ends of a link to an absent silo keep for themselves what they would have
+    given. Any other (the directed ring) has no such matrix over the links that are left: nobody mixes in that step.
+    """
+    here = np.asarray(present, dtype=bool)
+    if here.shape != (len(a),):
+        raise ValueError(f"present: expected bool [{len(a)}], got shape {here.shape}")
+    if here.all():
+        return a
+    if not np.allclose(a, a.T, rtol=0, atol=1e-12):
+        return np.eye(len(a))
+    out = np.where(np.outer(here, here), a, 0.0)
+    return np.asarray(out + np.diag(1.0 - out.sum(axis=1)))
+
+
 @dataclass(frozen=True, eq=False)
 class MixingSchedule:
-    """Mixing matrices of all rounds. support: bool [N, N], entry (i, j): silo i may ever need silo j's model (or i = j)."""
+    """Mixing matrices of all rounds. support: bool [N, N], entry (i, j): silo i may ever need silo j's model (or i = j).
+
+    absence: what is left of A where some silos did not answer. links: directed links on which messages stay under way from
+    one mixing step to the next (relay.py); each has a row and a column of A, behind those of the silos: R = N + links.
+    """
 
     name: str
     num_silos: int
@@ -30,17 +77,28 @@ class MixingSchedule:
     constant: np.ndarray | None = field(default=None, repr=False)
     matcha: MatchaPlan | None = field(default=None, repr=False)
     seed: int = 0
+    absence: Absence = renormalise
+    links: tuple[Edge, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.constant is None) == (self.matcha is None):
             raise ValueError("a schedule has either one matrix for all rounds or a MATCHA plan")
 
     def matrix(self, round: int) -> np.ndarray:
-        """A of this round, float64 [N, N]; the same for the same seed and round."""
+        """A of this round, float64 [R, R]; the same for the same seed and round."""
         if self.constant is not None:
             return self.constant.copy()
         assert self.matcha is not None
         return self.matcha.matrix(self.matcha.active_in_round(self.seed, round))
+
+    def matrix_among(self, round: int, present: np.ndarray) -> np.ndarray:
+        """A of this round, where only these silos answered, bool [N]."""
+        return self.absence(self.matrix(round), present)
+
+    def rows_of(self, silos: Collection[int]) -> list[int]:
+        """Rows of A that are these silos' own: their models, and the messages from one of them to another."""
+        inner = [n for n, link in enumerate(self.links, self.num_silos) if {*link} <= {*silos}]
+        return [*silos, *inner]
 
 
 def ring_matrix(edges: Sequence[Edge], num_silos: int) -> np.ndarray:
@@ -107,45 +165,6 @@ def _constant(overlay: Overlay, mixing: str, weights: np.ndarray | None) -> np.n
             f"mixing uniform: overlay {overlay.name} does not join all silos; choose star or complete"
         )
     return RULES[rule](edges, size)
-
-
-def renormalise(a: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """A without the silos that did not reply, float64 [N, N]; absent silos keep their model, rows still sum to 1.
-
-    present: bool [N]. A row without negative entries is scaled, as before it mixes in the proportions it had. A row with
-    negative entries (FDLA, or W = I - alpha L of MATCHA) has no such proportions, its rest may even sum to 0: there a
-    silo takes for itself what it would have given to those who are absent, which for W = I - alpha L is dropping their
-    links. A silo that is left without any neighbour keeps its model.
-    """
-    here = np.asarray(present, dtype=bool)
-    if here.shape != (len(a),):
-        raise ValueError(f"present: expected bool [{len(a)}], got shape {here.shape}")
-    out = np.where(here[None, :], a, 0.0)
-    for i in np.flatnonzero((a != out).any(axis=1) | ~here):
-        if not here[i] or not (np.delete(out[i], i) != 0).any():
-            out[i] = np.eye(len(a))[i]
-        elif a[i].min() < 0:
-            out[i, i] += a[i, ~here].sum()
-        else:
-            out[i] /= out[i].sum()
-    return out
-
-
-def rebalance(a: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """As `renormalise`, for A whose rows and columns sum to 1, and still do so without the silos that did not reply.
-
-    A symmetric A (trees, stars, MATCHA): both ends of a link to an absent silo keep for themselves what they would have
-    given. Any other (the directed ring) has no such matrix over the links that are left: nobody mixes in that step.
-    """
-    here = np.asarray(present, dtype=bool)
-    if here.shape != (len(a),):
-        raise ValueError(f"present: expected bool [{len(a)}], got shape {here.shape}")
-    if here.all():
-        return a
-    if not np.allclose(a, a.T, rtol=0, atol=1e-12):
-        return np.eye(len(a))
-    out = np.where(np.outer(here, here), a, 0.0)
-    return np.asarray(out + np.diag(1.0 - out.sum(axis=1)))
 
 
 def closed_groups(support: np.ndarray, groups: Sequence[Sequence[int]]) -> list[Edge]:

@@ -51,18 +51,22 @@ class SiloNetworks:
         mixed = [n for n in self._trained(self.backbone) if n in names.mixed]
         # Name in a message -> (kind of state, parameter).
         self.sent = {f"{kind}.{n}": (kind, n) for kind in method.sent for n in mixed}
+        self.under_way: Arrays = {}  # messages between these silos, rows of what is mixed
 
     def backbone_arrays(self) -> Arrays:
-        """What is mixed: name -> [S, ...], with what the optimizer has mixed beside it."""
+        """What is mixed: name -> [S, ...], with what the optimizer has mixed beside it; then the messages under way."""
         state = self.optimizers[BACKBONE].state
         tensors = {k: self.backbone[k] for k in self.names.mixed}
         for key, (kind, name) in self.sent.items():
             own = self.backbone[name]
             tensors[key] = state[own].get(kind, torch.zeros_like(own))
-        return {k: v.detach().cpu().numpy().copy() for k, v in tensors.items()}
+        rows = {k: v.detach().cpu().numpy() for k, v in tensors.items()}
+        return {k: np.concatenate([v, self.under_way.get(k, v[:0])]) for k, v in rows.items()}
 
     def load_backbone(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over mixed backbones, name -> [S, ...], and what was mixed beside them."""
+        """Take over mixed backbones, name -> [S, ...], what was mixed beside them, and messages in rows behind theirs."""
+        self.under_way = {k: v[self.num_silos :] for k, v in arrays.items()}
+        arrays = {k: v[: self.num_silos] for k, v in arrays.items()}
         _load(self.backbone, {k: v for k, v in arrays.items() if k not in self.sent})
         state = self.optimizers[BACKBONE].state
         for key, (kind, name) in self.sent.items():

@@ -1,5 +1,6 @@
 """Whole runs with local optimizers that look across mixings: what crosses, what it costs, what a loss leaves behind."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from safetensors.numpy import load_file
 from clients.vehicle import VehicleClient
 from fedsuite.driving.plan import make_plan
 from fedsuite.driving.training.learner import Learner
-from fedsuite.errors import RunFailed
+from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
@@ -54,7 +55,8 @@ def private_arrays(run: Path, number: int) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "scenario"), [("gradient-tracking", "ring"), ("qg-momentum", "star")]
+    ("name", "scenario"),
+    [("gradient-tracking", "ring"), ("qg-momentum", "star"), ("relay-sgd", "mst")],
 )
 def test_a_step_whose_answer_is_lost_leaves_no_trace(
     cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch, name: str, scenario: str
@@ -110,12 +112,20 @@ def test_trackers_sum_to_the_gradients_with_and_without_all_silos(
         np.testing.assert_allclose(sent, gradients, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["qg-momentum", "gradient-tracking"])
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [("qg-momentum", "ring"), ("gradient-tracking", "ring"), ("relay-sgd", "mst")],
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(
-    cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch, name: str
+    cache: Path,
+    tmp_path: Path,
+    undrawn: None,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    scenario: str,
 ) -> None:
     changes = {
-        "optimizer": name, "num_rounds": 4, "checkpoint_every": 2, "learning_rate": 1e-4,
+        "optimizer": name, "scenario": scenario, "num_rounds": 4, "checkpoint_every": 2, "learning_rate": 1e-4,
         "silos_per_client": 2,
     }  # fmt: skip
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
@@ -180,6 +190,44 @@ def test_tracking_sends_the_tracker_and_nothing_else_more(
     assert crossed == [True, False, False]
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_relayed_models_are_counted_link_by_link_and_a_silo_swaps_one(
+    cache: Path, tmp_path: Path, undrawn: None, together: bool
+) -> None:
+    """Messages under way stay with the server, unless one client has all silos and mixes by itself."""
+    size, links = 4, 6
+    relayed = {
+        "optimizer": "relay-sgd",
+        "scenario": "mst",
+        "loss": "none",
+        "num_silos": size,
+        "checkpoint_every": 1,
+    }
+    how = {"silos_per_client": size, "mixings_per_round": 2} if together else {}
+    config = config_of(cache, tmp_path, "run", **{**relayed, **how})
+    recorder, run = recorded(config), tmp_path / "run"
+    model = load_file(run / "model.safetensors")
+    model_bytes = sum(v.nbytes for k, v in model.items() if not k.startswith("silos."))
+    assert all(v.shape[0] == size for k, v in model.items() if k.startswith("silos."))
+    rows = [r for r in read_rows(run / "history.jsonl") if r.get("task") == "train"]
+    each = model_bytes * (size + links if together else 1)
+    assert {(r["bytes-down"], r["bytes-up"]) for r in rows} == {(each, each)}
+    for message in recorder.sent:
+        if message.metadata.message_type == "evaluate":
+            own = [v for k, v in arrays_in(message).items() if k.startswith("own.")]
+            assert {v.numpy().shape[0] for v in own} == {size if together else 1}
+    state = load_file(run / "checkpoints" / "round-000002.safetensors")
+    assert {v.shape[0] for k, v in state.items() if k.startswith("arrays.")} == {size + links}
+    plain = make_plan(
+        settings_from(config_of(cache, tmp_path, "x", **{**relayed, "optimizer": "sgd"}))
+    )
+    found = {n: m for n, m in round_rows(run).items() if n}
+    for number, metrics in found.items():
+        steps = number * (2 if together else 1)
+        assert metrics["overlay-bytes"] == steps * links * model_bytes
+        assert metrics["simulated-seconds"] == steps * plain.cycle_time_ms / 1000
+
+
 def test_a_message_of_two_counts_as_two(cache: Path, tmp_path: Path) -> None:
     def plan(**changes: Any) -> Any:
         return make_plan(settings_from(config_of(cache, tmp_path, "x", **changes)))
@@ -190,3 +238,22 @@ def test_a_message_of_two_counts_as_two(cache: Path, tmp_path: Path) -> None:
     assert charged.message_bits == 2000
     with_buffers = plan(optimizer="gradient-tracking", batch_norm="average")
     assert with_buffers.message_bits < 2 * plan(batch_norm="average").message_bits
+
+
+def test_models_are_relayed_along_an_own_network_that_is_a_tree(
+    cache: Path, tmp_path: Path
+) -> None:
+    nodes = [{"label": name, "lat": 45.0, "lon": 5.0} for name in "abcd"]
+    for end, links in (("tree", []), ("cycle", [[0, 2, 9]])):
+        content = {"nodes": nodes, "links": [[0, 1, 9], [1, 2, 9], [1, 3, 9], *links]}
+        (tmp_path / f"{end}.json").write_text(json.dumps(content))
+
+    def plan(end: str) -> Any:
+        own = {"scenario": "custom", "underlay_file": str(tmp_path / f"{end}.json")}
+        return make_plan(
+            settings_from(config_of(cache, tmp_path, "x", optimizer="relay-sgd", **own))
+        )
+
+    assert plan("tree").mixing.matrix(0).shape == (4 + 6, 4 + 6)
+    with pytest.raises(InputError, match="custom, but relay-sgd relays models along a tree"):
+        plan("cycle")

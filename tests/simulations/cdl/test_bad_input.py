@@ -40,6 +40,13 @@ from tests.cdl_runs import write_drives
             "optimizer: qg-momentum drives silos apart over ring with 11 silos (differences grow by 1.039 a",
         ),
         ({"optimizer": "qg-nesterov", "merge": "clipped"}, "merge: qg-nesterov needs"),
+        *(
+            ({"optimizer": "relay-sgd", "scenario": name}, f"scenario: {name}, but relay-sgd relays models along a tree")
+            for name in ("ring", "matcha", "matcha_plus", "fedavg", "fedprox", "star", "complete", "local")
+        ),
+        ({"optimizer": "relay-sgd", "scenario": "mst", "merge": "clipped"}, "merge: clipped, but relay-sgd takes the mean"),
+        ({"optimizer": "relay-sgd", "scenario": "mst", "mixing-matrix": "fmmc"}, "mixing-matrix: fmmc, but relay-sgd"),
+        ({"optimizer": "relay-sgd", "scenario": "mst", "data-weighted": True}, "data-weighted: mst mixes with neighbours"),
         ({"optimizer": "quasi-global"}, "training.optimizer"),
         ({"loss": "klx"}, "loss"),
     ],
@@ -85,6 +92,8 @@ def test_columns_that_do_not_sum_to_one_are_refused_where_they_must(
         "underlay-file: gradient-tracking needs a mixing matrix whose columns sum to 1, but silo"
     )
     check_refusal(call({**custom, "optimizer": "gradient-tracking"}), words)
+    words = "federation.scenario: custom, but relay-sgd relays models along a tree"
+    check_refusal(call({**custom, "optimizer": "relay-sgd"}), words)
     assert call({**custom, "optimizer": "nesterov"})[0] == 0
 
 

@@ -10,11 +10,19 @@ from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import config_of, model_of, round_rows
 
 
-@pytest.mark.parametrize("scenario", ["ring", "matcha", "fedavg", "local"])
+@pytest.mark.parametrize(
+    ("scenario", "optimizer"),
+    [("ring", "adam"), ("matcha", "adam"), ("fedavg", "adam"), ("local", "adam"), ("mst", "relay-sgd")],
+)  # fmt: skip
 def test_several_mixings_in_one_message_change_nothing(
-    cache: Path, tmp_path: Path, undrawn: None, scenario: str
+    cache: Path, tmp_path: Path, undrawn: None, scenario: str, optimizer: str
 ) -> None:
-    common = {"scenario": scenario, "silos_per_client": 4, "influence": "linear"}
+    common = {
+        "scenario": scenario,
+        "optimizer": optimizer,
+        "silos_per_client": 4,
+        "influence": "linear",
+    }
     run_inprocess(config_of(cache, tmp_path, "one", **common, num_rounds=6))
     run_inprocess(config_of(cache, tmp_path, "two", **common, mixings_per_round=2))
     assert model_of(tmp_path, "one") == model_of(tmp_path, "two")
@@ -26,12 +34,18 @@ def test_several_mixings_in_one_message_change_nothing(
     assert two[2]["train.loss"] == pytest.approx(np.mean(trained))
 
 
-@pytest.mark.parametrize(("loss", "sizes"), [("kl", (1, 2, 4)), ("cd_k", (1, 3))])
+RELAYED = {"scenario": "mst", "optimizer": "relay-sgd", "batch_norm": "average"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes"),
+    [({"loss": "kl"}, (1, 2, 4)), ({"loss": "cd_k"}, (1, 3)), (RELAYED, (1, 2, 4))],
+)
 def test_how_many_silos_a_client_holds_changes_nothing(
-    cache: Path, tmp_path: Path, undrawn: None, loss: str, sizes: tuple[int, ...]
+    cache: Path, tmp_path: Path, undrawn: None, changes: dict[str, str], sizes: tuple[int, ...]
 ) -> None:
     for size in sizes:
-        run_inprocess(config_of(cache, tmp_path, f"held-{size}", loss=loss, silos_per_client=size))
+        run_inprocess(config_of(cache, tmp_path, f"held-{size}", **changes, silos_per_client=size))
     assert len({model_of(tmp_path, f"held-{size}") for size in sizes}) == 1
     curves = [
         {n: (m["rmse"], m["overlay-bytes"]) for n, m in round_rows(tmp_path / f"held-{s}").items() if n}

@@ -36,6 +36,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ring, quasi-global": {"optimizer": "qg-momentum", "local_updates": 2},
     "mst, quasi-global, nesterov": {"scenario": "mst", "optimizer": "qg-nesterov", "loss": "none"},
     "matcha, tracking": {"scenario": "matcha", "optimizer": "gradient-tracking", "batch_norm": "local"},
+    "delta_mbst, relayed, BatchNorm": {"scenario": "delta_mbst", "optimizer": "relay-sgd", "batch_norm": "average"},
+    "mst, relayed": {"scenario": "mst", "optimizer": "relay-sgd", "local_updates": 2, "silos_per_client": 2},
     "custom, two clients": {"scenario": "custom", "silos_per_client": 2, "apply_beta": False},
     "ring, colour, own norm": {"batch_norm": "local", "channels": 3, "evaluate_every": 2},
     "ring, chains of features": {"loss": "cd_k", "loss_space": "feature", "metropolis": True},
