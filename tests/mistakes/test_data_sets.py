@@ -186,6 +186,94 @@ NPY: dict[str, Damage] = {
     "negative lengths": _header(b"(13, 36", b"(-1, 36"),
     "another version": _bytes(lambda data: data[:6] + b"\x09" + data[7:]),
 }
+KEY = "oak_oak-3"
+
+
+def _entry(change: Callable[[Any, np.ndarray], object]) -> Damage:
+    """Another entry of this key; `change` gets the file and what stood there."""
+
+    def damage(path: Path) -> None:
+        import h5py
+
+        with h5py.File(path, "a") as file:
+            values = file.pop(KEY)[()]
+            change(file, values)
+
+    return damage
+
+
+def _put(change: Callable[[np.ndarray], Any]) -> Damage:
+    return _entry(lambda file, values: file.__setitem__(KEY, change(values)))
+
+
+def _made(**about: Any) -> Damage:
+    """An array that is described, but never written."""
+    return _entry(lambda file, _: file.create_dataset(KEY, **about))
+
+
+def _link(kind: str, *target: str) -> Damage:
+    import h5py
+
+    return _put(lambda _: getattr(h5py, kind)(*target))
+
+
+def _elsewhere(path: Path) -> None:
+    """A virtual array over a file that is gone, which HDF5 reads as zeros."""
+    import h5py
+
+    layout = h5py.VirtualLayout((36, 8), "f4")
+    layout[:] = h5py.VirtualSource("gone.hdf5", "x", (36, 8))
+    with h5py.File(path, "a") as file:
+        del file[KEY]
+        file.create_virtual_dataset(KEY, layout)
+
+
+def _half_written(file: Any, values: np.ndarray) -> None:
+    half = file.create_dataset(KEY, values.shape, "f4", chunks=(1, values.shape[1]))
+    half[:18] = values[:18]
+
+
+def _linked(path: Path) -> None:
+    """A good array, in another file."""
+    shutil.copy(path, path.with_name("other.hdf5"))
+    _link("ExternalLink", "other.hdf5", f"/{KEY}")(path)
+
+
+ENTRIES: dict[str, Damage] = {
+    "a number": _put(lambda _: np.float32(3)),
+    "a text": _put(lambda _: "oak"),
+    "nothing": _made(dtype="f4"),
+    "a group": _entry(lambda file, _: file.create_group(KEY)),
+    "a type": _put(lambda _: np.dtype("f4")),
+    "a link to nowhere inside": _link("SoftLink", "/nowhere"),
+    "a link to itself inside": _link("SoftLink", f"/{KEY}"),
+    "a link to another file": _linked,
+    "a link to no file": _link("ExternalLink", "gone.hdf5", "/x"),
+    "a link to a device": _link("ExternalLink", "/dev/zero", "/x"),
+    "numbers in another file": _made(shape=(36, 8), dtype="f4", external=[("gone.raw", 0, 1152)]),
+    "a view of another file": _elsewhere,
+    "never written": _made(shape=(36, 8), dtype="f4"),
+    "written by half": _entry(_half_written),
+    "texts": _put(lambda v: v.astype("S4")),
+    "objects": _put(lambda v: np.full(v.shape, "x", object)),
+    "halves": _put(lambda v: v.astype(np.float16)),
+    "doubles": _put(lambda v: v.astype(np.float64)),
+    "whole numbers": _put(lambda v: v.astype(np.int32)),
+    "the other byte order": _put(lambda v: v.astype(">f4")),
+    "complex numbers": _put(lambda v: v.astype(complex)),
+    "truths": _put(lambda v: v > 0),
+    "pairs": _put(lambda v: np.zeros(v.shape, [("a", "f4"), ("b", "f4")])),
+    "a view less": _put(lambda v: v[:-1]),
+    "an axis less": _put(lambda v: v.ravel()),
+    "an axis more": _put(lambda v: v[None]),
+    "narrower": _put(lambda v: v[:, 1:]),
+    "no width": _put(lambda v: v[:, :0]),
+    "endless width": _made(shape=(36, 2**40), dtype="f4", chunks=(1, 1024)),
+    "endless views": _made(shape=(2**40, 8), dtype="f4", chunks=(1, 8)),
+    "a NaN": _put(lambda v: np.where(v == v.max(), np.nan, v).astype(np.float32)),
+    "gone": _entry(lambda file, _: None),
+}  # fmt: skip
+NO_TEXT = _entry(lambda file, values: file.__setitem__(b"oak_\xff\xfe", values))
 # kind, its file, its damages, and those of them that nobody can tell from other data
 KINDS: dict[str, tuple[str, dict[str, Damage], tuple[str, ...]]] = {
     "graph": ("connectivity/oak_connectivity.json", ANY | JSON | GRAPH, ()),
@@ -254,6 +342,79 @@ def test_a_damaged_file_of_houses_is_named(
     assert str(data) in line or "data.features" in line, line
     left = {p.name.split("-")[0] for p in (tmp_path / "cache").glob("[!.]*")}
     assert left <= {"houses", "views", "finite"}
+
+
+@pytest.mark.parametrize("case", [*ENTRIES, "no text"])
+def test_a_bad_entry_of_hdf5_is_named(houses: Path, tmp_path: Path, case: str) -> None:
+    """With the file, before any view is converted."""
+    from fedsuite.vln.data.prepare import prepare_views
+
+    file = tmp_path / "features.hdf5"
+    shutil.copy(houses / "features.hdf5", file)
+    ENTRIES.get(case, NO_TEXT)(file)
+    with pytest.raises(InputError) as refusal:
+        prepare_views(file, houses / "connectivity", tmp_path / "out")
+    line = str(refusal.value)
+    assert line.startswith(f"{file}: ") and line == one_line(line, 2000), line
+    named = {"no text": "b'oak_", "gone": "1 panoramas of oak are missing (first: oak-3)"}
+    assert named.get(case, f"{file}: {KEY} ") in line, line
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f8", ">f4"])
+def test_hdf5_of_another_type_throughout_is_read_as_it_is(
+    houses: Path, tmp_path: Path, kind: str
+) -> None:
+    import h5py
+
+    from fedsuite.vln.data.prepare import prepare_views
+
+    with h5py.File(tmp_path / "x.hdf5", "w") as file, h5py.File(houses / "features.hdf5") as good:
+        for key in good:
+            file[key] = good[key][()].astype(kind)
+    prepare_views(tmp_path / "x.hdf5", houses / "connectivity", tmp_path / "out")
+    for scan in SCANS:
+        want = np.load(houses / "views" / f"{scan}.npy").astype(kind).astype(np.float32)
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{scan}.npy"), want)
+
+
+# What HDF5 begins its structures with: superblock, B-trees, their leaves, names, and the root group's header.
+STRUCTURES = {"superblock": b"\x89HDF", "tree": b"TREE", "leaf": b"SNOD", "names": b"HEAP"}
+
+
+@pytest.mark.parametrize("change", [0x01, 0x80, 0xFF])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_damaged_metadata_of_hdf5_are_named_or_do_no_harm(
+    houses: Path, tmp_path: Path, structure: str, change: int
+) -> None:
+    from fedsuite.vln.data.prepare import prepare_views
+
+    data = (houses / "features.hdf5").read_bytes()
+    start, refused_ones = data.index(STRUCTURES[structure]), 0
+    for at in range(start, start + 48, 3):
+        file, out = tmp_path / f"{at}.hdf5", tmp_path / f"out-{at}"
+        file.write_bytes(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :])
+        try:
+            prepare_views(file, houses / "connectivity", out)
+        except InputError as error:
+            assert str(error).startswith(f"{file}: ") and str(error) == one_line(str(error), 2000)
+            refused_ones += 1
+            continue
+        for scan in SCANS:
+            assert (out / f"{scan}.npy").read_bytes() == (
+                houses / "views" / f"{scan}.npy"
+            ).read_bytes()
+    assert refused_ones
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.2, 0.5, 0.9, 0.9999])
+def test_hdf5_that_ends_early_is_named(houses: Path, tmp_path: Path, share: float) -> None:
+    from fedsuite.vln.data.prepare import prepare_views
+
+    file = tmp_path / "features.hdf5"
+    shutil.copy(houses / "features.hdf5", file)
+    _cut(share)(file)
+    with pytest.raises(InputError, match=r"features\.hdf5: cannot be read as HDF5 .*truncated"):
+        prepare_views(file, houses / "connectivity", tmp_path / "out")
 
 
 CACHED = {
