@@ -247,6 +247,7 @@ ACTED: dict[str, Spoil] = {
     "records before the first": with_arrays(lambda a: a | {"ids": a["ids"] - 10**9}),
     "more ends than episodes": with_metrics({"ended": 1e6}),
     "fewer ends than none": with_metrics({"ended": -5.0}),
+    "half an end": with_metrics({"ended": 0.5}),
 }
 
 
