@@ -1,8 +1,14 @@
 """Data sets with one file damaged: a line that names the file, before anything is trained; or all is read as it was."""
 
+import builtins
+import errno
+import importlib
+import io
 import json
+import os
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +45,43 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
+def _pipe(path: Path) -> None:
+    """Whoever opens it waits for somebody who writes."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+CLOSED: set[str] = set()  # files that may not be read
+
+
+@pytest.fixture(autouse=True)
+def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rights bind, which they do not for root; and nothing waits for ever."""
+
+    def guarded(opens: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(file: Any, *given: Any, **named: Any) -> Any:
+            if not isinstance(file, int) and os.fsdecode(file) in CLOSED:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(file))
+            return opens(file, *given, **named)
+
+        return opened
+
+    def late(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    for module, name in ((builtins, "open"), (io, "open"), (os, "open"), (os, "scandir")):
+        monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+    CLOSED.clear()
+
+
 ANY: dict[str, Damage] = {
+    "closed": lambda path: CLOSED.add(str(path)),
+    "a pipe": _pipe,
     "empty": _cut(0),
     "one byte": _bytes(lambda data: data[:1]),
     **{f"cut at {share}": _cut(share) for share in (0.05, 0.35, 0.7, 0.98)},
@@ -444,6 +486,7 @@ def test_a_damaged_file_of_the_cache_is_named(
     line = read_all("fedvln", keys, tmp_path)
     assert str(prepared) in line and Path(name).stem in line, line
     assert "move the folder houses-... away" in line or "see to the path" in line
+    CLOSED.clear()
     prepared.rename(tmp_path / "away")
     assert read_all("fedvln", keys, tmp_path) == ""
 
@@ -656,3 +699,74 @@ def test_a_roster_that_is_none_is_refused(houses: Path, tmp_path: Path, case: st
     line = str(refusal.value)
     assert "roster" in line or "palace" in line
     assert line == one_line(line, 2000)
+
+
+def _of(module: str, name: str, *others: Any) -> Callable[[Path], object]:
+    """A reader of one file, with what it wants to know beside the path."""
+
+    def read(path: Path) -> object:
+        found = getattr(importlib.import_module(f"fedsuite.{module}"), name)(path, *others)
+        return list(found) if isinstance(found, Iterator) else found
+
+    return read
+
+
+def _frame(path: Path) -> object:
+    from fedsuite.driving.data.readers.pictures import FrameFormat, read_picture
+
+    return read_picture(path, FrameFormat())
+
+
+def _texts(path: Path) -> object:
+    from fedsuite.fedrl.text2action.reader import read_corpus
+
+    keys = {"world.kind": "text2action", "data.corpus": "win2k", "data.dir": str(path.parent)}
+    return read_corpus(read_config(load_system("fedrl").config_class, keys))
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "features.tsv": _of("vln.data.view_files", "read_tsv"),
+    "features.hdf5": _of("vln.data.view_files", "read_hdf5"),
+    "oak.npy": _of("vln.data.sources", "_width", 13),
+    "R2R_train.json": _of("vln.data.annotations", "read_annotations"),
+    "rxr_train_guide.jsonl.gz": _of("vln.data.rxr", "read_guides", "en"),
+    "rxr_train_guide.jsonl": _of("vln.data.rxr", "read_guides", "en"),
+    "train_vocab.txt": _of("vln.data.instructions", "read_vocabulary"),
+    "vocabulary.json": _of("vln.data.instructions", "read_vocabulary"),
+    "model.safetensors": _of("vln.start", "read_model", "start-from"),
+    "roster.json": _of("roster", "read_roster"),
+    "network.json": _of("driving.topology.custom_topology", "read_network"),
+    "network.csv": _of("driving.topology.custom_topology", "read_network"),
+    "driving_log.csv": _of("driving.data.readers.tables", "read_rows"),
+    "7.png": _frame,
+    "manifest.json": _of("driving.data.readers.donkeycar", "_deleted"),
+    "record_7.json": _of("driving.data.readers.donkeycar", "_text"),
+    "drives.npz": _of("driving.data.readers.archive", "stream_imgs"),
+    "drives.toml": _of("driving.data.fleet", "read_fleet", []),
+    "silos.json": lambda path: _of("driving.data.frames", "_index")(path.parent),
+    "frl_grid_8.npz": _of("fedrl.gridworld.reader", "read_maps", 8, "restore it"),
+    "t2a_win2k.json.gz": _texts,
+    "glove.txt": _of("fedrl.text2action.vectors", "read_vectors", ["open"]),
+    "glove.bin": _of("fedrl.text2action.vectors", "read_vectors", ["open"]),
+}  # fmt: skip
+NO_FILES = {
+    "closed": "Permission denied; see to the path and its rights",
+    "a pipe": "a pipe or a device, not a|no such file",
+    "a folder": "a folder, not a|no such file",
+    "a link to nowhere": "",
+    "a link to itself": "",
+}
+
+
+@pytest.mark.parametrize("case", NO_FILES)
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_no_file_or_closed_is_said_as_that(tmp_path: Path, name: str, case: str) -> None:
+    """Not as a damaged file, which would be fetched again in vain; and nobody waits for a pipe."""
+    file = tmp_path / name
+    file.write_text("x")
+    ANY[case](file)
+    with pytest.raises((InputError, FileNotFoundError)) as refusal:
+        READERS[name](file)
+    line = str(refusal.value)
+    assert str(file) in line and line == one_line(line, 2000), line
+    assert any(words in line for words in NO_FILES[case].split("|")), line

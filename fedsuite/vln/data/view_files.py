@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError, one_line
+from fedsuite.files import check_readable
 from fedsuite.vln.data.graph import NUM_VIEWS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -26,6 +27,7 @@ def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]
     width: the F that is meant. Nothing in the file says whether its numbers are float32 or float64; those of F float64
     are converted, and without a width a file that looks like float64 is refused.
     """
+    check_readable(file)
     csv.field_size_limit(sys.maxsize)
     kind: type[np.floating] | None = None
     # Bytes that are no text give lines that are no TSV, which is said below.
@@ -75,6 +77,7 @@ def read_hdf5(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray
         import h5py
     except ModuleNotFoundError:
         raise InputError(f'{file}: reading HDF5 needs h5py; pip install "fedsuite[hdf5]"') from None
+    check_readable(file)
     place, kind = "", None
     try:
         with h5py.File(file) as entries:
