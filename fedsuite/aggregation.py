@@ -27,7 +27,7 @@ Weights = Sequence[float] | np.ndarray
 @dataclass(frozen=True)
 class Merged:
     """delta: Delta by name, float64; admitted [N]: how much of the say that its weight gives it every client had, from 1
-    (all) to 0 (rejected); empty if the rule weighs single numbers, not clients."""
+    (all) to 0 (rejected, or shortened to nothing); empty if the rule weighs single numbers, not clients."""
 
     delta: Arrays
     admitted: np.ndarray = field(default_factory=lambda: np.ones(0))

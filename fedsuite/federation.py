@@ -39,7 +39,8 @@ class Task:
     types: of what `returns` names, such as "float32"; an array among `arrays` keeps its own, others may have any type.
     summed: one of very many small messages of its round; the history has one line for all that a client got.
     in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
-    needs: metrics without which a reply is of no use; ranges: the least and the largest number of an array or a metric.
+    needs: metrics without which a reply is of no use; ranges: the least and the largest of an array's or a metric's numbers,
+    all whole.
     """
 
     partition: int

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -56,8 +57,28 @@ def telling(file: Path) -> Iterator[None]:
         raise refused(error, file) from None
 
 
+def check_readable(
+    file: Path, what: str = "a file", cure: str = "put the file there, or name another one"
+) -> None:
+    """InputError if something is there that is no file, or may not be read: whoever opens a pipe waits for ever, and
+    "damaged" is no word for what is closed. What is not there readers say themselves.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, ValueError):  # nothing there, or a name that no file can have
+        return
+    except OSError as error:
+        raise refused(error, file) from None
+    kind = os.fstat(descriptor).st_mode
+    os.close(descriptor)
+    if not stat.S_ISREG(kind):
+        found = "a folder" if stat.S_ISDIR(kind) else "a pipe or a device"
+        raise InputError(f"{file}: {found}, not {what}; {cure}")
+
+
 def read_json(file: Path, what: str, cure: str) -> Any:
     """The content of a JSON file; InputError says that `file` is missing or is not `what`, why, and the cure."""
+    check_readable(file, what, cure)
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -189,6 +189,8 @@ class Merge:
     """A merge rule and what goes before it; called with (w, [w_k], [p_k]) it gives Merged. RunFailed if clients are too few.
 
     bound: a change longer than `bound` times the median length is shortened to that (clips) or left out; 0 = no bound.
+    Where most clients did not move, the median is 0, and those who moved are shortened to nothing (`admitted` 0), so that
+    the model stays: measured by those alone who moved, a single hostile client among idle ones would have no bound.
     """
 
     rule: MergeRule = MEAN
@@ -203,10 +205,9 @@ class Merge:
             return self.rule.combine(server, clients, weights, self.tolerated)
         own = lengths(server, clients)
         most = self.bound * float(np.median(own))
-        factors = np.where(own > most, most / np.maximum(own, np.finfo(float).tiny), 1.0)
-        if not self.clips:
-            factors = np.floor(factors)
-        inside = np.flatnonzero(factors).tolist()
+        beyond = most / np.maximum(own, np.finfo(float).tiny) if self.clips else 0.0
+        factors = np.where(own > most, beyond, 1.0)
+        inside = [k for k, factor in enumerate(factors) if self.clips or factor]
         self._check(len(inside), self.rule.least(self.tolerated))
         kept = [_shortened(server, clients[k], factors[k]) for k in inside]
         p = weights[inside] / weights[inside].sum() if len(inside) < len(clients) else weights

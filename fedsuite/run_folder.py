@@ -2,7 +2,8 @@
 
 config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors, clients/<name>/, errors.log.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC). One
-process at a time writes: it holds a lock that the system releases when the process ends, however it ends.
+process at a time writes: it holds a lock that the system releases when the process ends, however it ends. A file .unfinished
+lies there from before the training until the last table is written, for a full disk takes no other word of it.
 """
 
 import re
@@ -32,6 +33,7 @@ class RunFolder:
         self.results = path / "results.md"  # a table that a system may leave at the end
         self.clients = path / "clients"  # their private folders (in simulation)
         self.errors = path / "errors.log"  # full texts; the history holds their last lines
+        self.unfinished = path / ".unfinished"  # the command line has yet to write its tables
 
     def client(self, name: str) -> Path:
         """Private folder of one client, by its own name (never by node id)."""
@@ -42,6 +44,10 @@ class RunFolder:
         if not self.status_file.exists():
             return {}
         return read_object(self.status_file, "how a run stands", "delete this one file")
+
+    def is_completed(self) -> bool:
+        """Whether the run has ended well, its tables with it."""
+        return self.status().get("status") == "completed" and not self.unfinished.exists()
 
     def begin(self) -> None:
         """Status running, from now."""

@@ -6,8 +6,12 @@ from fedsuite.config import Value, value_of
 from fedsuite.values import shown
 
 Useless = Callable[[Value], bool]
-# Key -> another key, and whether with this value of it nothing reads the first.
-Unread = Mapping[str, tuple[str, Useless]]
+Condition = tuple[
+    str, Useless
+]  # another key, and whether with this value of it nothing reads the first
+Unread = Mapping[
+    str, Condition | list[Condition]
+]  # key -> what may keep it from being read; of several the first is said
 
 
 def among(*values: Value) -> Useless:
@@ -23,10 +27,10 @@ def but(*values: Value) -> Useless:
 def unread_lines(config: object, table: Unread) -> list[str]:
     """One line for each key that has another value than its default and is read by nothing."""
     defaults, lines = type(config)(), []
-    for key, (other, useless) in table.items():
-        value, decisive = value_of(config, key), value_of(config, other)
-        if value != value_of(defaults, key) and useless(decisive):
-            lines.append(
-                f"{key} = {shown(value)}: nothing reads it with {other} = {shown(decisive)}"
-            )
+    for key, rules in table.items():
+        value, conditions = value_of(config, key), rules if isinstance(rules, list) else [rules]
+        met = [other for other, useless in conditions if useless(value_of(config, other))]
+        if met and value != value_of(defaults, key):
+            reason = f"{met[0]} = {shown(value_of(config, met[0]))}"
+            lines.append(f"{key} = {shown(value)}: nothing reads it with {reason}")
     return lines

@@ -57,6 +57,13 @@ def train_chains(
     return reached, sorted(replies, key=lambda reply: reply.partition)
 
 
+def training_task(client: ClientInfo, arrays: Arrays, steps: int) -> Task:
+    """Asks for `steps` optimizer steps from these arrays. A reply has to say how many were made, one at least and no more
+    than asked for: counts, means and the decay of the server's rate go by it."""
+    most = {"steps": (min(1, steps), steps)}
+    return Task(client.partition, "train", arrays, {"steps": steps}, needs=("steps",), ranges=most)
+
+
 def without(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names do not start with the prefix."""
     return {k: v for k, v in arrays.items() if not k.startswith(prefix)}

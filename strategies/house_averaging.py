@@ -38,7 +38,14 @@ from fedsuite.federation import (
 from fedsuite.robust import WEIGHTED_MEAN, Merge, lengths
 from fedsuite.vln.message_keys import SPEAKER
 from fedsuite.vln.stages import modules_of
-from strategies.chains import admitted_of, train_chains, trainers, weights_of_chains, without
+from strategies.chains import (
+    admitted_of,
+    train_chains,
+    trainers,
+    training_task,
+    weights_of_chains,
+    without,
+)
 from strategies.participation import Grouping, Participation, everybody, one_by_one
 from strategies.runtime.bookkeeping import RATE
 from strategies.scoring import Scores, agent_means, evaluate_everywhere
@@ -131,7 +138,7 @@ class HouseAveraging(RoundStrategy):
         return replace(self.step, rate=float(state.scalars[RATE]), mean_square=mean_square)
 
     def _task(self, client: ClientInfo, arrays: Arrays) -> Task:
-        return Task(client.partition, "train", arrays, {"steps": self.steps(client)})
+        return training_task(client, arrays, self.steps(client))
 
     def _metrics(
         self, before: Arrays, after: Arrays, replies: Sequence[Reply], chosen: Clients

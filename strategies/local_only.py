@@ -20,7 +20,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from strategies.chains import trainers
+from strategies.chains import trainers, training_task
 from strategies.house_averaging import training_means
 from strategies.participation import Participation, everybody
 from strategies.scoring import under_split
@@ -49,7 +49,7 @@ class LocalOnly(RoundStrategy):
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         replies = yield [
-            Task(c.partition, "train", _own(state, c.partition), {"steps": self.steps(c)})
+            training_task(c, _own(state, c.partition), self.steps(c))
             for c in self.participation(number, trainers(clients))
         ]
         arrays = dict(state.arrays)

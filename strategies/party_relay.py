@@ -16,7 +16,8 @@ MLP = "mlp."
 Shapes = Mapping[str, tuple[int, ...]]
 Scalars = Mapping[str, Scalar]
 Ranges = Mapping[str, tuple[float, float]]
-_NEEDS = {"act": ("ended",), "choose": ("active",)}  # metrics that the protocol goes by
+# Metrics that the protocol goes by.
+_NEEDS = {"act": ("ended",), "choose": ("active",), "train-alone": ("exchanges",)}
 _WHOLE = ("actions", "episodes", "ids")
 
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedsuite.arrays import LARGEST_COUNT, Arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     Asking,
     Clients,
@@ -121,10 +122,18 @@ class TwoParty(PartyRelay):
             yield from self._train_alone(scalars, int(clients[ALPHA].details["longest"]))
             return mlp
         by_episodes, limit = config.learning.round_unit == "episodes", config.learning.round_length
-        num_actions = int(clients[ALPHA].details["actions"])
+        facts = clients[ALPHA].details
+        num_actions, longest = int(facts["actions"]), int(facts["longest"])
+        # Every env ends one within the longest episode's steps and begins the next.
+        most = -(-limit // self.schedule.envs) * longest if by_episodes else self._per_round
         proposals: dict[int, np.ndarray] = {}
         episodes, exchange = 0, first
-        while episodes < limit if by_episodes else exchange < first + self._per_round:
+        while episodes < limit if by_episodes else exchange < first + most:
+            if exchange == first + most:
+                raise RunFailed(
+                    f"{clients[ALPHA].name}: {episodes} of {limit} episodes ended within {most} exchanges, but with "
+                    f"{longest} steps at most all must have; see to what this party runs, then continue with --resume"
+                )
             mlp, proposals, ended = yield from self._exchange(exchange, mlp, proposals, num_actions)
             self._count_released(exchange, scalars)
             exchange, episodes = exchange + 1, episodes + ended
@@ -134,15 +143,19 @@ class TwoParty(PartyRelay):
     def _train_alone(self, scalars: dict[str, Scalar], longest: int) -> Asking[None]:
         """A round of a run without partners, in one message; longest: most steps of an episode."""
         length, first = self.config.learning.round_length, int(scalars["exchange"])
-        phase, own = "train-alone", {"first": first, "count": self._per_round, "most-episodes": 0}
         if self.config.federation.method.startswith("fcn-"):
-            phase, own = "imitate", {"count": length}
-        elif self.config.learning.round_unit == "episodes":
+            yield from self._ask({ALPHA: {}}, "imitate", {}, {"count": length})
+            scalars["exchange"] = first + self._per_round
+            return
+        least = count = self._per_round
+        own = {"first": first, "count": count, "most-episodes": 0}
+        if self.config.learning.round_unit == "episodes":
             # It ends after some number of exchanges; this many would be too many.
-            own |= {"count": length * longest, "most-episodes": length}
-        replies = yield from self._ask({ALPHA: {}}, phase, {}, own)
-        done = replies[ALPHA].metrics.get("exchanges", self._per_round)
-        scalars["exchange"] = first + int(done)
+            least, count = 1, length * longest
+            own |= {"count": count, "most-episodes": length}
+        may_be: Ranges = {"exchanges": (least, count)}
+        replies = yield from self._ask({ALPHA: {}}, "train-alone", {}, own, may_be)
+        scalars["exchange"] = first + int(replies[ALPHA].metrics["exchanges"])
 
     def _steps_done(self, rounds: int, exchanges: int) -> dict[str, float]:
         """Gradient steps of all parties so far, and the longest chain of which each needed the one before.

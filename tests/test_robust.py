@@ -74,6 +74,30 @@ def test_the_bound_names_who_was_rejected_or_shortened():
     np.testing.assert_allclose(shortened[5:], [np.sqrt(5 / 8), np.sqrt(5 / 200)])
 
 
+IDLE = [(0, 0)] * 4 + [(3, 4), (1, 0), (1e6, -1e6)]  # the median length is 0
+
+
+@pytest.mark.parametrize("name", sorted(MERGE_RULES))
+def test_among_idle_clients_nobody_sets_the_bound(name):
+    """Who moved is shortened to nothing and named, the model stays, and nobody has gone for the rule to miss."""
+    delta, admitted = merged(rule(name, 1, bound=3.0), points=IDLE)
+    assert delta == [0, 0]
+    assert admitted[4:] == [0, 0, 0]
+
+
+def test_among_idle_clients_who_moved_is_left_out():
+    assert merged(rule("mean", bound=3.0, clips=False), points=IDLE) == ([0, 0], [1] * 4 + [0] * 3)
+    with pytest.raises(RunFailed, match="krum: 4 changes to merge"):
+        merged(rule("krum", 1, bound=3.0, clips=False), points=IDLE)
+
+
+def test_half_of_the_clients_may_be_idle():
+    """The median of an even number is the mean of the middle two."""
+    delta, admitted = merged(rule("mean", bound=1.0), [0.25] * 4, [(0, 0), (0, 0), (3, 4), (6, 8)])
+    assert admitted == [1, 1, 0.5, 0.25]
+    np.testing.assert_allclose(delta, [0.25 * 3, 0.25 * 4])
+
+
 def test_krum_by_hand():
     squared = squared_distances(clients_at(POINTS))
     assert krum_scores(squared, 4).tolist() == [9, 9, 4, 6, 6, 9, 776]

@@ -107,7 +107,7 @@ def test_a_file_that_is_torn_or_not_there(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe{")
     with pytest.raises(InputError, match="no roster"):
         read_roster(file)
-    with pytest.raises(InputError, match="no roster"):
+    with pytest.raises(InputError, match="a folder, not a roster"):
         read_roster(tmp_path)
     file.unlink()
     with pytest.raises(InputError, match="no such roster; whoever prepares the data writes one"):

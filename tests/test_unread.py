@@ -31,6 +31,67 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
+# What is set, what decides, with which values of it nothing reads the first, and with which somebody does.
+OPTIMIZER, METHOD, MERGE = "federation.server-optimizer", "federation.method", "federation.merge"
+ATTACK, HOSTILE = "sabotage.attack", "sabotage.clients"
+OWN, NOT_MERGED = "a:b", ["centralised", "local-only"]
+Read = tuple[str, str, Any, str, list[Any], list[Any]]
+FEDVLN: list[Read] = [
+    ("fedvln", f"federation.{key}", *rest)  # type: ignore[misc]
+    for key, *rest in (
+        (
+            "server-momentum",
+            0.5,
+            OPTIMIZER,
+            ["none", "adagrad", "fedexp"],
+            ["momentum", "adam", OWN],
+        ),
+        ("server-second-momentum", 0.5, OPTIMIZER, ["none", "nesterov", "fedexp"], ["yogi", OWN]),
+        ("server-bias-correction", True, OPTIMIZER, ["none", "momentum", "adagrad"], ["adam", OWN]),
+        ("server-tau", 0.5, OPTIMIZER, ["none", "nesterov"], ["adagrad", "fedexp", OWN]),
+        ("server-learning-rate", 9.0, METHOD, NOT_MERGED, ["federated"]),
+        ("server-learning-rate-decay", 0.5, METHOD, NOT_MERGED, ["federated"]),
+        ("server-decay-steps", 9, "federation.server-learning-rate-decay", [1.0], [0.5]),
+        ("max-share", 0.5, METHOD, NOT_MERGED, ["federated"]),
+        ("beyond-bound", "reject", "federation.update-bound", [0.0], [2.0]),
+    )
+]
+CDL: list[Read] = [
+    ("cdl", "federation.clip-ratio", 1.0, MERGE, ["mean", "trimmed-mean"], ["clipped", OWN]),
+    ("cdl", "federation.clip-ratio", 1.0, "federation.scenario", ["cll"], []),
+    ("cdl", "federation.tolerated", 1, MERGE, ["mean", "clipped"], ["trimmed-mean", OWN]),
+    ("cdl", HOSTILE, "1", ATTACK, ["weight-lie"], ["scale", "label-flip"]),
+]
+SABOTAGE: list[Read] = [
+    (name, f"sabotage.{key}", *rest)  # type: ignore[misc]
+    for name in ("fedvln", "cdl")
+    for key, *rest in (
+        ("attack", "scale", HOSTILE, [""], ["0"]),
+        ("scale", 2.0, HOSTILE, [""], ["0"]),
+        ("from-round", 2, HOSTILE, [""], ["0"]),
+        ("scale", 2.0, ATTACK, ["weight-lie", "label-flip"], ["sign-flip", "alie"]),
+        ("from-round", 2, ATTACK, ["label-flip"], ["weight-lie", "scale"]),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "other", "idle", "busy"), [*FEDVLN, *CDL, *SABOTAGE]
+)
+def test_a_key_is_said_where_nothing_reads_it_and_nowhere_else(
+    name: str, key: str, value: Any, other: str, idle: list[Any], busy: list[Any]
+) -> None:
+    system = load_system(name)
+    someone = {HOSTILE: "0"}
+    if other == "federation.scenario":
+        someone[MERGE] = "clipped"
+    for choice in [*idle, *busy]:
+        config = read_config(system.config_class, {**someone, key: value, other: choice})
+        told = [line for line in unread_lines(config, system.unread) if line.startswith(f"{key} =")]
+        assert len(told) == (choice in idle), (choice, told)
+        assert all(f"{other} = " in line for line in told)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_lines(case: str) -> None:
     name, values, want = CASES[case]
@@ -42,6 +103,7 @@ def test_lines(case: str) -> None:
 def test_tables_name_keys_that_there_are(name: str) -> None:
     system = load_system(name)
     keys, config = limits_of(system.config_class), system.config_class()
-    for key, (other, useless) in system.unread.items():
-        assert key in keys and other in keys and key != other
-        assert isinstance(useless(value_of(config, other)), bool)
+    for key, rules in system.unread.items():
+        for other, useless in rules if isinstance(rules, list) else [rules]:
+            assert key in keys and other in keys and key != other
+            assert isinstance(useless(value_of(config, other)), bool)

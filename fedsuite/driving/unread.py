@@ -5,6 +5,8 @@ from fedsuite.unread import Unread, among, but
 _GENERATED = ("data.dir", bool)
 _DRIVES = ("data.dir", among(""))
 _LOSS = ("objective.loss", among("none"))
+_NOBODY = ("sabotage.clients", among(""))
+_ONE_SILO = ("federation.scenario", among("cll"))  # which mixes with nobody
 _CHAIN = ("objective.loss", but("cd_k"))
 
 UNREAD: Unread = {
@@ -33,9 +35,11 @@ UNREAD: Unread = {
     "objective.metropolis": _CHAIN,
     "federation.proximal-mu": ("federation.scenario", but("fedprox")),
     "federation.matcha-budget": ("federation.scenario", but("matcha", "matcha_plus")),
-    "federation.clip-ratio": ("federation.merge", but("clipped")),
-    "federation.tolerated": ("federation.merge", among("mean", "clipped")),
-    "sabotage.attack": ("sabotage.clients", among("")),
-    "sabotage.scale": ("sabotage.clients", among("")),
-    "sabotage.from-round": ("sabotage.clients", among("")),
+    "federation.clip-ratio": [("federation.merge", among("mean", "trimmed-mean")), _ONE_SILO],
+    "federation.tolerated": [("federation.merge", among("mean", "clipped")), _ONE_SILO],
+    # Weights of mixing are of no one's claims.
+    "sabotage.clients": ("sabotage.attack", among("weight-lie")),
+    "sabotage.attack": _NOBODY,
+    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip"))],
+    "sabotage.from-round": [_NOBODY, ("sabotage.attack", among("label-flip"))],
 }

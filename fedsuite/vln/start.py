@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 
 from fedsuite.arrays import Arrays, non_finite
 from fedsuite.errors import InputError
+from fedsuite.files import check_readable
 from fedsuite.roster import VOCABULARY
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.model.shapes import Shapes, difference
@@ -74,6 +75,7 @@ def house_model(config: FedVLNConfig, scan: str) -> Path | None:
 
 def read_model(file: Path, key: str) -> Arrays:
     """Arrays of a model file."""
+    check_readable(file)
     try:
         return dict(safetensors.numpy.load_file(file))
     except (SafetensorError, OSError) as error:
@@ -137,6 +139,7 @@ def _check_words(theirs: Path, ours: Sequence[str], key: str) -> None:
         raise InputError(
             f"{key}: {theirs} does not exist, so its word indices cannot be checked; keep it beside the model"
         )
+    check_readable(theirs)
     try:
         words = json.loads(theirs.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

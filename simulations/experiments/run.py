@@ -86,14 +86,9 @@ def run_experiment(experiment: Experiment, launch: Launch, console: Console) -> 
             compare(experiment)
 
 
-def is_completed(plan: Plan) -> bool:
-    """Whether the run has ended well, with however many rounds."""
-    return plan.folder.status().get("status") == "completed"
-
-
 def compare(experiment: Experiment) -> None:
     """Write results.md over all completed runs: the sweep's tables, the system's own, or the common one."""
-    done = {label: plan for label, plan in experiment.plans.items() if is_completed(plan)}
+    done = {label: plan for label, plan in experiment.plans.items() if plan.folder.is_completed()}
     if experiment.sweep is not None:
         from simulations.experiments.sweep_table import write_sweep
 
@@ -120,7 +115,7 @@ def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
     known: dict[RunSettings, Roster] = {}
     for label in experiment.chosen:
         plan = experiment.plans[label]
-        kept = not experiment.request.overwrite and is_completed(plan)
+        kept = not experiment.request.overwrite and plan.folder.is_completed()
         if kept and read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds:
             continue  # it is not to be made longer
         alike = dataclasses.replace(plan.settings, name="", results_dir="")
@@ -164,6 +159,7 @@ def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> 
         with _unfinished(plan.folder):
             plan.system.draw(plan.settings, plan.folder.path)
             plan.system.report(plan.settings, plan.folder.path)
+            plan.folder.unfinished.unlink(missing_ok=True)
     except KeyboardInterrupt:
         with suppress(InputError, RunFailed):
             if plan.folder.status().get("status") == "running":
@@ -205,6 +201,7 @@ def _ready(plan: Plan, roster: Roster) -> Plan:
         else:
             shutil.rmtree(folder.path)
     folder.path.mkdir(parents=True, exist_ok=True)
+    folder.unfinished.touch()
     write_roster(folder.path / ROSTER, roster)
     return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
 

@@ -12,6 +12,8 @@ from simulations.experiments.folders import is_experiment, labels_of
 from simulations.experiments.progress import short_metrics
 from simulations.systems import load_system
 
+UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
+
 
 def runs_table(results_dir: Path) -> Table:
     """One line per run."""
@@ -37,6 +39,10 @@ def run_tables(run: str, last: int) -> list[Table]:
     head.add_row("status", status_of(folder))
     if status.get("error"):
         head.add_row("error", str(status["error"]))
+    elif status_of(folder) == UNFINISHED:
+        head.add_row(
+            "error", f"no tables yet; write them with: fedsuite run --resume {folder.path}"
+        )
     for name, version in sorted(status.get("versions", {}).items()):
         head.add_row(name, str(version))
     stored = read_stored_config(folder)
@@ -55,8 +61,10 @@ def run_tables(run: str, last: int) -> list[Table]:
 
 
 def status_of(folder: RunFolder) -> str:
-    """The recorded status; "interrupted" if it says running but nobody is writing."""
+    """The recorded status; "interrupted" if it says running but nobody is writing, UNFINISHED without all tables."""
     status = str(folder.status().get("status", "unknown"))
+    if status == "completed" and not folder.is_completed():
+        return UNFINISHED
     if status == "running" and not folder.is_being_written():
         return "interrupted"
     return status

@@ -145,8 +145,10 @@ def _metrics_complaint(metrics: Mapping[str, object], needs: Sequence[str]) -> s
 def _ranges_complaint(task: Task, raw: RawReply) -> str:
     for name, (low, high) in task.ranges.items():
         numbers = np.asarray(raw.arrays.get(name, raw.metrics.get(name, low)))
-        if numbers.size and not (low <= numbers.min() and numbers.max() <= high):
-            return f"{name} holds numbers from {numbers.min():g} to {numbers.max():g}, expected {low:g} to {high:g}"
+        inside = numbers.size == 0 or (low <= numbers.min() and numbers.max() <= high)
+        if not inside or (numbers % 1).any():
+            found = f"{name} holds numbers from {numbers.min():g} to {numbers.max():g}"
+            return f"{found}, expected whole ones from {low:g} to {high:g}"
     return ""
 
 

@@ -1,8 +1,14 @@
 """Data sets with one file damaged: a line that names the file, before anything is trained; or all is read as it was."""
 
+import builtins
+import errno
+import importlib
+import io
 import json
+import os
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +45,43 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
+def _pipe(path: Path) -> None:
+    """Whoever opens it waits for somebody who writes."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+CLOSED: set[str] = set()  # files that may not be read
+
+
+@pytest.fixture(autouse=True)
+def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rights bind, which they do not for root; and nothing waits for ever."""
+
+    def guarded(opens: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(file: Any, *given: Any, **named: Any) -> Any:
+            if not isinstance(file, int) and os.fsdecode(file) in CLOSED:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(file))
+            return opens(file, *given, **named)
+
+        return opened
+
+    def late(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    for module, name in ((builtins, "open"), (io, "open"), (os, "open"), (os, "scandir")):
+        monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+    CLOSED.clear()
+
+
 ANY: dict[str, Damage] = {
+    "closed": lambda path: CLOSED.add(str(path)),
+    "a pipe": _pipe,
     "empty": _cut(0),
     "one byte": _bytes(lambda data: data[:1]),
     **{f"cut at {share}": _cut(share) for share in (0.05, 0.35, 0.7, 0.98)},
@@ -186,6 +228,94 @@ NPY: dict[str, Damage] = {
     "negative lengths": _header(b"(13, 36", b"(-1, 36"),
     "another version": _bytes(lambda data: data[:6] + b"\x09" + data[7:]),
 }
+KEY = "oak_oak-3"
+
+
+def _entry(change: Callable[[Any, np.ndarray], object]) -> Damage:
+    """Another entry of this key; `change` gets the file and what stood there."""
+
+    def damage(path: Path) -> None:
+        import h5py
+
+        with h5py.File(path, "a") as file:
+            values = file.pop(KEY)[()]
+            change(file, values)
+
+    return damage
+
+
+def _put(change: Callable[[np.ndarray], Any]) -> Damage:
+    return _entry(lambda file, values: file.__setitem__(KEY, change(values)))
+
+
+def _made(**about: Any) -> Damage:
+    """An array that is described, but never written."""
+    return _entry(lambda file, _: file.create_dataset(KEY, **about))
+
+
+def _link(kind: str, *target: str) -> Damage:
+    import h5py
+
+    return _put(lambda _: getattr(h5py, kind)(*target))
+
+
+def _elsewhere(path: Path) -> None:
+    """A virtual array over a file that is gone, which HDF5 reads as zeros."""
+    import h5py
+
+    layout = h5py.VirtualLayout((36, 8), "f4")
+    layout[:] = h5py.VirtualSource("gone.hdf5", "x", (36, 8))
+    with h5py.File(path, "a") as file:
+        del file[KEY]
+        file.create_virtual_dataset(KEY, layout)
+
+
+def _half_written(file: Any, values: np.ndarray) -> None:
+    half = file.create_dataset(KEY, values.shape, "f4", chunks=(1, values.shape[1]))
+    half[:18] = values[:18]
+
+
+def _linked(path: Path) -> None:
+    """A good array, in another file."""
+    shutil.copy(path, path.with_name("other.hdf5"))
+    _link("ExternalLink", "other.hdf5", f"/{KEY}")(path)
+
+
+ENTRIES: dict[str, Damage] = {
+    "a number": _put(lambda _: np.float32(3)),
+    "a text": _put(lambda _: "oak"),
+    "nothing": _made(dtype="f4"),
+    "a group": _entry(lambda file, _: file.create_group(KEY)),
+    "a type": _put(lambda _: np.dtype("f4")),
+    "a link to nowhere inside": _link("SoftLink", "/nowhere"),
+    "a link to itself inside": _link("SoftLink", f"/{KEY}"),
+    "a link to another file": _linked,
+    "a link to no file": _link("ExternalLink", "gone.hdf5", "/x"),
+    "a link to a device": _link("ExternalLink", "/dev/zero", "/x"),
+    "numbers in another file": _made(shape=(36, 8), dtype="f4", external=[("gone.raw", 0, 1152)]),
+    "a view of another file": _elsewhere,
+    "never written": _made(shape=(36, 8), dtype="f4"),
+    "written by half": _entry(_half_written),
+    "texts": _put(lambda v: v.astype("S4")),
+    "objects": _put(lambda v: np.full(v.shape, "x", object)),
+    "halves": _put(lambda v: v.astype(np.float16)),
+    "doubles": _put(lambda v: v.astype(np.float64)),
+    "whole numbers": _put(lambda v: v.astype(np.int32)),
+    "the other byte order": _put(lambda v: v.astype(">f4")),
+    "complex numbers": _put(lambda v: v.astype(complex)),
+    "truths": _put(lambda v: v > 0),
+    "pairs": _put(lambda v: np.zeros(v.shape, [("a", "f4"), ("b", "f4")])),
+    "a view less": _put(lambda v: v[:-1]),
+    "an axis less": _put(lambda v: v.ravel()),
+    "an axis more": _put(lambda v: v[None]),
+    "narrower": _put(lambda v: v[:, 1:]),
+    "no width": _put(lambda v: v[:, :0]),
+    "endless width": _made(shape=(36, 2**40), dtype="f4", chunks=(1, 1024)),
+    "endless views": _made(shape=(2**40, 8), dtype="f4", chunks=(1, 8)),
+    "a NaN": _put(lambda v: np.where(v == v.max(), np.nan, v).astype(np.float32)),
+    "gone": _entry(lambda file, _: None),
+}  # fmt: skip
+NO_TEXT = _entry(lambda file, values: file.__setitem__(b"oak_\xff\xfe", values))
 # kind, its file, its damages, and those of them that nobody can tell from other data
 KINDS: dict[str, tuple[str, dict[str, Damage], tuple[str, ...]]] = {
     "graph": ("connectivity/oak_connectivity.json", ANY | JSON | GRAPH, ()),
@@ -256,6 +386,79 @@ def test_a_damaged_file_of_houses_is_named(
     assert left <= {"houses", "views", "finite"}
 
 
+@pytest.mark.parametrize("case", [*ENTRIES, "no text"])
+def test_a_bad_entry_of_hdf5_is_named(houses: Path, tmp_path: Path, case: str) -> None:
+    """With the file, before any view is converted."""
+    from fedsuite.vln.data.prepare import prepare_views
+
+    file = tmp_path / "features.hdf5"
+    shutil.copy(houses / "features.hdf5", file)
+    ENTRIES.get(case, NO_TEXT)(file)
+    with pytest.raises(InputError) as refusal:
+        prepare_views(file, houses / "connectivity", tmp_path / "out")
+    line = str(refusal.value)
+    assert line.startswith(f"{file}: ") and line == one_line(line, 2000), line
+    named = {"no text": "b'oak_", "gone": "1 panoramas of oak are missing (first: oak-3)"}
+    assert named.get(case, f"{file}: {KEY} ") in line, line
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f8", ">f4"])
+def test_hdf5_of_another_type_throughout_is_read_as_it_is(
+    houses: Path, tmp_path: Path, kind: str
+) -> None:
+    import h5py
+
+    from fedsuite.vln.data.prepare import prepare_views
+
+    with h5py.File(tmp_path / "x.hdf5", "w") as file, h5py.File(houses / "features.hdf5") as good:
+        for key in good:
+            file[key] = good[key][()].astype(kind)
+    prepare_views(tmp_path / "x.hdf5", houses / "connectivity", tmp_path / "out")
+    for scan in SCANS:
+        want = np.load(houses / "views" / f"{scan}.npy").astype(kind).astype(np.float32)
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{scan}.npy"), want)
+
+
+# What HDF5 begins its structures with: superblock, B-trees, their leaves, names, and the root group's header.
+STRUCTURES = {"superblock": b"\x89HDF", "tree": b"TREE", "leaf": b"SNOD", "names": b"HEAP"}
+
+
+@pytest.mark.parametrize("change", [0x01, 0x80, 0xFF])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_damaged_metadata_of_hdf5_are_named_or_do_no_harm(
+    houses: Path, tmp_path: Path, structure: str, change: int
+) -> None:
+    from fedsuite.vln.data.prepare import prepare_views
+
+    data = (houses / "features.hdf5").read_bytes()
+    start, refused_ones = data.index(STRUCTURES[structure]), 0
+    for at in range(start, start + 48, 3):
+        file, out = tmp_path / f"{at}.hdf5", tmp_path / f"out-{at}"
+        file.write_bytes(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :])
+        try:
+            prepare_views(file, houses / "connectivity", out)
+        except InputError as error:
+            assert str(error).startswith(f"{file}: ") and str(error) == one_line(str(error), 2000)
+            refused_ones += 1
+            continue
+        for scan in SCANS:
+            assert (out / f"{scan}.npy").read_bytes() == (
+                houses / "views" / f"{scan}.npy"
+            ).read_bytes()
+    assert refused_ones
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.2, 0.5, 0.9, 0.9999])
+def test_hdf5_that_ends_early_is_named(houses: Path, tmp_path: Path, share: float) -> None:
+    from fedsuite.vln.data.prepare import prepare_views
+
+    file = tmp_path / "features.hdf5"
+    shutil.copy(houses / "features.hdf5", file)
+    _cut(share)(file)
+    with pytest.raises(InputError, match=r"features\.hdf5: cannot be read as HDF5 .*truncated"):
+        prepare_views(file, houses / "connectivity", tmp_path / "out")
+
+
 CACHED = {
     "manifest.json": ANY | {k: JSON[k] for k in ("a number", "a text", "an object", "nested", "endless digits")},
     "vocabulary.json": ANY | {k: JSON[k] for k in ("a number", "an object", "no entries", "numbers for entries")},
@@ -283,6 +486,7 @@ def test_a_damaged_file_of_the_cache_is_named(
     line = read_all("fedvln", keys, tmp_path)
     assert str(prepared) in line and Path(name).stem in line, line
     assert "move the folder houses-... away" in line or "see to the path" in line
+    CLOSED.clear()
     prepared.rename(tmp_path / "away")
     assert read_all("fedvln", keys, tmp_path) == ""
 
@@ -495,3 +699,74 @@ def test_a_roster_that_is_none_is_refused(houses: Path, tmp_path: Path, case: st
     line = str(refusal.value)
     assert "roster" in line or "palace" in line
     assert line == one_line(line, 2000)
+
+
+def _of(module: str, name: str, *others: Any) -> Callable[[Path], object]:
+    """A reader of one file, with what it wants to know beside the path."""
+
+    def read(path: Path) -> object:
+        found = getattr(importlib.import_module(f"fedsuite.{module}"), name)(path, *others)
+        return list(found) if isinstance(found, Iterator) else found
+
+    return read
+
+
+def _frame(path: Path) -> object:
+    from fedsuite.driving.data.readers.pictures import FrameFormat, read_picture
+
+    return read_picture(path, FrameFormat())
+
+
+def _texts(path: Path) -> object:
+    from fedsuite.fedrl.text2action.reader import read_corpus
+
+    keys = {"world.kind": "text2action", "data.corpus": "win2k", "data.dir": str(path.parent)}
+    return read_corpus(read_config(load_system("fedrl").config_class, keys))
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "features.tsv": _of("vln.data.view_files", "read_tsv"),
+    "features.hdf5": _of("vln.data.view_files", "read_hdf5"),
+    "oak.npy": _of("vln.data.sources", "_width", 13),
+    "R2R_train.json": _of("vln.data.annotations", "read_annotations"),
+    "rxr_train_guide.jsonl.gz": _of("vln.data.rxr", "read_guides", "en"),
+    "rxr_train_guide.jsonl": _of("vln.data.rxr", "read_guides", "en"),
+    "train_vocab.txt": _of("vln.data.instructions", "read_vocabulary"),
+    "vocabulary.json": _of("vln.data.instructions", "read_vocabulary"),
+    "model.safetensors": _of("vln.start", "read_model", "start-from"),
+    "roster.json": _of("roster", "read_roster"),
+    "network.json": _of("driving.topology.custom_topology", "read_network"),
+    "network.csv": _of("driving.topology.custom_topology", "read_network"),
+    "driving_log.csv": _of("driving.data.readers.tables", "read_rows"),
+    "7.png": _frame,
+    "manifest.json": _of("driving.data.readers.donkeycar", "_deleted"),
+    "record_7.json": _of("driving.data.readers.donkeycar", "_text"),
+    "drives.npz": _of("driving.data.readers.archive", "stream_imgs"),
+    "drives.toml": _of("driving.data.fleet", "read_fleet", []),
+    "silos.json": lambda path: _of("driving.data.frames", "_index")(path.parent),
+    "frl_grid_8.npz": _of("fedrl.gridworld.reader", "read_maps", 8, "restore it"),
+    "t2a_win2k.json.gz": _texts,
+    "glove.txt": _of("fedrl.text2action.vectors", "read_vectors", ["open"]),
+    "glove.bin": _of("fedrl.text2action.vectors", "read_vectors", ["open"]),
+}  # fmt: skip
+NO_FILES = {
+    "closed": "Permission denied; see to the path and its rights",
+    "a pipe": "a pipe or a device, not a|no such file",
+    "a folder": "a folder, not a|no such file",
+    "a link to nowhere": "",
+    "a link to itself": "",
+}
+
+
+@pytest.mark.parametrize("case", NO_FILES)
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_no_file_or_closed_is_said_as_that(tmp_path: Path, name: str, case: str) -> None:
+    """Not as a damaged file, which would be fetched again in vain; and nobody waits for a pipe."""
+    file = tmp_path / name
+    file.write_text("x")
+    ANY[case](file)
+    with pytest.raises((InputError, FileNotFoundError)) as refusal:
+        READERS[name](file)
+    line = str(refusal.value)
+    assert str(file) in line and line == one_line(line, 2000), line
+    assert any(words in line for words in NO_FILES[case].split("|")), line

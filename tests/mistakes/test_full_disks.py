@@ -122,6 +122,37 @@ def test_a_stop_of_the_disk_while_tables_are_written_is_made_good(
     assert file.is_file()
 
 
+@pytest.mark.parametrize("again", [("--resume", "run"), ("toy.toml", "--resume", "run")])
+def test_a_run_that_trained_but_could_write_no_tables_says_so_and_is_finished(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, str], again: tuple[str, ...]
+) -> None:  # fmt: skip
+    """Where the disk is full for the tables, and for what run.json should say of them."""
+    write_toml(tmp_path, name="run", num_rounds=ROUNDS)
+    run, write, times = RunFolder(tmp_path / "runs" / "run"), Path.write_text, 0
+    with monkeypatch.context() as patch:
+        disk = Disk(patch, tmp_path)
+
+        def refuse(path: Path, *given: Any, **named: Any) -> int:
+            nonlocal times
+            times += path.name == "closing.txt"
+            if times == 2:  # after the server's own
+                disk.fill(1, errno.ENOSPC)
+            return write(path, *given, **named)
+
+        patch.setattr(Path, "write_text", refuse)
+        assert "closing.txt: No space left" in said(call("run", "toy.toml"), 1)
+    assert run.status()["status"] == "completed" and run.model.is_file()  # nothing else went in
+    assert (run.path / "closing.txt").read_text() != "done\n"
+    assert "unfinished" in call("runs", "runs", engine=False)[1]
+    shown = " ".join(call("show", "run", engine=False)[1].split())
+    assert "no tables yet; write them with: fedsuite run --resume" in shown
+    code, _, err = call("run", *again)
+    assert (code, err) == (0, "")
+    assert results_of(run) == whole
+    assert (run.path / "closing.txt").read_text() == "done\n"
+    assert "completed" in call("runs", "runs", engine=False)[1] and not run.unfinished.exists()
+
+
 @pytest.mark.parametrize("how", ["signal", "terminal"])
 def test_a_closed_terminal_stops_a_run_without_loss(tmp_path: Path, how: str) -> None:
     """SIGHUP ends it as Ctrl-C does, also where nothing can be printed any more."""

@@ -1,5 +1,6 @@
 """A client that sends what it must not: it is named, nobody else is, and the run fails in one line or goes on without it."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,7 @@ SETUPS: dict[str, Make] = {
     "shared": _houses("shared", 1, "train", {"client_optimizer": "shared"}),
     "language-encoder": _houses("lan", 0, "pre-explore", METHODS["fed-lan"]),
     "speaker": _houses("speaker", 1, "speaker", {}),
+    "local": _houses("local", 1, "train", {"method": "local-only"}),
     "ring": _silos("ring"),
     "star": _silos("star"),
     "alpha": _parties(0, "learn-first"),
@@ -149,6 +151,7 @@ def recordings(
     return get  # fmt: skip
 
 
+HOUSES = ("parallel", "sequential", "shared", "language-encoder", "speaker", "local")
 WHOLE = ("parallel", "ring", "beta")  # with all replies; the others with every third
 CASES = [
     (setup, case)
@@ -203,7 +206,7 @@ def test_a_hostile_reply_is_left_out_where_the_others_suffice(
 LOST = partial(with_metrics, {})
 MISSING = {
     "parallel": "steps", "sequential": "steps", "shared": "steps", "language-encoder": "steps", "speaker": "steps",
-    "alpha acts": "ended",
+    "local": "steps", "alpha acts": "ended",
 }  # fmt: skip
 
 
@@ -211,10 +214,30 @@ MISSING = {
 def test_a_metric_that_the_server_goes_by_is_missed_by_name(
     recordings: Callable[[str], Recording], tmp_path: Path, setup: str
 ) -> None:
-    found = recordings(setup)
-    with pytest.raises(RunFailed, match=rf"{MISSING[setup]}") as failed:
-        replay(found, tmp_path, LOST(without=MISSING[setup]))
+    found, metric = recordings(setup), MISSING[setup]
+    with pytest.raises(RunFailed, match=f"rejected: metrics lack {metric}") as failed:
+        replay(found, tmp_path, LOST(without=metric))
     check_named(str(failed.value), found)
+
+
+STEPS: dict[str, Spoil] = {
+    "lost": LOST(without="steps"),
+    **{
+        f"{n:g}": with_metrics({"steps": n})
+        for n in (0.0, -1.0, 0.5, 1e3, 1e11, 1e300, math.nan, math.inf)
+    },
+}
+
+
+@pytest.mark.parametrize(("setup", "case"), [(s, c) for s in HOUSES for c in STEPS])
+def test_false_steps_are_left_out_where_the_others_suffice(
+    recordings: Callable[[str], Recording], tmp_path: Path, setup: str, case: str
+) -> None:
+    """Nothing is counted, averaged or decayed by a number of steps that nobody was asked for."""
+    run = replay(recordings(setup), tmp_path, STEPS[case], least=0.1)
+    (bad,) = [r for r in read_rows(run.path / HISTORY) if r.get("status", "ok") != "ok"]
+    assert (bad["name"], bad["status"]) == (recordings(setup).victim, "rejected")
+    assert "steps" in bad["reason"]
 
 
 ACTED: dict[str, Spoil] = {
@@ -224,6 +247,7 @@ ACTED: dict[str, Spoil] = {
     "records before the first": with_arrays(lambda a: a | {"ids": a["ids"] - 10**9}),
     "more ends than episodes": with_metrics({"ended": 1e6}),
     "fewer ends than none": with_metrics({"ended": -5.0}),
+    "half an end": with_metrics({"ended": 0.5}),
 }
 
 

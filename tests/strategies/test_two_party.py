@@ -4,6 +4,7 @@ Equal to a float32 tolerance: one network trained by back-propagation ("joint"),
 ("alternating"), and textbook DQN for the parties that learn alone.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from clients.party_parts import PartyParts
 from fedsuite.arrays import Arrays, module_arrays, under_prefix
 from fedsuite.errors import RunFailed
 from fedsuite.fedrl.config import FedRLConfig
@@ -158,6 +160,60 @@ def test_the_history_counts_steps_of_all_parties_and_the_longest_chain_of_them(
         done += metrics["train.updates"]
         assert (metrics["local-steps"], metrics["serial-depth"]) == (steps * done, depth * done)
     assert len(rows) == 4 and done > 50
+
+
+LONGEST = 5  # steps of an episode
+BY_EPISODES: dict[str, Any] = {
+    "round_unit": "episodes",
+    "round_length": 4,
+    "step_limit": LONGEST,
+    "num_rounds": 1,
+}
+
+
+def _says(ended: Callable[[int], float]) -> Callable[[PartyParts], tuple[Arrays, dict[str, float]]]:
+    """An alpha that plays on, but says of exchange n what it likes."""
+    act = PartyParts.act
+
+    def lie(parts: PartyParts) -> tuple[Arrays, dict[str, float]]:
+        assert parts.exchange < 100, "it goes on for ever"
+        return act(parts)[0], {"ended": ended(parts.exchange)}
+
+    return lie
+
+
+@pytest.mark.parametrize(("envs", "most"), [(1, 4 * LONGEST), (3, 2 * LONGEST), (4, LONGEST)])
+def test_an_alpha_that_ends_no_episode_is_stopped_by_name(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, envs: int, most: int
+) -> None:
+    monkeypatch.setattr(PartyParts, "act", _says(lambda _: 0.0))
+    told = rf"alpha: 0 of 4 episodes ended within {most} exchanges, but with 5 steps at most"
+    with pytest.raises(RunFailed, match=told):
+        play(config_of(cache, tmp_path, parallel_episodes=envs, **BY_EPISODES))
+
+
+@pytest.mark.parametrize(("envs", "most"), [(1, 4 * LONGEST), (3, 2 * LONGEST), (4, LONGEST)])
+def test_the_slowest_honest_alpha_is_waited_for(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, envs: int, most: int
+) -> None:
+    """Every episode takes all steps that it may."""
+    monkeypatch.setattr(PartyParts, "act", _says(lambda n: float(envs * ((n + 1) % LONGEST == 0))))
+    play(config_of(cache, tmp_path, parallel_episodes=envs, **BY_EPISODES))
+    rows = read_rows(tmp_path / "run" / "history.jsonl")
+    assert [r["metrics"].get("exchanges") for r in rows if r["kind"] == "round"] == [None, most]
+
+
+@pytest.mark.parametrize("unit", ["steps", "episodes"])
+@pytest.mark.parametrize("claimed", [-1.0, 0.0, 1.5, 5e5, None])
+def test_a_party_alone_is_not_believed_any_number_of_exchanges(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str, claimed: float | None
+) -> None:
+    """The server sums over them."""
+    said = {} if claimed is None else {"exchanges": claimed}
+    monkeypatch.setattr(PartyParts, "train_alone", lambda parts: ({}, said))
+    changes = {**BY_EPISODES, "round_unit": unit, "method": "dqn-full"}
+    with pytest.raises(RunFailed, match=r"full: rejected: .*exchanges"):
+        play(config_of(cache, tmp_path, **changes))
 
 
 @pytest.mark.parametrize("envs", [1, 4])

@@ -23,6 +23,7 @@ from fedsuite.driving.data.readers import Drive, ReadOptions, read_drive
 from fedsuite.driving.data.readers.angles import NAMED
 from fedsuite.driving.data.readers.drive import name_of
 from fedsuite.errors import InputError, suggestion
+from fedsuite.files import check_readable
 from fedsuite.progress import Progress, silent
 
 FLEET = "drives.toml"
@@ -69,8 +70,9 @@ def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
 
 def read_fleet(file: Path, names: Sequence[str]) -> Mapping[str, DriveSettings]:
     """The tables of drives.toml by drive, none if there is no such file; InputError for what is no drive or key."""
-    if not file.is_file():
+    if not (file.exists() or file.is_symlink()):
         return {}
+    check_readable(file)
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:

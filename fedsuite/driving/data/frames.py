@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import sync_folder, write_json
+from fedsuite.files import check_readable, sync_folder, write_json
 
 INDEX = "silos.json"
 LEFT_OUT = "left-out"
@@ -117,6 +117,8 @@ def open_silo(folder: Path, name: str) -> Silo:
 
 def _open(own: Path, split: str) -> Frames:
     files = [own / f"{split}_{part}.npy" for part in ("images", "angles")]
+    for file in files:
+        check_readable(file)
     try:
         return Frames(*(np.load(file, mmap_mode="r") for file in files))
     except (OSError, ValueError, EOFError) as error:
@@ -126,6 +128,7 @@ def _open(own: Path, split: str) -> Frames:
 
 
 def _index(folder: Path) -> dict[str, Any]:
+    check_readable(folder / INDEX)
     try:
         return dict(json.loads((folder / INDEX).read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

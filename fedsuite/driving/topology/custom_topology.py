@@ -23,6 +23,7 @@ import numpy as np
 
 from fedsuite.driving.topology.underlay import Network
 from fedsuite.errors import InputError
+from fedsuite.files import check_readable
 from fedsuite.values import is_number
 
 ROW_SUM_TOLERANCE = 1e-6
@@ -56,6 +57,7 @@ def read_network(path: Path) -> Network:
     """A network or matrix file (.json, .csv); InputError names what is wrong with it."""
     if path.suffix.lower() not in (".json", ".csv"):
         raise InputError(f"{path}: expected a .json or .csv file; rename or convert it")
+    check_readable(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
         content = json.loads(text) if path.suffix.lower() == ".json" else None

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.fedrl.gridworld.maps import PATHS_PER_MAP, MapSet
-from fedsuite.files import write_atomically
+from fedsuite.files import check_readable, write_atomically
 
 NO_CELL = 255  # path_start and path_end of paths that do not exist
 LEAST_MAPS = 20  # so that a tenth of them is a split
@@ -38,6 +38,7 @@ def load_maps(data_dir: Path, size: int) -> MapSet:
 
 def read_maps(path: Path, size: int, cure: str) -> MapSet:
     """One file, checked whole; every complaint names the file and ends in `cure`."""
+    check_readable(path)
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ARRAYS}

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from fedsuite.errors import InputError
-from fedsuite.files import sha256_of, write_atomically
+from fedsuite.files import check_readable, sha256_of, write_atomically
 from fedsuite.randomness import rng_for
 from fedsuite.values import is_number
 
@@ -92,6 +92,7 @@ def trained_or_cached(
     key = sha256_of(f"{digest}|{size}|{seed}|{WINDOW}".encode())[:16]
     file = folder / f"text2action_vectors_{key}.npz"
     if file.is_file():
+        check_readable(file)
         try:
             with np.load(file) as stored:
                 words, table = stored["words"].tolist(), stored["vectors"]
@@ -121,6 +122,7 @@ def read_vectors(path: Path, words: Iterable[str]) -> WordVectors:
         raise InputError(
             f"{path}: no such file; data.word-vectors must be a word2vec or GloVe file, or empty"
         )
+    check_readable(path)
     wanted = {form for word in words for form in (word, word.lower())}
     found = _read_binary(path, wanted) if path.suffix == ".bin" else _read_text(path, wanted)
     if not found:

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_json
+from fedsuite.files import check_readable, read_json
 
 PAD, UNK, EOS = 0, 1, 2
 BASE_WORDS = ("<PAD>", "<UNK>", "<EOS>")
@@ -113,6 +113,7 @@ def read_vocabulary(file: Path) -> Vocabulary:
     if file.suffix == ".json":
         words = read_json(file, "a vocabulary, a list of words", cure)
     else:
+        check_readable(file)
         try:
             words = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError) as error:

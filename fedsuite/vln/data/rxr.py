@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
+from fedsuite.files import check_readable
 
 ALL = "all"
 
@@ -88,6 +89,7 @@ def _guides(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    check_readable(file)
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             yield from enumerate(stream, 1)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from fedsuite.errors import InputError
-from fedsuite.files import make_folder
+from fedsuite.files import check_readable, make_folder
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files, test_file
@@ -226,6 +226,7 @@ def open_sources(config: FedVLNConfig) -> Sources:
 
 
 def _width(file: Path, panoramas: int) -> int:
+    check_readable(file)
     try:
         views = open_memmap(file, mode="r")
     except (

@@ -5,16 +5,20 @@ HDF5 (one [36, F] array per `<scan>_<viewpoint>`), any width F.
 import base64
 import binascii
 import csv
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
+from fedsuite.files import check_readable
 from fedsuite.vln.data.graph import NUM_VIEWS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
+WIDEST = 65_536  # the largest F that data.feature-size takes
 
 
 def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
@@ -23,6 +27,7 @@ def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]
     width: the F that is meant. Nothing in the file says whether its numbers are float32 or float64; those of F float64
     are converted, and without a width a file that looks like float64 is refused.
     """
+    check_readable(file)
     csv.field_size_limit(sys.maxsize)
     kind: type[np.floating] | None = None
     # Bytes that are no text give lines that are no TSV, which is said below.
@@ -63,25 +68,68 @@ def _looks_like_float64(data: bytes) -> bool:
 
 
 def read_hdf5(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`, which knows its types."""
+    """Yield (scan, viewpoint, [36, F] float32) of an HDF5 file keyed `<scan>_<viewpoint>`, which knows its types.
+
+    Numbers of any one type, all in this file: what a link leads to may change unseen, and what was never written, or lies in
+    a file that is gone, would be read as zeros.
+    """
     try:
         import h5py
     except ModuleNotFoundError:
         raise InputError(f'{file}: reading HDF5 needs h5py; pip install "fedsuite[hdf5]"') from None
+    check_readable(file)
+    place, kind = "", None
     try:
         with h5py.File(file) as entries:
             for key in entries:
-                scan, _, viewpoint = key.partition("_")
-                entry = entries.get(key)
-                numbers = isinstance(entry, h5py.Dataset) and entry.dtype.kind in "fiu"
-                if not numbers or entry.shape is None:
+                place = f" {one_line(key)}" if isinstance(key, str) else f" {key!r}"
+                fault = _fault(h5py, entries, key, kind)
+                if fault:
                     raise InputError(
-                        f"{file}: {key} is a group, a broken link or holds no numbers; expected one [36, F] array per "
-                        "<scan>_<viewpoint>, convert the features again"
+                        f"{file}:{place} {fault}; expected one [36, F] array of numbers per <scan>_<viewpoint>, F up to "
+                        f"{WIDEST}, all in this file; convert the features again"
                     )
+                entry, (scan, _, viewpoint) = entries[key], key.partition("_")
+                kind = entry.id.get_type()
                 with np.errstate(over="ignore"):
                     yield scan, viewpoint, np.asarray(entry[()], np.float32)
-    except (OSError, RuntimeError) as error:
+    except InputError:
+        raise
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{file}: cannot be read as HDF5 ({error}); the file is truncated or damaged, fetch it again"
+            f"{file}:{place} cannot be read as HDF5 ({one_line(str(error), 200)}); the file is truncated or damaged, fetch "
+            "it again"
         ) from None
+
+
+def _fault(h5py: Any, entries: Any, key: str | bytes, kind: Any) -> str:
+    """What is wrong with an entry of an HDF5 file, as its header says, or ""; kind: HDF5's type of the entries before it."""
+    if isinstance(key, bytes):
+        return "is no text"
+    link = entries.get(key, getlink=True)
+    if isinstance(link, h5py.ExternalLink):
+        return f"is a link to another file ({one_line(link.filename)})"
+    if isinstance(link, h5py.SoftLink) and entries.get(key) is None:
+        return f"is a link to {one_line(link.path)}, which is not there"
+    entry = entries[key]
+    if not isinstance(entry, h5py.Dataset):
+        return f"is a {type(entry).__name__.lower()}"
+    if entry.is_virtual or entry.external:
+        return "has its numbers in another file"
+    return _fault_in_numbers(h5py, entry, kind)
+
+
+def _fault_in_numbers(h5py: Any, entry: Any, kind: Any) -> str:
+    shape: tuple[int, ...] = entry.shape or ()
+    if entry.dtype.kind not in "fiu" or h5py.check_enum_dtype(entry.dtype):
+        return f"holds {entry.dtype}"
+    if kind not in (None, entry.id.get_type()):
+        return f"holds numbers ({entry.dtype}) of another type than the entries before it"
+    if len(shape) != 2 or shape[0] != NUM_VIEWS or not 0 < shape[1] <= WIDEST:
+        return f"has shape {shape}"
+    if entry.chunks:
+        blocks = math.prod(-(-n // c) for n, c in zip(shape, entry.chunks, strict=True))
+        written = entry.id.get_num_chunks() >= blocks
+    else:
+        written = entry.id.get_storage_size() >= entry.nbytes
+    return "" if written else "was not written in full"

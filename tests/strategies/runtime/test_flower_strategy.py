@@ -16,7 +16,7 @@ from strategies.runtime.exchange import STRAY
 from strategies.sequential_averaging import SequentialAveraging
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import Scored, in_flower, looped, round_metrics
-from tests.toy import ToySettings, ToyStrategy
+from tests.toy import ToyClient, ToySettings, ToyStrategy
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,10 @@ def test_richer_rounds_say_that_they_need_start(tmp_path: Path, make: Any, step:
         Strategy.start(strategy, grid, start_arrays(), num_rounds=1)
 
 
-def test_houses_that_train_in_turn_need_start(tmp_path: Path) -> None:
+def test_houses_that_train_in_turn_need_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ToyClient, "_metrics", lambda *_: {"steps": 1})  # as houses say
     initial = {"w": np.zeros(4, np.float32)}
     strategy, grid = in_flower(tmp_path, lambda _: SequentialAveraging(initial, lambda client: 1))
     with pytest.raises(RuntimeError, match="does not train with one exchange"):

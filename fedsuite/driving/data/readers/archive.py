@@ -20,6 +20,7 @@ from fedsuite.driving.data.readers.angles import RADIANS, law_of
 from fedsuite.driving.data.readers.drive import Drive, ReadOptions, first_of, name_of, visible
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.errors import InputError, one_line
+from fedsuite.files import check_readable
 
 KIND = "npz"
 FRAME = (1, 200, 200)
@@ -123,6 +124,7 @@ def _is_file(path: Path) -> bool:
 @contextmanager
 def _open(file: Path) -> Iterator[zipfile.ZipFile]:
     """The archive; a damaged one is an InputError wherever that shows."""
+    check_readable(file)
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive

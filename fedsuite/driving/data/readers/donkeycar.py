@@ -25,6 +25,7 @@ from fedsuite.driving.data.readers.drive import (
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.driving.data.readers.tables import lines_of
 from fedsuite.errors import InputError
+from fedsuite.files import check_readable
 
 KIND = "donkeycar"
 CATALOGS, RECORDS = "catalog_*.catalog", "record_*.json"
@@ -68,6 +69,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
 
 def _text(file: Path) -> str:
     """What a record's file holds; bytes that are no text, as a lost power supply leaves them, make it no JSON."""
+    check_readable(file)
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -100,7 +102,7 @@ def _complaint(entry: Any, keys: Mapping[str, str]) -> str:
 
 def _deleted(manifest: Path) -> frozenset[int]:
     """Indexes of deleted records; the manifest is a few JSON values, one a line, of which the last knows them."""
-    if not manifest.is_file():
+    if not (manifest.exists() or manifest.is_symlink()):
         return frozenset()
     for line in reversed(lines_of(manifest)):
         entry = _json(line)

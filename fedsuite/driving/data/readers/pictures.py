@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 from fedsuite.driving.data.readers.archive import stream_imgs
 from fedsuite.driving.data.readers.drive import Drive
 from fedsuite.errors import InputError
+from fedsuite.files import check_readable
 
 WIDTH_PX, HEIGHT_PX, CROP_PX = 320, 240, 200
 LEFT_PX = (WIDTH_PX - CROP_PX) // 2
@@ -33,6 +34,7 @@ class FrameFormat:
 
 def read_picture(path: Path, form: FrameFormat) -> np.ndarray:
     """uint8 [C, H, W] of one image file; InputError if it does not decode."""
+    check_readable(path)
     try:
         with Image.open(path) as image:
             if image.mode not in EIGHT_BIT:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedsuite.driving.data.readers.rows import BadRows
 from fedsuite.errors import InputError
+from fedsuite.files import check_readable
 from fedsuite.values import is_number
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(E[+-]?\d+)?", re.IGNORECASE)  # as short as can be
@@ -37,6 +38,7 @@ class Row:
 
 def lines_of(file: Path) -> list[str]:
     """All lines of a text, without the byte order mark that spreadsheets leave; InputError if it is none."""
+    check_readable(file)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
