@@ -1,4 +1,7 @@
-"""Keys that were set although nothing reads them with the other settings: a run goes on, and says so."""
+"""Keys that were set although nothing reads them with the other settings: a run goes on, and says so.
+
+The same is said of single values that are read, and have nothing to act on.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -6,12 +9,11 @@ from fedsuite.config import Value, value_of
 from fedsuite.values import shown
 
 Useless = Callable[[Value], bool]
-Condition = tuple[
-    str, Useless
-]  # another key, and whether with this value of it nothing reads the first
-Unread = Mapping[
-    str, Condition | list[Condition]
-]  # key -> what may keep it from being read; of several the first is said
+# Another key, and whether with this value of it nothing reads the first.
+Condition = tuple[str, Useless]
+# Key -> what may keep it from being read; of several conditions the first that holds is said. `key=value`: what may leave this
+# value of it nothing to act on.
+Unread = Mapping[str, Condition | list[Condition]]
 
 
 def among(*values: Value) -> Useless:
@@ -25,12 +27,15 @@ def but(*values: Value) -> Useless:
 
 
 def unread_lines(config: object, table: Unread) -> list[str]:
-    """One line for each key that has another value than its default and is read by nothing."""
+    """One line for each key that has another value than its default and is read by nothing, or in vain."""
     defaults, lines = type(config)(), []
-    for key, rules in table.items():
+    for name, rules in table.items():
+        key, _, only = name.partition("=")
         value, conditions = value_of(config, key), rules if isinstance(rules, list) else [rules]
         met = [other for other, useless in conditions if useless(value_of(config, other))]
-        if met and value != value_of(defaults, key):
-            reason = f"{met[0]} = {shown(value_of(config, met[0]))}"
-            lines.append(f"{key} = {shown(value)}: nothing reads it with {reason}")
+        if not met or value == value_of(defaults, key) or only not in ("", value):
+            continue
+        why = "it has nothing to act on" if only else "nothing reads it"
+        decisive = shown(value_of(config, met[0]))
+        lines.append(f"{key} = {shown(value)}: {why} with {met[0]} = {decisive}")
     return lines

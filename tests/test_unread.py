@@ -27,6 +27,19 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             'federation.proximal-mu = 0.5: nothing reads it with federation.scenario = "ring"',
         ],
     ),
+    "no sub-network": (
+        "cdl", {"objective.loss": "none", "objective.sub-network": "own"},
+        ['objective.sub-network = "own": nothing reads it with objective.loss = "none"'],
+    ),
+    "equal networks": (
+        "cdl", {"objective.sub-network": "reset", "objective.sub-network-momentum": 0.5},
+        [
+            'objective.sub-network = "reset": it has nothing to act on with training.local-updates = 1',
+            'objective.sub-network-momentum = 0.5: nothing reads it with objective.sub-network = "reset"',
+        ],
+    ),
+    "networks that part": ("cdl", {"objective.sub-network": "reset", "training.local-updates": 2}, []),
+    "another value": ("cdl", {"objective.sub-network": "average", "objective.sub-network-momentum": 0.5}, []),
     "silos": ("cdl", {"federation.proximal-mu": 0.5, "federation.scenario": "fedprox"}, []),
 }  # fmt: skip
 
@@ -103,7 +116,9 @@ def test_lines(case: str) -> None:
 def test_tables_name_keys_that_there_are(name: str) -> None:
     system = load_system(name)
     keys, config = limits_of(system.config_class), system.config_class()
-    for key, rules in system.unread.items():
+    for entry, rules in system.unread.items():
+        key, _, only = entry.partition("=")
+        assert not only or only in (keys[key].choices or ())
         for other, useless in rules if isinstance(rules, list) else [rules]:
             assert key in keys and other in keys and key != other
             assert isinstance(useless(value_of(config, other)), bool)

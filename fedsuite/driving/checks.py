@@ -40,6 +40,7 @@ def validate(config: CDLConfig) -> None:
             "objective.influence=linear"
         )
     _check_loss(config.objective)
+    _check_sub_network(config)
     _check_batch(config, initial_network(config))
     # Otherwise drives must be counted, where they are.
     if config.data.num_silos or not config.data.dir:
@@ -54,6 +55,23 @@ def _check_loss(objective: ObjectiveSettings) -> None:
     if objective.loss == "cd_k" and objective.loss_space == "gaussian":
         raise InputError(
             "objective.loss-space: gaussian, but cd_k is Gaussian already; set it to prediction or feature"
+        )
+
+
+def _check_sub_network(config: CDLConfig) -> None:
+    """A sub-network that is not `trained` stands apart from the backbone, and who has gradients is its rule's affair."""
+    objective = config.objective
+    if objective.sub_network == "trained" or not objective.contrastive:
+        return
+    if config.network.share_stem:
+        raise InputError(
+            f"network.share-stem: with objective.sub-network={objective.sub_network} no tensor of the sub-network may be "
+            "trained or mixed with the backbone; set it to false"
+        )
+    if objective.loss == "kl_release":
+        raise InputError(
+            f"objective.sub-network: {objective.sub_network}, but kl_release sends its own gradients to both networks; set "
+            "it to trained, or choose objective.loss=kl"
         )
 
 

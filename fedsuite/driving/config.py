@@ -137,6 +137,15 @@ class ObjectiveSettings:
         "constant", "schedule of the sub-network's influence", choices=("constant", "linear", "exponential")
     )  # fmt: skip
     influence_floor: float = setting(0.0, "influence at the end of the schedule", ge=0, le=1)
+    sub_network: str = setting(
+        "trained",
+        "theta^s is trained by L_cd- alone; or own: by its silo's L_lr as well; average: a mean over past mixed backbones; "
+        "reset: the backbone as last mixed",
+        choices=("trained", "own", "average", "reset"),
+    )
+    sub_network_momentum: float = setting(
+        0.99, "m of sub-network average: what is kept over a mixing step", ge=0, lt=1
+    )
 
     @property
     def contrastive(self) -> bool:

@@ -3,7 +3,8 @@
 Mixing step t = 0, 1, 2, ... of a silo with backbone theta^b and sub-network theta^s:
 
   t = 0   u updates of theta^b on L_lr alone, then theta^s := theta^b, before anything is mixed
-  t > 0   u updates; theta^b descends L_lr + w beta L_cd+, theta^s descends w (1 - beta) L_cd-, w the influence
+  t > 0   u updates; theta^b descends L_lr + w beta L_cd+, theta^s descends w (1 - beta) L_cd-, w the influence, or goes
+          by another rule of sub_networks.py
   then    theta_i^b <- sum_j A_ij theta_j^b; theta^s and both optimizers stay
 
 The gradients of S silos are taken one silo after another, or in one pass over a stacked network (torch.vmap), which
@@ -109,9 +110,9 @@ class Learner:
         batch = self._batch(t, number, contrasts)
         gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
         terms = gradients(batch, contrasts)
-        self.networks.optimizers[BACKBONE].step()
-        if contrasts:
-            self.networks.optimizers[SUB].step()
+        for prefix, optimizer in self.networks.optimizers.items():
+            if prefix == BACKBONE or contrasts:
+                optimizer.step()
         return {k: terms[:, i].double().cpu().numpy() for i, k in enumerate(TERMS)}
 
     def _batch(self, t: int, number: int, contrasts: bool) -> _Batch:
@@ -156,7 +157,8 @@ class Learner:
         """One silo's loss and its terms [4]; `sub` is {} before the sub-network exists."""
         output = call(backbone, images)
         objective = self.config.objective
-        regression = REGRESSION_LOSSES[objective.regression](output.predictions, angles)
+        regress = REGRESSION_LOSSES[objective.regression]
+        regression = regress(output.predictions, angles)
         plus = minus = torch.zeros_like(regression)
         loss = regression
         if sub:
@@ -164,6 +166,8 @@ class Learner:
             other = call({**shared, **sub}, images)
             plus, minus = contrastive_terms(objective, self.chain, output, other, noise)
             loss = total_loss(objective, regression, (plus, minus), weight)
+            if self.networks.rule.regresses:
+                loss = loss + regress(other.predictions, angles)
         if start:
             assert self.penalty is not None
             loss = loss + self.penalty(backbone, start)
@@ -172,7 +176,8 @@ class Learner:
     def _gradients_one_by_one(self, batch: _Batch, contrasts: bool) -> Tensor:
         """Fill .grad of the stacked tensors; terms [S, 4]."""
         stacks = [self.networks.backbone] + ([self.networks.sub] if contrasts else [])
-        leaves = [t[n] for t in stacks for n in self.networks.names.parameters if n in t]
+        tensors = [t[n] for t in stacks for n in self.networks.names.parameters if n in t]
+        leaves = [t for t in tensors if t.requires_grad]
         for leaf in leaves:
             if leaf.grad is None:  # memory of the step before is written over
                 leaf.grad = torch.empty_like(leaf)
@@ -202,8 +207,8 @@ class Learner:
         if (prefix, i) not in self._rows:
             tensors, names = self.networks.stacks[prefix], self.networks.names
             rows = {n: tensors[n].detach()[i] for n in names.parameters if n in tensors}
-            for row in rows.values():
-                row.requires_grad_()
+            for name, row in rows.items():
+                row.requires_grad_(tensors[name].requires_grad)
             rows |= {n: tensors[n].detach()[i] for n in names.buffers if n in tensors}
             self._rows[prefix, i] = rows
         return self._rows[prefix, i]

@@ -3,7 +3,7 @@
     backbone  theta^b, name -> [S, ...]: parameters and BatchNorm buffers; what neighbours mix and what steers
     sub       theta^s, the same names (without the stem if it is shared); never leaves its silo; {} without CDL
     moments   of both optimizers, name -> [S, ...]; never leave their silo, except those that the backbone's optimizer has
-              mixed with it (gradient-tracking: under `tracker.`)
+              mixed with it (gradient-tracking: under `tracker.`); a sub-network that is not trained has none
 
 Optimizers work elementwise, so one optimizer over stacked tensors makes the same steps as one per silo. All silos of
 a client make the same number of updates.
@@ -19,6 +19,7 @@ from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
+from fedsuite.driving.training.sub_networks import SUB_NETWORKS
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 
 BACKBONE, SUB = "backbone.", "sub."
@@ -39,6 +40,7 @@ class SiloNetworks:
             shared = STEM if config.network.share_stem else ()
             kept = {k: v for k, v in initial.items() if not k.startswith(shared)}
             self.sub = _stacked(kept, num_silos, device)
+        self.rule = SUB_NETWORKS[config.objective.sub_network]
         self.stacks = {BACKBONE: self.backbone, SUB: self.sub}
         method = LOCAL_OPTIMIZERS[config.training.optimizer]
         beside = LOCAL_OPTIMIZERS[method.beside or config.training.optimizer]
@@ -46,7 +48,7 @@ class SiloNetworks:
         self.optimizers = {
             k: makers[k](self._leaves(own), config.training)
             for k, own in self.stacks.items()
-            if own
+            if own and (k == BACKBONE or self.rule.trained)
         }
         mixed = [n for n in self._trained(self.backbone) if n in names.mixed]
         # Name in a message -> (kind of state, parameter).
@@ -75,10 +77,13 @@ class SiloNetworks:
             _load({key: state[own][kind]}, {key: arrays[key]})
 
     def begin_mixing_step(self) -> None:
-        """Before the first update after a mixing: optimizers that look across mixings see what it gave."""
+        """Before the first update after a mixing: optimizers that look across mixings and sub-networks see it."""
         optimizer = self.optimizers[BACKBONE]
         if isinstance(optimizer, RuleOptimizer):
             optimizer.begin()
+        with torch.no_grad():
+            for name, own in self.sub.items():
+                self.rule.begin(own, self.backbone[name], self.config.objective)
 
     def copy_backbone_to_sub(self) -> None:
         """theta^s := theta^b by value, once, after the locally learnt first round (optimizer moments stay)."""

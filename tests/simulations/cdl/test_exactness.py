@@ -1,6 +1,7 @@
 """Cuts into messages and clients change nothing, and scenarios agree where they must."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,18 +12,17 @@ from tests.cdl_runs import config_of, model_of, round_rows
 
 
 @pytest.mark.parametrize(
-    ("scenario", "optimizer"),
-    [("ring", "adam"), ("matcha", "adam"), ("fedavg", "adam"), ("local", "adam"), ("mst", "relay-sgd")],
+    "changes",
+    [
+        {"scenario": "ring"}, {"scenario": "matcha"}, {"scenario": "fedavg"}, {"scenario": "local"},
+        {"scenario": "mst", "optimizer": "relay-sgd"}, {"scenario": "mst", "sub_network": "average"},
+        {"sub_network": "own"}, {"sub_network": "reset", "local_updates": 2},
+    ],
 )  # fmt: skip
 def test_several_mixings_in_one_message_change_nothing(
-    cache: Path, tmp_path: Path, undrawn: None, scenario: str, optimizer: str
+    cache: Path, tmp_path: Path, undrawn: None, changes: dict[str, Any]
 ) -> None:
-    common = {
-        "scenario": scenario,
-        "optimizer": optimizer,
-        "silos_per_client": 4,
-        "influence": "linear",
-    }
+    common = {**changes, "silos_per_client": 4, "influence": "linear"}
     run_inprocess(config_of(cache, tmp_path, "one", **common, num_rounds=6))
     run_inprocess(config_of(cache, tmp_path, "two", **common, mixings_per_round=2))
     assert model_of(tmp_path, "one") == model_of(tmp_path, "two")

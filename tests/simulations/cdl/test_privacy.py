@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 import fedsuite.driving.report.run
 from fedsuite.driving.data.frames import silo_names
 from fedsuite.driving.data.sources import silos_folder
+from fedsuite.driving.training.sub_networks import SUB_NETWORKS
 from fedsuite.history import read_rows
 from fedsuite.progress import silent
 from fedsuite.versions import Versions
@@ -145,6 +146,36 @@ def check_reply(message: Message, shapes: Mapping[str, tuple[int, ...]]) -> None
         sums = ("squared-error", "absolute-error", "count")
         told = {f"{m}.{s}" for m in ("own", "average") for s in sums} | {"num-examples", "loss"}
         assert names <= told and {f"average.{s}" for s in sums} <= names
+
+
+def outline(message: Message) -> Any:
+    """Kind, names and shapes of what a message carries."""
+    records = {
+        name: sorted((k, tuple(v.shape)) for k, v in arrays_in(message).items())
+        if name == "arrays"
+        else sorted(message.content[name])
+        for name in message.content
+    }
+    return message.metadata.message_type, records
+
+
+def test_no_value_of_sub_network_changes_messages(
+    cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Versions, "prune", lambda self, checkpoints: None)
+    outlines = {}
+    for value in SUB_NETWORKS:
+        recorder = recorded(config_of(cache, tmp_path, value, num_silos=2, sub_network=value))
+        outlines[value] = [outline(m) for m in (*recorder.sent, *recorder.received)]
+        wire = serialised(recorder)
+        # What `reset` holds is what the silo was sent.
+        private = needles_of(
+            load_file(next((tmp_path / value).rglob("silo-00/round-000002.safetensors"))), "sub."
+        )
+        assert len(private) > 5
+        crossed = [name for name, needle in private.items() if needle in wire]
+        assert bool(crossed) == (value == "reset"), (value, crossed)
+    assert all(outlines[value] == outlines["trained"] for value in SUB_NETWORKS)
 
 
 def test_the_history_counts_the_bytes_that_crossed(planted_run: Any) -> None:

@@ -19,7 +19,13 @@ from tests.cdl_runs import (
 from tests.harness import kill_and_resume
 
 
-@pytest.mark.parametrize("changes", [{}, {"batch_norm": "local", "silos_per_client": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {}, {"batch_norm": "local", "silos_per_client": 2},
+        {"sub_network": "own"}, {"sub_network": "average"}, {"sub_network": "reset", "local_updates": 2},
+    ],
+)  # fmt: skip
 def test_a_resumed_run_equals_an_uninterrupted_one(
     cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch, changes: Any
 ) -> None:

@@ -41,6 +41,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "custom, two clients": {"scenario": "custom", "silos_per_client": 2, "apply_beta": False},
     "ring, colour, own norm": {"batch_norm": "local", "channels": 3, "evaluate_every": 2},
     "ring, chains of features": {"loss": "cd_k", "loss_space": "feature", "metropolis": True},
+    "ring, own": {"sub_network": "own"},
+    "ring, mean teacher": {"sub_network": "average", "sub_network_momentum": 0.9},
+    "ring, reset, two updates": {"sub_network": "reset", "local_updates": 2},
     "ring, gaussian, stacked": {"loss_space": "gaussian", "stacked": "yes", "silos_per_client": 4},
 }  # fmt: skip
 
@@ -97,6 +100,7 @@ def test_every_scenario_and_loss_is_among_the_variants() -> None:
     configs = [changed(CDLConfig(), **changes) for changes in VARIANTS.values()]
     for key in (
         "federation.scenario", "objective.loss", "network.batch-norm", "training.optimizer", "objective.influence",
+        "objective.sub-network",
     ):  # fmt: skip
         assert {value_of(c, key) for c in configs} == set(
             limits_of(CDLConfig)[key].choices or ()
@@ -107,6 +111,8 @@ SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {}, {"loss": "none"}, {"loss": "kl_release"}, {"loss": "cd_k"}, {"loss_space": "feature"},
     {"loss_space": "gaussian"}, {"temperature": 1.0}, {"beta": 0.9}, {"apply_beta": False},
     {"kl_direction": "literal"}, {"influence": "linear", "influence_floor": 0.5}, {"share_stem": True}, {"flip": True},
+    {"sub_network": "own", "local_updates": 2}, {"sub_network": "average"},
+    {"sub_network": "average", "sub_network_momentum": 0.5}, {"sub_network": "reset"},
     {"optimizer": "sgd"}, {"optimizer": "nesterov"}, {"optimizer": "qg-momentum"}, {"optimizer": "qg-nesterov"},
     {"optimizer": "qg-nesterov", "momentum": 0.5}, {"optimizer": "gradient-tracking"},
     {"local_updates": 2}, {"batch_norm": "average"}, {"seed": 1},
