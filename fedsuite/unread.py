@@ -11,8 +11,8 @@ from fedsuite.values import shown
 Useless = Callable[[Value], bool]
 # Another key, and whether with this value of it nothing reads the first.
 Condition = tuple[str, Useless]
-# Key -> what may keep it from being read; of several conditions the first that holds is said. `key=value`: what may leave this
-# value of it nothing to act on.
+# Key -> what may keep it from being read; of several conditions the first that holds is said. `key=value`: what may leave
+# this value of it nothing to act on.
 Unread = Mapping[str, Condition | list[Condition]]
 
 
