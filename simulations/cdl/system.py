@@ -60,6 +60,7 @@ SYSTEM = System(
     prepare=later("fedsuite.driving.data.sources:make_roster"),
     make_strategy=make_strategy,
     make_client=later("simulations.cdl.client:make_client"),
+    accepts=later("fedsuite.driving.refusals:accepts"),
     validate=validate,
     report=later("fedsuite.driving.report.run:write_results"),
     draw=later("fedsuite.driving.report.run:draw_data"),

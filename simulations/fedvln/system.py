@@ -122,6 +122,7 @@ SYSTEM = System(
     prepare=prepare,
     make_strategy=make_strategy,
     make_client=later("simulations.fedvln.client:make_client"),
+    accepts=later("fedsuite.vln.refusals:accepts"),
     validate=validate,
     report=later("fedsuite.vln.report.run:write_results"),
     draw=later("fedsuite.vln.report.run:draw_data"),

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from fedsuite.errors import InputError
 from fedsuite.roster import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import apply_ablations
 from fedsuite.vln.data.dataset import House, load_house, load_vocabulary
 from fedsuite.vln.data.instructions import Vocabulary
-from fedsuite.vln.data.sources import Places, Sources
+from fedsuite.vln.data.sources import Places, Sources, prepare_sources
 
 ALL_HOUSES, ALL_UNSEEN = "all-training-houses", "all-unseen-houses"
 SEEN, UNSEEN = "seen", "unseen"
@@ -37,6 +38,22 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
             members = unseen
     words = load_vocabulary(sources.houses_dir).words
     return Roster(tuple(members), {"feature-size": sources.feature_size}, tuple(words))
+
+
+def prepare_own(config: FedVLNConfig, roster: Roster, member: Member) -> None:
+    """Convert and check what lies with a member alone; InputError where that is not what the roster says."""
+    sources = prepare_sources(config, alone=True)
+    there = sources.manifest["samples"]
+    if absent := [scan for scan in member.names("houses") if scan not in there]:
+        raise InputError(
+            f"data.dir: the roster has house {absent[0]} at {member.name}, but the annotations of "
+            f"{config.data.dir or 'the generated houses'} are of {', '.join(there)}; put its own there"
+        )
+    if (width := roster.fact("feature-size", int)) != sources.feature_size:
+        raise InputError(
+            f"data.features: width {sources.feature_size} here, {width} on the roster; give the features that the run "
+            "is made for"
+        )
 
 
 def open_house(
