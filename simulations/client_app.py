@@ -16,13 +16,13 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from clients.numpy_client_app import error_reply, numpy_client_app
 from fedsuite.config import RunSettings
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, RunFailed
 from fedsuite.machine import keep_freed_memory
 from fedsuite.node import NodeSettings
 from fedsuite.roster import ROSTER, Roster, read_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from fedsuite.values import importing_only
-from simulations.own_node import as_own, check_system, own_node
+from simulations.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Node, System, settings_of
 
 
@@ -41,7 +41,7 @@ def _own_client(own: NodeSettings, context: Context) -> NumPyClient:
     """The client of a node that has a file of its own; InputError for what it refuses."""
     check_system(own, context.run_config)
     system, settings = settings_of(context.run_config)
-    folder = Path(own.state_dir) / str(context.run_id)
+    folder = state_of(own, context.run_id)
     config = as_own(settings, own, folder)
     system.accepts(config, own)
     return system.make_client(config, _own(own, _stamp(Path(own.roster)), folder, _plain(context)))
@@ -92,7 +92,9 @@ def as_the_node_says(message: Message, context: Context, call_next: ClientAppCal
     keep_freed_memory()
     try:
         own = own_node(context.node_config)
-    except InputError as error:
+        if own is not None and message.metadata.message_type == "query":
+            begin_run(own, context.run_id, message.content["config"].get("run-key"))
+    except (InputError, RunFailed) as error:
         return error_reply(message, error)
     if own is None:
         with _threads(int(context.run_config.get("client-threads", 1))):

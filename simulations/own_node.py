@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from fedsuite.config import RunSettings, Value, value_of, with_keys
 from fedsuite.errors import InputError
-from fedsuite.files import full_path
+from fedsuite.files import full_path, telling, write_atomically
 from fedsuite.node import ALLOWED, NodeSettings, own_paths, read_node
+from fedsuite.run_folder import checked_key
 from fedsuite.values import shown
 
 FILE = "node"  # key of the node-config
@@ -42,6 +43,34 @@ def check_system(node: NodeSettings, run_config: Mapping[str, Any]) -> None:
         raise InputError(
             f"system: the run wants {shown(name)}, this node allows {', '.join(node.allowed)} ({ALLOWED})"
         )
+
+
+def begin_run(node: NodeSettings, run_id: int, key: object) -> None:
+    """Keep what this node has of Flower's run `run_id` under the server's key of it, which outlives a resume."""
+    if key is None:
+        raise InputError(
+            "the server says no run-key, which it does when it is given a roster; set roster in the run-config"
+        )
+    file = _key_file(node, run_id)
+    with telling(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, checked_key(key, "the server's run-key").encode())
+
+
+def state_of(node: NodeSettings, run_id: int) -> Path:
+    """The folder of what this node has of Flower's run `run_id`; InputError if that has not begun here."""
+    file = _key_file(node, run_id)
+    if not file.is_file():
+        raise InputError(
+            f"{file}: no such file, so this node does not know where its state of the run lies; it was moved, or the "
+            "server never asked who this is; put it back, or resume the run"
+        )
+    with telling(file):
+        return Path(node.state_dir) / checked_key(file.read_text(errors="replace"), str(file))
+
+
+def _key_file(node: NodeSettings, run_id: int) -> Path:
+    return Path(node.state_dir) / "flower-runs" / str(run_id)
 
 
 def as_own(config: C, node: NodeSettings, folder: Path) -> C:

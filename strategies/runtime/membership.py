@@ -41,7 +41,8 @@ def gather(
             )
         found[info.partition] = (info, nodes[position])
 
-    queries = (identity_message(node, resume_round, 2 * deadline_s) for node in nodes)
+    facts = {"run-key": folder.run_key()} if settings.roster else {}
+    queries = (identity_message(node, resume_round, 2 * deadline_s, facts) for node in nodes)
     silent = exchange(grid, queries, deadline_s, learn, folder)
     if silent:
         raise RunFailed(

@@ -4,12 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Message
 
+import fedsuite.driving.report.run
+from fedsuite.federation import Task
 from fedsuite.files import sha256_of
 from fedsuite.roster import Member, Roster, write_roster
 from fedsuite.run_folder import RunFolder
-from simulations.engines.inprocess import server_identity
-from strategies.runtime.messages import identity_message, read_reply
+from simulations.engines.inprocess import InProcessGrid, server_identity
+from strategies.runtime.messages import TaskMessages, identity_message, read_reply
 from tests import cdl_runs, fedrl_runs, fedvln_runs
 from tests.harness import config_from, prepared, recorded
 from tests.nodes import deploy, grid_of, write_node, write_own_house
@@ -57,6 +60,14 @@ def test_houses(data_dir: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "oak" / "state").rglob("round-000002.safetensors"))
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CDL's runs end without drawings, which take longer than such a run."""
+    monkeypatch.setattr(fedsuite.driving.report.run, "draw_data", lambda config, folder: None)
+    monkeypatch.setattr(fedsuite.driving.report.run, "write_results", lambda config, folder: None)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_vehicles(tmp_path: Path) -> None:
     cdl_runs.write_drives(tmp_path / "drives")
     changes = {"num_silos": 0, "data_dir": str(tmp_path / "drives")}
@@ -158,8 +169,14 @@ def answer(config: dict[str, Any], file: Path, **beside: Any) -> str:
     grid = grid_of(config, [file])
     (context,) = grid.contexts.values()
     context.node_config.update(beside)
+    facts = {"run-key": "0" * 32}
     with server_identity():
-        (reply,) = grid.send_and_receive([identity_message(context.node_id, 0, 10.0)])
+        return error_of(grid, identity_message(context.node_id, 0, 10.0, facts))
+
+
+def error_of(grid: InProcessGrid, message: Message) -> str:
+    """The last line of an error reply."""
+    (reply,) = grid.send_and_receive([message])
     return read_reply(reply).error
 
 
@@ -173,3 +190,68 @@ def test_a_node_config_says_one_thing(tmp_path: Path) -> None:
     assert "unknown key 'nmae'" in answer(config, file)
     file.unlink()
     assert "node.toml: no such file" in answer(config, file)
+
+
+# --- private state --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Roads of two silos, generated once."""
+    return tmp_path_factory.mktemp("roads")
+
+
+def two_silos(cache: Path, tmp_path: Path, **changes: Any) -> tuple[dict[str, Any], list[Path]]:
+    """A run of a server without data, and its nodes."""
+    small = {"num_silos": 2, "num_rounds": 2, "checkpoint_every": 1, "loss": "kl", **changes}
+    config = cdl_runs.config_of(cache, tmp_path / "all", "run", **small)
+    roster, config = rostered(config, tmp_path)
+    files = [
+        write_node(tmp_path / name, name, tmp_path / "roster.json", data={"cache_dir": str(cache)})
+        for name in roster.names
+    ]
+    return config, files
+
+
+def states(tmp_path: Path) -> dict[Path, bytes]:
+    """All private states of all nodes."""
+    return {p: p.read_bytes() for p in sorted(tmp_path.glob("*/state/*/**/*.safetensors"))}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_another_run_of_the_same_name_touches_nothing_and_a_resumed_one_finds_its_state(
+    cache: Path, tmp_path: Path
+) -> None:
+    config, files = two_silos(cache, tmp_path)
+    first = deploy(config, files, run_id=1)
+    before = states(tmp_path)
+    key = (first.path / "run-key").read_text()
+    assert before and {p.relative_to(tmp_path).parts[2] for p in before} == {key}
+    elsewhere = {**config, "results-dir": str(tmp_path / "another-server"), "seed": 9}
+    other = deploy(elsewhere, files, run_id=2)
+    assert (other.path / "run-key").read_text() != key
+    assert len(states(tmp_path)) == 2 * len(before)
+    assert before.items() <= states(tmp_path).items()
+    longer = {**config, "num-rounds": 4}
+    resumed = deploy({**longer, "resume": str(first.path)}, files, run_id=3)
+    assert (resumed.path / "run-key").read_text() == key
+    same(resumed, deploy({**longer, "name": "whole"}, files, run_id=4))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_node_must_be_asked_who_it_is_before_anything_else(cache: Path, tmp_path: Path) -> None:
+    """Where its state lies is said with that question, and a run that did not ask is not begun anew by mistake."""
+    config, files = two_silos(cache, tmp_path)
+    first = deploy(config, files, run_id=1)
+    for file in tmp_path.glob("*/state/flower-runs/1"):
+        file.unlink()
+    grid = grid_of({**config, "resume": str(first.path)}, files, run_id=1)
+    with server_identity():
+        message = identity_message(next(iter(grid.contexts)), 0, 10.0, {"run-key": "../else"})
+        without = identity_message(next(iter(grid.contexts)), 0, 10.0)
+    assert "the server says no run-key" in error_of(grid, without)
+    assert "expected a run's key, 32 digits" in error_of(grid, message)
+    with server_identity():
+        task = Task(0, "evaluate", {})
+        message = TaskMessages(10.0).message(task, message.metadata.dst_node_id, {"round": 1})
+    assert "so this node does not know where its state of the run lies" in error_of(grid, message)
