@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context, Message
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp.typing import ClientAppCallable
 
+import fedsuite
 from clients.numpy_client_app import error_reply, numpy_client_app
 from fedsuite.config import RunSettings
 from fedsuite.errors import InputError, RunFailed
@@ -87,14 +88,44 @@ def _plain(context: Context) -> tuple[Any, ...]:
     return tuple(sorted(context.node_config.items()))
 
 
+def says_who(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """With who a node is go its roster and its version; where these are not the server's, that is all that it does."""
+    if message.metadata.message_type != "query":
+        return call_next(message, context)
+    asked = message.content["config"]
+    try:
+        own = own_node(context.node_config)
+        roster, name = _known(own, context)
+        mine = {"roster": roster.digest, "version": fedsuite.__version__}
+        if "roster" in asked and any(asked.get(key) != value for key, value in mine.items()):
+            told = ConfigRecord({"name": name, **mine})
+            return Message(RecordDict({"properties": told}), reply_to=message)
+        if own is not None:
+            begin_run(own, context.run_id, asked.get("run-key"))
+    except (InputError, RunFailed) as error:
+        return error_reply(message, error)
+    reply = call_next(message, context)
+    properties = None if reply.has_error() else reply.content["properties"]
+    if "roster" in asked and isinstance(properties, ConfigRecord):
+        properties.update(mine)
+    return reply
+
+
+def _known(own: NodeSettings | None, context: Context) -> tuple[Roster, str]:
+    """The node's roster, and its name there."""
+    if own is not None:
+        file = Path(own.roster)
+        return _roster(file, _stamp(file)), own.name
+    node = node_of(*settings_of(context.run_config), context.node_config)
+    return node.roster, node.member.name
+
+
 def as_the_node_says(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Answer with the node's number of torch threads, else the run's; import only what the node allows."""
     keep_freed_memory()
     try:
         own = own_node(context.node_config)
-        if own is not None and message.metadata.message_type == "query":
-            begin_run(own, context.run_id, message.content["config"].get("run-key"))
-    except (InputError, RunFailed) as error:
+    except InputError as error:
         return error_reply(message, error)
     if own is None:
         with _threads(int(context.run_config.get("client-threads", 1))):
@@ -119,4 +150,4 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-app = numpy_client_app(make_client, mods=[as_the_node_says])
+app = numpy_client_app(make_client, mods=[as_the_node_says, says_who])

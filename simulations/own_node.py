@@ -49,7 +49,7 @@ def begin_run(node: NodeSettings, run_id: int, key: object) -> None:
     """Keep what this node has of Flower's run `run_id` under the server's key of it, which outlives a resume."""
     if key is None:
         raise InputError(
-            "the server says no run-key, which it does when it is given a roster; set roster in the run-config"
+            f"node {node.name}: the server says no run-key, as one that is given a roster does; set roster in the run-config"
         )
     file = _key_file(node, run_id)
     with telling(file.parent):

@@ -2,16 +2,21 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Context, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from fedsuite.config import flatten
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.client_app import app as client_app
-from simulations.engines.inprocess import InProcessGrid, server_identity
+from simulations.engines.inprocess import ClientCall, InProcessGrid, server_identity
 from simulations.server_app import serve
 from simulations.systems import settings_of
 
@@ -26,6 +31,36 @@ def write_node(folder: Path, name: str, roster: Path, **keys: Any) -> Path:
     file = folder / "node.toml"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return file
+
+
+@cache
+def key_of(name: str) -> bytes:
+    """The public key of whoever this is, as Flower's grid tells it."""
+    secret = 1 + int.from_bytes(name.encode())
+    return public_key_to_bytes(ec.derive_private_key(secret, ec.SECP384R1()).public_key())
+
+
+class KeyedGrid(InProcessGrid):
+    """Nodes with any node-config and with keys, some of which connect late.
+
+    nodes: by node id its node-config, its public key, and when it connects by the clock `now`.
+    """
+
+    def __init__(
+        self,
+        answer: ClientCall,
+        config: Mapping[str, Any],
+        nodes: Mapping[int, tuple[dict[str, Any], bytes, float]],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(answer, 0, config)
+        self.nodes, self.now = nodes, now
+        for node_id, (options, _, _) in nodes.items():
+            self.contexts[node_id] = Context(RUN_ID, node_id, options, RecordDict(), dict(config))
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        here = {n: key for n, (_, key, since) in self.nodes.items() if self.now() >= since}
+        return [NodeInfo(node_id=node, public_key=key) for node, key in here.items()]
 
 
 def grid_of(
