@@ -94,14 +94,18 @@ _PLACES: Mapping[str, tuple[str, bool]] = {
 }
 
 
-def read_node(file: Path) -> NodeSettings:
-    """Read and check a node's file, paths made absolute; InputError names the file, the key, and what was expected."""
+def read_node(file: Path, rostered: bool = True) -> NodeSettings:
+    """Read and check a node's file, paths made absolute; InputError names the file, the key, and what was expected.
+
+    rostered: its roster must be there.
+    """
     table = _table(file)
     if ALLOWED in table:
         table[ALLOWED] = _joined(table[ALLOWED], file)
     node = read_config(NodeSettings, table, str(file))
     path_name(node.name, f"{file}: name (who this node is on the roster)")
-    node = with_keys(node, {key: _place(node, key, file) for key in _PLACES})
+    places = _PLACES.keys() - (set() if rostered else {"roster"})
+    node = with_keys(node, {key: _place(node, key, file) for key in sorted(places)})
     if not node.data.cache_dir:
         node = with_keys(node, {"data.cache-dir": str(Path(node.state_dir) / "cache")})
     if node.least_noise_sigma and node.noise_seed < 0:

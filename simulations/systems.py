@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.errors import InputError, unknown_key
 from fedsuite.node import NodeSettings
+from fedsuite.parts import Part
 from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
 from fedsuite.unread import Unread
@@ -73,6 +74,8 @@ class System(Generic[C]):
     the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
     It writes <folder>/results.md. None: a table of the last metrics.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
+    describe: where one member's own data are, by its name: convert and check them, and say what the roster needs to know
+    (the third argument: whether to count words). None: it cannot.
     accepts: a client's half: raise InputError for what a node with these settings refuses; opens no data.
     node_key: key of a real node's configuration that says which member it is.
     unread: keys that nothing reads with certain values of others; whoever sets them is told.
@@ -88,6 +91,7 @@ class System(Generic[C]):
     report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
     engine: Literal["ray", "inprocess"] = "ray"
+    describe: Callable[[C, str, bool, Progress], Part] | None = None
     accepts: Callable[[C, NodeSettings], None] = _nothing
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)

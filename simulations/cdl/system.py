@@ -60,6 +60,7 @@ SYSTEM = System(
     prepare=later("fedsuite.driving.data.sources:make_roster"),
     make_strategy=make_strategy,
     make_client=later("simulations.cdl.client:make_client"),
+    describe=later("fedsuite.driving.data.sources:part_of"),
     accepts=later("fedsuite.driving.refusals:accepts"),
     validate=validate,
     report=later("fedsuite.driving.report.run:write_results"),

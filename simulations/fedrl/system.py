@@ -24,6 +24,7 @@ SYSTEM = System(
     prepare=later("fedsuite.fedrl.open_world:prepare_world"),
     make_strategy=make_strategy,
     make_client=later("simulations.fedrl.client:make_client"),
+    describe=later("fedsuite.fedrl.open_world:part_of"),
     accepts=later("fedsuite.fedrl.refusals:accepts"),
     validate=validate,
     report=later("fedsuite.fedrl.report.run:write_results"),

@@ -122,6 +122,7 @@ SYSTEM = System(
     prepare=prepare,
     make_strategy=make_strategy,
     make_client=later("simulations.fedvln.client:make_client"),
+    describe=later("fedsuite.vln.data.roster:part_of"),
     accepts=later("fedsuite.vln.refusals:accepts"),
     validate=validate,
     report=later("fedsuite.vln.report.run:write_results"),
