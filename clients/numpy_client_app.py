@@ -67,10 +67,16 @@ def _answer(message: Message, work: Callable[[], Content]) -> Message:
     try:
         content = work()
     except Exception as error:  # every exception of a client must reach the server, which decides
-        text = f"{traceback.format_exc()}\n{type(error).__name__}: {' '.join(str(error).split())}"
-        return Message(Error(CLIENT_RAISED, text), reply_to=message)
+        return error_reply(message, error)
     content["timing"] = ConfigRecord({"seconds": time.perf_counter() - begin})
     return Message(RecordDict(dict(content)), reply_to=message)
+
+
+def error_reply(message: Message, error: Exception) -> Message:
+    """What the server gets of an exception: the traceback, and in the last line what it says."""
+    told = "".join(traceback.format_exception(error))
+    text = f"{told}\n{type(error).__name__}: {' '.join(str(error).split())}"
+    return Message(Error(CLIENT_RAISED, text), reply_to=message)
 
 
 def _query(client: NumPyClient, message: Message) -> Content:

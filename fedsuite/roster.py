@@ -7,12 +7,16 @@ reads in place of data and every client reads to find its own place.
      "facts": {"feature-size": 64, ...}, "words": ["<PAD>", ...]}
 
 A member's place in the list is its partition. role: seen, unseen or test (houses), silo, alpha, beta or gamma (parties).
-key: fingerprint of the node's public key, empty if the name is not bound to a key.
+key: fingerprint of the node's public key as `ssh-keygen -lf KEY.pub` prints it, SHA256:...; empty if the name is not bound
+to a key. Only the server needs it.
 """
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +25,7 @@ from fedsuite.files import check_readable, path_name, write_json
 from fedsuite.values import shown
 
 T = TypeVar("T", int, str)
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 _KINDS: Mapping[type, str] = {int: "whole numbers >= 0", str: "texts"}
 ROSTER, VOCABULARY = "roster.json", "vocabulary.json"  # in a run folder
 
@@ -67,6 +72,14 @@ class Roster:
     @property
     def names(self) -> list[str]:
         return [member.name for member in self.members]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what server and nodes must have in common: members without their keys, facts and words."""
+        content = json.loads(json.dumps(asdict(self)))
+        for member in content["members"]:
+            del member["key"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def fact(self, key: str, kind: type[T]) -> T:
         """What all have in common; InputError if it is not there or of another kind."""
@@ -121,6 +134,11 @@ def _complaint(roster: Roster) -> str:
             return f"{member.name}: examples must be a whole number >= 0, got {one_line(repr(member.examples), 100)}"
         if not (isinstance(member.details, dict) and isinstance(member.key, str)):
             return f"{member.name}: details must be a table and key a text, got {shown(member.details)}, {shown(member.key)}"
+        if member.key and not _FINGERPRINT.fullmatch(member.key):
+            return f"{member.name}: key must be SHA256:... as `ssh-keygen -lf KEY.pub` prints it, got {shown(member.key)}"
+    keys = [member.key for member in roster.members if member.key]
+    if len(set(keys)) < len(keys):
+        return f"key {max(keys, key=keys.count)} is bound to two members; each node has its own"
     if not all(isinstance(word, str) for word in roster.words):
         return "words must be texts"
     twice = sorted({name for name in roster.names if roster.names.count(name) > 1})

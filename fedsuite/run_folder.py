@@ -1,12 +1,13 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
-config.json, history.jsonl, timings.jsonl, run.json, checkpoints/, model.safetensors, clients/<name>/, errors.log.
+config.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors, clients/<name>/, errors.log.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC). One
 process at a time writes: it holds a lock that the system releases when the process ends, however it ends. A file .unfinished
 lies there from before the training until the last table is written, for a full disk takes no other word of it.
 """
 
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,8 +17,17 @@ from typing import Any
 
 from fedsuite.config import RunSettings, check_resumable, read_config
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import full_path, locked, path_name, read_object, telling, write_json
+from fedsuite.files import (
+    full_path,
+    locked,
+    path_name,
+    read_object,
+    telling,
+    write_atomically,
+    write_json,
+)
 
+_KEY = re.compile(r"[0-9a-f]{32}")
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
 
@@ -38,6 +48,17 @@ class RunFolder:
     def client(self, name: str) -> Path:
         """Private folder of one client, by its own name (never by node id)."""
         return self.clients / name
+
+    def run_key(self) -> str:
+        """What real nodes keep their private state of this run under: drawn once, the same when the run is resumed.
+
+        No other run has it, whatever its name and server, nor can guess it. No result depends on it.
+        """
+        file = self.path / "run-key"
+        if not file.exists():
+            write_atomically(file, secrets.token_hex(16).encode())
+        with telling(file):
+            return checked_key(file.read_text(errors="replace").strip(), str(file))
 
     def status(self) -> dict[str, Any]:
         """Content of run.json; {} before the run has begun."""
@@ -91,6 +112,16 @@ class RunFolder:
                     f"{self.path}: another process is writing to this run; stop it first or use another name"
                 )
             yield
+
+
+def checked_key(key: object, where: str) -> str:
+    """`key` if it may be a run's; InputError, which starts with `where`, if not."""
+    if isinstance(key, str) and _KEY.fullmatch(key):
+        return key
+    shown = one_line(repr(key), 60)
+    raise InputError(
+        f"{where}: expected a run's key, 32 digits from 0 to f, got {shown}; put it back from a copy"
+    )
 
 
 def folder_of(settings: RunSettings) -> RunFolder:

@@ -4,7 +4,9 @@ import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fedsuite.errors import InputError, one_line, suggestion
@@ -53,10 +55,34 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
 
 
+# What configuration may have this process import, as `module:NAME`; None: anything.
+_importable: ContextVar[Collection[str] | None] = ContextVar("importable", default=None)
+
+
+@contextmanager
+def importing_only(names: Collection[str]) -> Iterator[None]:
+    """Meanwhile `chosen` imports nothing but these."""
+    token = _importable.set(names)
+    try:
+        yield
+    finally:
+        _importable.reset(token)
+
+
 def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
     """The value that `key = name` stands for; InputError with the key and the cure if there is none."""
     if name in table:
         return table[name]
+    allowed = _importable.get()
+    if ":" in name and allowed is not None and name not in allowed:
+        raise InputError(
+            f"{key}: the run wants {shown(name)}, which is not imported here; allowed: {', '.join(allowed)}"
+        )
+    return imported(key, name, table)
+
+
+def imported(key: str, name: str, table: Mapping[str, Any]) -> Any:
+    """What stands at `module:NAME`; InputError with the key, and names of the table, if there is none."""
     module_name, colon, attribute = name.partition(":")
     if not (colon and attribute and all(part.isidentifier() for part in module_name.split("."))):
         hint = suggestion(name, table)

@@ -19,6 +19,7 @@ from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import Engine, run_request
 from simulations.experiments.sweep import SweepOptions
+from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
@@ -38,6 +39,8 @@ app = typer.Typer(
 )
 data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
+data.command("prepare-node")(prepare_node)
+data.command("make-roster")(make_roster)
 
 
 @app.command(

@@ -1,35 +1,58 @@
-"""The Flower ClientApp of every system: finds the system in the run-config and lets it make the client."""
+"""The Flower ClientApp of every system: finds the system in the run-config and lets it make the client.
 
-from collections.abc import Mapping
+A node whose node-config names a file of its own (node="/path/node.toml") takes from it who it is, all paths, and what it
+refuses; any other node takes all from the run-config.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context, Message
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp.typing import ClientAppCallable
 
-from clients.numpy_client_app import numpy_client_app
+import fedsuite
+from clients.numpy_client_app import error_reply, numpy_client_app
 from fedsuite.config import RunSettings
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, RunFailed
 from fedsuite.machine import keep_freed_memory
+from fedsuite.node import NodeSettings
 from fedsuite.roster import ROSTER, Roster, read_roster
 from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.values import importing_only
+from simulations.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Node, System, settings_of
 
 
 def make_client(context: Context) -> NumPyClient:
     """The client of this node."""
+    if (own := own_node(context.node_config)) is not None:
+        try:
+            return _own_client(own, context)
+        except InputError as error:
+            raise InputError(f"node {own.name}: {error}") from error
     system, config = settings_of(context.run_config)
     return system.make_client(config, node_of(system, config, context.node_config))
+
+
+def _own_client(own: NodeSettings, context: Context) -> NumPyClient:
+    """The client of a node that has a file of its own; InputError for what it refuses."""
+    check_system(own, context.run_config)
+    system, settings = settings_of(context.run_config)
+    folder = state_of(own, context.run_id)
+    config = as_own(settings, own, folder)
+    system.accepts(config, own)
+    return system.make_client(config, _own(own, _stamp(Path(own.roster)), folder, _plain(context)))
 
 
 def node_of(system: System[Any], config: RunSettings, options: Mapping[str, Any]) -> Node:
     """Which member of the roster this node is: a simulated node is told its partition, a real one says its name."""
     folder = folder_of(config)
     file = Path(str(options.get("roster") or config.roster or folder.path / ROSTER))
-    stamp = file.stat().st_mtime_ns if file.exists() else 0
-    return _node(file, stamp, folder.path, system.node_key, tuple(sorted(options.items())))
+    return _node(file, _stamp(file), folder.path, system.node_key, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=512)
@@ -43,22 +66,88 @@ def _node(file: Path, stamp: int, run: Path, key: str, options: tuple[Any, ...])
     return Node(roster, partition, RunFolder(run).client(roster.names[partition]), own, key in own)
 
 
+@lru_cache(maxsize=64)
+def _own(own: NodeSettings, stamp: int, folder: Path, options: tuple[Any, ...]) -> Node:
+    """The same for a node with a file of its own."""
+    roster = _roster(Path(own.roster), stamp)
+    partition = roster.partition_of(own.name)
+    return Node(roster, partition, folder / own.name, dict(options), True, own)
+
+
 @lru_cache(maxsize=4)
 def _roster(file: Path, stamp: int) -> Roster:
     return read_roster(file)
 
 
-def with_threads(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Answer with `client-threads` torch threads: the order of sums, and so their last bits, depend on their number."""
+def _stamp(file: Path) -> int:
+    """When a file was written; 0 if it is not there."""
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+def _plain(context: Context) -> tuple[Any, ...]:
+    return tuple(sorted(context.node_config.items()))
+
+
+def says_who(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """With who a node is go its roster and its version; where these are not the server's, that is all that it does."""
+    if message.metadata.message_type != "query":
+        return call_next(message, context)
+    asked = message.content["config"]
+    try:
+        own = own_node(context.node_config)
+        roster, name = _known(own, context)
+        mine = {"roster": roster.digest, "version": fedsuite.__version__}
+        if "roster" in asked and any(asked.get(key) != value for key, value in mine.items()):
+            told = ConfigRecord({"name": name, **mine})
+            return Message(RecordDict({"properties": told}), reply_to=message)
+        if own is not None:
+            begin_run(own, context.run_id, asked.get("run-key"))
+    except (InputError, RunFailed) as error:
+        return error_reply(message, error)
+    reply = call_next(message, context)
+    properties = None if reply.has_error() else reply.content["properties"]
+    if "roster" in asked and isinstance(properties, ConfigRecord):
+        properties.update(mine)
+    return reply
+
+
+def _known(own: NodeSettings | None, context: Context) -> tuple[Roster, str]:
+    """The node's roster, and its name there."""
+    if own is not None:
+        file = Path(own.roster)
+        return _roster(file, _stamp(file)), own.name
+    node = node_of(*settings_of(context.run_config), context.node_config)
+    return node.roster, node.member.name
+
+
+def as_the_node_says(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Answer with the node's number of torch threads, else the run's; import only what the node allows."""
+    keep_freed_memory()
+    try:
+        own = own_node(context.node_config)
+    except InputError as error:
+        return error_reply(message, error)
+    if own is None:
+        with _threads(int(context.run_config.get("client-threads", 1))):
+            return call_next(message, context)
+    with (
+        importing_only(own.allowed),
+        _threads(own.threads or int(context.run_config.get("client-threads", 1))),
+    ):
+        return call_next(message, context)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """The order of sums, and so their last bits, depend on the number of threads."""
     import torch
 
-    keep_freed_memory()
     before = torch.get_num_threads()
-    torch.set_num_threads(int(context.run_config.get("client-threads", 1)))
+    torch.set_num_threads(count)
     try:
-        return call_next(message, context)
+        yield
     finally:
         torch.set_num_threads(before)
 
 
-app = numpy_client_app(make_client, mods=[with_threads])
+app = numpy_client_app(make_client, mods=[as_the_node_says, says_who])

@@ -55,7 +55,7 @@ def serve(
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
         rounds = system.make_strategy(settings, roster)
-        strategy = FedsuiteStrategy(rounds, settings, folder, roster.names, on_event)
+        strategy = FedsuiteStrategy(rounds, settings, folder, roster, on_event)
         result = strategy.run(grid)
         write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
         if roster.words:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.errors import InputError, unknown_key
+from fedsuite.node import NodeSettings
+from fedsuite.parts import Part
 from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
 from fedsuite.unread import Unread
-from fedsuite.values import chosen
+from fedsuite.values import chosen, imported
 
 if TYPE_CHECKING:
     from flwr.client import NumPyClient
@@ -39,7 +41,7 @@ class Node:
     """What a client's process knows before it opens any data.
 
     roster, partition: who takes part, and which of them this is; folder: private; options: the node's own configuration;
-    real: that says who it is, as in a simulation it does not.
+    real: that says who it is, as in a simulation it does not; own: what its own file says, None without one.
     """
 
     roster: Roster
@@ -47,6 +49,7 @@ class Node:
     folder: Path
     options: Mapping[str, Any] = field(default_factory=dict)
     real: bool = False
+    own: NodeSettings | None = None
 
     @property
     def member(self) -> Member:
@@ -71,6 +74,9 @@ class System(Generic[C]):
     the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
     It writes <folder>/results.md. None: a table of the last metrics.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
+    describe: where one member's own data are, by its name: convert and check them, and say what the roster needs to know
+    (the third argument: whether to count words). None: it cannot.
+    accepts: a client's half: raise InputError for what a node with these settings refuses; opens no data.
     node_key: key of a real node's configuration that says which member it is.
     unread: keys that nothing reads with certain values of others; whoever sets them is told.
     """
@@ -85,6 +91,8 @@ class System(Generic[C]):
     report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
     engine: Literal["ray", "inprocess"] = "ray"
+    describe: Callable[[C, str, bool, Progress], Part] | None = None
+    accepts: Callable[[C, NodeSettings], None] = _nothing
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)
 
@@ -93,14 +101,16 @@ def later(path: str) -> Callable[..., Any]:
     """The function at `module:NAME`, imported when it is called: a server has no use for data and training."""
 
     def call(*given: Any) -> Any:
-        return chosen(path, path, {})(*given)
+        return imported(path, path, {})(*given)
 
     return call
 
 
 def load_system(name: str) -> System[Any]:
     """The System called `name`, or found at `module:attribute`; InputError if there is none."""
-    found = chosen("system", BUILT_IN.get(name, name), BUILT_IN)
+    found = chosen("system", name, BUILT_IN)
+    if name in BUILT_IN:
+        found = imported("system", found, BUILT_IN)
     if not isinstance(found, System):
         raise InputError(f"system: {name!r} is a {type(found).__name__}, expected a System")
     return found

@@ -9,7 +9,8 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.roster import Member, Roster, read_roster, write_roster
 
-OAK = Member("oak", "seen", 18, {"houses": ["oak"], "numbers": [0]}, key="aa:bb")
+KEY = "SHA256:" + 43 * "k"
+OAK = Member("oak", "seen", 18, {"houses": ["oak"], "numbers": [0]}, key=KEY)
 ASH = Member("ash tree", "unseen", 0)
 ROSTER = Roster((OAK, ASH), {"feature-size": 64}, ("<PAD>", "left", "über"))
 
@@ -72,6 +73,14 @@ def first(**changes: Any) -> Any:
         (lambda c: {k: v for k, v in c.items() if k != "words"}, "no roster (KeyError: 'words')"),
         (lambda c: {**c, "facts": 3}, "no roster (TypeError"),
         (first(colour="green"), "no roster (TypeError"),
+        (
+            first(key="aa:bb"),
+            'oak: key must be SHA256:... as `ssh-keygen -lf KEY.pub` prints it, got "aa:bb"',
+        ),
+        (
+            lambda c: {**c, "members": [m | {"key": KEY} for m in c["members"]]},
+            f"key {KEY} is bound to two members; each node has its own",
+        ),
         (first(name="ash tree"), "ash tree stands in it twice; names must differ"),
         (first(name=""), "name and role must be texts, got '' and 'seen'"),
         (first(name=" oak"), "name and role must be texts, got ' oak'"),

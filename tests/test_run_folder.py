@@ -83,3 +83,16 @@ def test_resume_needs_a_run_with_the_same_settings(tmp_path: Path) -> None:
     folder.config.write_text("{")
     with pytest.raises(InputError, match=r"config\.json: not the settings of a run"):
         check_folder(folder, wanted)
+
+
+def test_a_runs_key_is_drawn_once(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    key = folder.run_key()
+    assert len(key) == 32 and RunFolder(tmp_path).run_key() == key
+    (tmp_path / "run-key").write_text("../../another")
+    with pytest.raises(
+        InputError, match="run-key: expected a run's key, 32 digits from 0 to f, got"
+    ):
+        folder.run_key()
+    (tmp_path / "run-key").unlink()
+    assert folder.run_key() != key

@@ -1,11 +1,13 @@
 """The world that a run's settings ask for."""
 
+from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.world import open_gridworld
 from fedsuite.fedrl.gridworld.world import prepare as prepare_gridworld
 from fedsuite.fedrl.text2action.world import open_text_world
 from fedsuite.fedrl.text2action.world import prepare as prepare_text_world
 from fedsuite.fedrl.worlds import World
+from fedsuite.parts import Part
 from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
 
@@ -13,6 +15,16 @@ from fedsuite.roster import Member, Roster
 def open_world(config: FedRLConfig) -> World:
     """Opened once per process and settings."""
     return open_gridworld(config) if config.world.kind == "gridworld" else open_text_world(config)
+
+
+def part_of(config: FedRLConfig, name: str, words: bool, progress: Progress) -> Part:
+    """What the roster needs to know of the party `name`, whose world is prepared; words: of no meaning here."""
+    roster = prepare_world(config, progress)
+    if name not in roster.names:
+        raise InputError(
+            f"name: the node's file says {name!r}, the run's parties are {', '.join(roster.names)}; correct one of them"
+        )
+    return Part("fedrl", roster.members[roster.partition_of(name)], roster.facts)
 
 
 def prepare_world(config: FedRLConfig, progress: Progress) -> Roster:

@@ -69,6 +69,8 @@ def _is_pickled(file: Path) -> bool:
 
 def house_model(config: FedVLNConfig, scan: str) -> Path | None:
     """A house's own agent in the pre-exploration that the run starts from; None if there is none."""
+    if not config.start_from:
+        return None
     file = run_of(config.start_from, config.seed) / "clients" / scan / MODEL
     return file if file.is_file() else None
 

@@ -1,6 +1,6 @@
 """A client's half of CDL: opens its own silos and nothing of others."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from flwr.client import NumPyClient
@@ -10,7 +10,7 @@ from fedsuite.arrays import module_arrays
 from fedsuite.devices import device_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import with_false_angles
-from fedsuite.driving.data.sources import open_own, roster_folder, with_limit
+from fedsuite.driving.data.sources import open_own, prepare_own, roster_folder, with_limit
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
 from fedsuite.versions import Versions
@@ -21,14 +21,23 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
     """A client's half: its own silos, opened once per process."""
     config.sabotage.check(real=node.real)
     config = with_limit(config, node.roster)
-    site, schedule = _open_site(config, node), mixing_of(config, node.roster)
-    rows = schedule.rows_of(site.numbers)
-    return VehicleClient(site, config, lambda t: schedule.matrix(t)[np.ix_(rows, rows)])
+    site = _open_site(config, node)
+    schedule = cache(lambda: mixing_of(config, node.roster))  # a silo by itself never asks
+
+    def own_matrix(t: int) -> np.ndarray:
+        rows = schedule().rows_of(site.numbers)
+        return schedule().matrix(t)[np.ix_(rows, rows)]
+
+    return VehicleClient(site, config, own_matrix)
 
 
 @lru_cache(maxsize=128)
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
-    folder = roster_folder(config.data, node.roster)
+    folder = (
+        prepare_own(config.data, node.roster, node.member)
+        if node.own
+        else roster_folder(config.data, node.roster)
+    )
     network = initial_network(config).to(device_of(config.device))
     silos = tuple(open_own(folder, name) for name in node.member.names("names"))
     if config.sabotage.flips_labels(node.partition):

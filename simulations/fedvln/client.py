@@ -14,7 +14,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import with_false_directions
 from fedsuite.vln.data.dataset import join_houses
 from fedsuite.vln.data.instructions import Vocabulary
-from fedsuite.vln.data.roster import UNSEEN, open_house
+from fedsuite.vln.data.roster import UNSEEN, open_house, prepare_own
 from fedsuite.vln.data.sampled_paths import sampled_paths
 from fedsuite.vln.data.sources import places_of
 from fedsuite.vln.model.agent import Agent
@@ -50,6 +50,8 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     places, member = places_of(config), node.member
     scans, numbers = member.names("houses"), member.listed("numbers", int)
     unseen = member.role == UNSEEN
+    if node.own is not None:
+        prepare_own(config, node.roster, member)
     words = Vocabulary(node.roster.words)
     houses = tuple(open_house(config, places, scan, node.partition, words) for scan in scans)
     if config.sabotage.flips_labels(node.partition):

@@ -41,36 +41,68 @@ class Members:
     node_of: Mapping[int, int]
 
 
+class Post:
+    """Messages on their way over a grid, each with a number of the caller's, and the replies to them.
+
+    Second replies, and those of nodes that were not asked, are left out and noted in the folder's errors.log.
+    """
+
+    def __init__(self, grid: Grid, folder: RunFolder) -> None:
+        self.grid, self.folder = grid, folder
+        self.unanswered: set[int] = set()
+        self._waiting: dict[str, tuple[int, int, float]] = {}  # number, node, when it was sent
+        self._began = self._sent = time.monotonic()
+
+    def send(self, number: int, message: Message) -> None:
+        """Messages are pushed one by one, so that each is freed once it is sent."""
+        self.unanswered.add(number)
+        self._sent = time.monotonic()
+        sent = number, message.metadata.dst_node_id, self._sent
+        for message_id in filter(None, self.grid.push_messages([message])):
+            self._waiting[message_id] = sent
+
+    def collect(self, on_reply: OnReply) -> bool:
+        """Call on_reply(number, reply, seconds since it was sent) for what has come; whether anything has."""
+        replies = list(self.grid.pull_messages(list(self._waiting))) if self._waiting else []
+        for reply in replies:
+            about = reply.metadata
+            number, node, sent_at = self._waiting.get(about.reply_to_message_id, (-1, 0, 0.0))
+            # An error may be Flower's own, about a node that it cannot reach.
+            if number < 0 or not (reply.has_error() or about.src_node_id == node):
+                self.folder.log_error(f"node {about.src_node_id}", STRAY)
+                continue
+            del self._waiting[about.reply_to_message_id]
+            self.unanswered.discard(number)
+            on_reply(number, reply, time.monotonic() - sent_at)
+        return bool(replies)
+
+    def is_waiting(self, deadline_s: float) -> bool:
+        """Whether replies are missing that may still come: `deadline_s` after the last message it is over."""
+        return bool(self._waiting) and time.monotonic() - self._sent < deadline_s
+
+    def elapsed(self) -> float:
+        """Seconds since this was made."""
+        return time.monotonic() - self._began
+
+    def pause(self) -> None:
+        elapsed = time.monotonic() - self._sent
+        time.sleep(min(LONGEST_WAIT_S, max(FIRST_WAIT_S, SHARE_OF_ELAPSED * elapsed)))
+
+
 def exchange(
     grid: Grid, messages: Iterable[Message], deadline_s: float, on_reply: OnReply, folder: RunFolder
 ) -> set[int]:
     """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
 
-    Second replies, and those of nodes that were not asked, are left out and noted in the folder's errors.log. Returns the
-    positions without one. Messages are pushed one by one, so that each is freed once it is sent.
+    Returns the positions without one.
     """
-    waiting: dict[str, tuple[int, int, float]] = {}  # position, node, when it was sent
-    unanswered: set[int] = set()
+    post = Post(grid, folder)
     for position, message in enumerate(messages):
-        unanswered.add(position)
-        sent = position, message.metadata.dst_node_id, time.monotonic()
-        waiting |= {message_id: sent for message_id in grid.push_messages([message]) if message_id}
-    begin = time.monotonic()
-    while waiting and (elapsed := time.monotonic() - begin) < deadline_s:
-        replies = list(grid.pull_messages(list(waiting)))
-        for reply in replies:
-            about = reply.metadata
-            position, node, sent_at = waiting.get(about.reply_to_message_id, (-1, 0, 0.0))
-            # An error may be Flower's own, about a node that it cannot reach.
-            if position < 0 or not (reply.has_error() or about.src_node_id == node):
-                folder.log_error(f"node {about.src_node_id}", STRAY)
-                continue
-            del waiting[about.reply_to_message_id]
-            unanswered.discard(position)
-            on_reply(position, reply, time.monotonic() - sent_at)
-        if not replies:
-            time.sleep(min(LONGEST_WAIT_S, max(FIRST_WAIT_S, SHARE_OF_ELAPSED * elapsed)))
-    return unanswered
+        post.send(position, message)
+    while post.is_waiting(deadline_s):
+        if not post.collect(on_reply):
+            post.pause()
+    return post.unanswered
 
 
 class TaskExchange:

@@ -7,7 +7,7 @@ the last round's state, without close and finish.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
+from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
 from strategies.runtime.exchange import STRAY, OnEvent
@@ -31,18 +32,18 @@ _ONE_EXCHANGE = (
 
 
 class FedsuiteStrategy(Strategy):
-    """`folder`: where the run writes; `names`: who takes part, by partition."""
+    """`folder`: where the run writes; `roster`: who takes part."""
 
     def __init__(
         self,
         strategy: RoundStrategy,
         settings: RunSettings,
         folder: RunFolder,
-        names: Sequence[str],
+        roster: Roster,
         on_event: OnEvent = lambda _: None,
     ) -> None:
         self.strategy, self.settings, self.folder = strategy, settings, folder
-        self.names, self.on_event = names, on_event
+        self.roster, self.on_event = roster, on_event
         self._loop: RoundLoop | None = None
         # A step of the strategy between Flower's configure and aggregate, and what it asked for.
         self._opened: tuple[Exchanges, list[Task]] | None = None
@@ -51,7 +52,7 @@ class FedsuiteStrategy(Strategy):
     def run(self, grid: Grid) -> RoundResult:
         """The whole run; its final state and closing metrics."""
         return run_rounds(
-            grid, self.strategy, self.settings, self.folder, self.names, self.on_event
+            grid, self.strategy, self.settings, self.folder, self.roster, self.on_event
         )
 
     def start(
@@ -130,7 +131,7 @@ class FedsuiteStrategy(Strategy):
         return MetricRecord(dict(result.metrics))
 
     def summary(self) -> None:
-        print(f"{type(self.strategy).__name__}: {len(self.names)} clients, {self.folder.path}")
+        print(f"{type(self.strategy).__name__}: {len(self.roster)} clients, {self.folder.path}")
 
     def _current(self, grid: Grid) -> ServerState:
         if self._state is None:
@@ -181,7 +182,7 @@ class FedsuiteStrategy(Strategy):
 
     def _in_loop(self, grid: Grid) -> RoundLoop:
         if self._loop is None:
-            members = gather(grid, self.names, 0, self.settings, self.folder)
+            members = gather(grid, self.roster, 0, self.settings, self.folder)
             self._loop = RoundLoop(grid, self.settings, self.folder, members, self.on_event)
         return self._loop
 

@@ -1,62 +1,64 @@
-"""Who takes part: wait for exactly the expected nodes, ask each once who it is, and from then on speak of partitions.
+"""Who takes part: ask every node once who it is, and from then on speak of partitions.
 
 Node ids are drawn anew at every start and say nothing about data; partitions 0..N-1 and names are the clients' own and stay
 the same, so that sampling, history and private state do not depend on how a run was started.
+
+A server that made the roster itself (a simulation) waits for exactly as many nodes as it has members. One that was given a
+roster asks every node that connects, until all members have answered; nodes of other runs are left to these.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from functools import partial
 
-from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedsuite.arrays import LARGEST_COUNT
 from fedsuite.config import RunSettings
-from fedsuite.errors import RunFailed, one_line
-from fedsuite.federation import ClientInfo, Scalar
+from fedsuite.errors import RunFailed
+from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
-from strategies.runtime.exchange import Members, exchange
+from strategies.runtime.exchange import Members, Post
+from strategies.runtime.keys import fingerprint
 from strategies.runtime.messages import identity_message, read_reply
+from strategies.runtime.roll_call import RollCall
 
-_IDENTITY = ("partition", "name", "num-examples")
+# For answers of nodes that may be of other runs, and busy with these, when all that this run needs is known.
+PATIENCE_S = 20.0
 
 
 def gather(
-    grid: Grid, names: Sequence[str], resume_round: int, settings: RunSettings, folder: RunFolder
+    grid: Grid, roster: Roster, resume_round: int, settings: RunSettings, folder: RunFolder
 ) -> Members:
-    """Wait for a node of every name on the roster and learn which is which; RunFailed if that does not work out."""
-    expected, deadline_s = len(names), settings.reply_deadline_s
-    nodes = wait_for_nodes(grid, expected, settings.node_deadline_s)
-    found: dict[int, tuple[ClientInfo, int]] = {}
+    """Learn which node is which member of the roster; RunFailed if that does not work out.
 
-    def learn(position: int, reply: Message, _: float) -> None:
-        raw = read_reply(reply)
-        if raw.error:
-            raise RunFailed(f"a client could not say who it is: {raw.error}")
-        info = _read_identity(raw.properties)
-        if info.partition in found:
-            raise RunFailed(
-                f"two clients call themselves partition {info.partition} "
-                f"({found[info.partition][0].name} and {info.name}); give each its own"
-            )
-        found[info.partition] = (info, nodes[position])
+    Nodes that do not take part although the run goes on are noted in errors.log.
+    """
+    deadline_s, strict = settings.reply_deadline_s, not settings.roster
+    roll = RollCall(roster, strict)
+    facts = {} if strict else {**roll.facts, "run-key": folder.run_key()}
+    ask = partial(identity_message, resume_round=resume_round, ttl_s=2 * deadline_s, facts=facts)
+    nodes = wait_for_nodes(grid, len(roster), settings.node_deadline_s) if strict else []
+    post = Post(grid, folder)
+    while True:
+        for node, key in [(n, "") for n in nodes] if strict else _connected(grid):
+            if node not in roll.keys:
+                roll.keys[node] = key
+                post.send(node, ask(node))
+        came = post.collect(lambda node, reply, _: roll.learn(node, read_reply(reply)))
+        if roll.decided and not post.is_waiting(min(deadline_s, PATIENCE_S)):
+            break
+        over = strict or post.elapsed() >= settings.node_deadline_s
+        if over and not post.is_waiting(deadline_s):
+            break
+        if not came:
+            post.pause()
+    for node, note in roll.notes().items():
+        folder.log_error(f"node {node}", note)
+    return roll.members({node: deadline_s for node in post.unanswered}, settings.node_deadline_s)
 
-    queries = (identity_message(node, resume_round, 2 * deadline_s) for node in nodes)
-    silent = exchange(grid, queries, deadline_s, learn, folder)
-    if silent:
-        raise RunFailed(
-            f"{len(silent)} of {expected} clients did not say who they are within "
-            f"{deadline_s:g} s (reply-deadline-s)"
-        )
-    order = sorted(found)
-    if order != list(range(expected)):
-        raise RunFailed(f"partitions must be 0..{expected - 1}, the clients are {order}")
-    for partition, name in enumerate(names):
-        if (own := found[partition][0].name) != name:
-            raise RunFailed(
-                f"partition {partition} calls itself {own!r}, the roster has {name!r}; give the node the roster of this run"
-            )
-    return Members(tuple(found[p][0] for p in order), {p: found[p][1] for p in order})
+
+def _connected(grid: Grid) -> list[tuple[int, str]]:
+    """Nodes that are connected now, with the fingerprints of their keys."""
+    return sorted((info.node_id, fingerprint(info.public_key)) for info in grid.get_nodes())
 
 
 def wait_for_nodes(grid: Grid, expected: int, deadline_s: float) -> list[int]:
@@ -73,25 +75,3 @@ def wait_for_nodes(grid: Grid, expected: int, deadline_s: float) -> list[int]:
                 f"within node-deadline-s = {deadline_s:g}"
             )
         time.sleep(0.02)
-
-
-def _read_identity(properties: Mapping[str, object]) -> ClientInfo:
-    partition, name, examples = (properties.get(key) for key in _IDENTITY)
-    if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
-        raise RunFailed(
-            "a client's get_properties must return partition (int), name (str) and num-examples (int), "
-            f"got {one_line(str(dict(properties)))}"
-        )
-    if (
-        not name.strip()
-        or name != one_line(name.strip(), 200)
-        or not 0 <= examples <= LARGEST_COUNT
-    ):
-        shown = one_line(repr(name))
-        raise RunFailed(f"partition {partition}: bad name {shown} or num-examples {examples}")
-    details: dict[str, Scalar] = {
-        one_line(key): one_line(value) if isinstance(value, str) else value
-        for key, value in properties.items()
-        if key not in _IDENTITY and isinstance(value, int | float | str | bool)
-    }
-    return ClientInfo(partition, name, examples, details)

@@ -54,9 +54,15 @@ class TaskMessages:
         return Message(content, node_id, task.kind, ttl=self.ttl_s, group_id=group)
 
 
-def identity_message(node_id: int, resume_round: int, ttl_s: float) -> Message:
-    """Asks a client who it is, and to drop private state newer than the round that the run goes on from."""
-    content = RecordDict({"config": ConfigRecord({"resume-round": resume_round})})
+def identity_message(
+    node_id: int, resume_round: int, ttl_s: float, facts: Mapping[str, str] | None = None
+) -> Message:
+    """Asks a client who it is, and to drop private state newer than the round that the run goes on from.
+
+    facts: what a real node must know of the run before that; "run-key": it keeps its state under it (RunFolder.run_key).
+    """
+    asked = ConfigRecord({"resume-round": resume_round, **(facts or {})})
+    content = RecordDict({"config": asked})
     return Message(content, node_id, "query", ttl=ttl_s, group_id=str(resume_round))
 
 

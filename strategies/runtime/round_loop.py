@@ -8,7 +8,7 @@ interruption.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
+from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import ANEW, Checkpoints, RunState
 from strategies.runtime import bookkeeping
@@ -35,20 +36,20 @@ def run_rounds(
     strategy: RoundStrategy,
     settings: RunSettings,
     folder: RunFolder,
-    names: Sequence[str],
+    roster: Roster,
     on_event: OnEvent = lambda _: None,
 ) -> RoundResult:
-    """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end; names: of the roster.
+    """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end.
 
     Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start with "closing-".
     """
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(grid, names, at, settings, folder)
+    members = gather(grid, roster, at, settings, folder)
     loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.emit(
-        {"round": at, "kind": "ready", "clients": len(names), "rounds": settings.num_rounds}
+        {"round": at, "kind": "ready", "clients": len(roster), "rounds": settings.num_rounds}
         | {"seconds": time.monotonic() - begin}
     )
     if resumed is None:

@@ -99,7 +99,7 @@ def replay(found: Recording, folder: Path, spoil: Spoil, least: float = 1.0) -> 
     run = folder_of(settings)
     run.path.mkdir(parents=True)
     rounds = found.system.make_strategy(settings, found.roster)
-    strategy = FedsuiteStrategy(rounds, settings, run, found.roster.names)
+    strategy = FedsuiteStrategy(rounds, settings, run, found.roster)
     with server_identity():
         strategy.run(Replay(found.recorder, found.at, spoil))
     return run

@@ -30,7 +30,9 @@ from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import make_plan
+from fedsuite.errors import InputError
 from fedsuite.files import in_turn
+from fedsuite.parts import Part
 from fedsuite.progress import Progress, silent
 from fedsuite.roster import Member, Roster
 
@@ -111,6 +113,42 @@ def roster_folder(data: DataSettings, roster: Roster) -> Path:
     """Where the silos of a roster lie; drives are read only where it does not say."""
     name, count = roster.facts.get("folder"), int(roster.facts["silos"])
     return Path(data.cache_dir) / name if name else silos_folder(data, count, read_drives(data))
+
+
+def part_of(config: CDLConfig, name: str, words: bool, progress: Progress) -> Part:
+    """What the roster needs to know of the silo `name`, converted and checked; words: of no meaning here."""
+    drives = read_drives(config.data, progress)
+    folder = prepare_sources(config.data, 0, drives, progress) if drives else None
+    if folder is None or name not in silo_names(folder):
+        there = ", ".join(silo_names(folder)) if folder else "nothing"
+        raise InputError(
+            f"data.dir: {config.data.dir or 'empty'}, which holds {there}; expected a folder with the drive {name}, which "
+            "is what the node's file says it is"
+        )
+    frames = len(open_silo(folder, name).train)
+    facts = _facts_of(drives, left_out_of(folder), progress)
+    largest = {"angle-limit": float(str(facts["angle-limit"]))}
+    shared = {key: facts[key] for key in ("source", "unit")}
+    member = Member(name, "silo", frames, {"names": [name], "frames": [frames]})
+    return Part("cdl", member, shared, largest, numbered="silos", counted="silos")
+
+
+def prepare_own(data: DataSettings, roster: Roster, member: Member) -> Path:
+    """Where a member has prepared what lies with it alone; InputError where that is not what the roster says."""
+    folder = prepare_sources(data, roster.fact("silos", int), read_drives(data))
+    there = silo_names(folder)
+    for name, frames in zip(member.names("names"), member.listed("frames", int), strict=True):
+        if name not in (*there, POOLED_NAME):
+            raise InputError(
+                f"data.dir: the roster has {name} at {member.name}, but {data.dir or 'the generated data'} holds "
+                f"{', '.join(there)}; name the folder of the drive so, or have the roster made anew"
+            )
+        if (count := len(open_own(folder, name).train)) != frames:
+            raise InputError(
+                f"data.dir: {name} has {count} training frames here, {frames} on the roster; give it the run's data.* "
+                "keys and the data it was made with, or have it made anew"
+            )
+    return folder
 
 
 def silos_folder(data: DataSettings, count: int, drives: Sequence[Drive] = ()) -> Path:

@@ -16,7 +16,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,8 +98,18 @@ class Vocabulary:
 
 def build_vocabulary(sentences: Iterable[str], min_count: int = 5) -> Vocabulary:
     """Words with at least `min_count` uses, most frequent first; ties keep the order of first appearance."""
-    count = Counter(t for s in sentences for t in tokenize(s))
-    words = [w for w, n in count.most_common() if n >= min_count and w not in BASE_WORDS]
+    return vocabulary_of(count_words(sentences), min_count)
+
+
+def count_words(sentences: Iterable[str]) -> Counter[str]:
+    """Uses of every word, in order of first appearance."""
+    return Counter(t for s in sentences for t in tokenize(s))
+
+
+def vocabulary_of(uses: Mapping[str, int], min_count: int) -> Vocabulary:
+    """The same of words that are counted already, in order of first appearance."""
+    found = Counter(uses).most_common()
+    words = [w for w, n in found if n >= min_count and w not in BASE_WORDS]
     return Vocabulary((*BASE_WORDS, *words, BOS_WORD))
 
 

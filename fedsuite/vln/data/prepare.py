@@ -95,11 +95,12 @@ def prepare_houses(
     language: str = "en",
     test: Path | None = None,
     vocabulary_file: Path | None = None,
+    alone: bool = False,
 ) -> None:
     """Check the annotations and split them by house into `out_dir` (layout in dataset.py); language is RxR's.
 
     test: the leaderboard's split, where a run walks it; vocabulary_file: words to use, None = those of the training
-    instructions.
+    instructions; alone: paths of any split will do.
     """
     connectivity, files = data_dir / "connectivity", annotation_files(data_dir, dataset)
     files |= {TEST: test} if test else {}
@@ -123,7 +124,7 @@ def prepare_houses(
             f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}), "
             f"it stands in {where}; add <scan>_connectivity.json{without_test(absent[0], order)}"
         )
-    if not splits["train"]:
+    if not (scans if alone else splits["train"]):
         raise InputError(
             f"{files['train']}: no paths; training needs at least one house with paths"
         )

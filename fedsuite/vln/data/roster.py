@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from fedsuite.errors import InputError
+from fedsuite.parts import Part
+from fedsuite.progress import Progress
 from fedsuite.roster import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import apply_ablations
-from fedsuite.vln.data.dataset import House, load_house, load_vocabulary
-from fedsuite.vln.data.instructions import Vocabulary
-from fedsuite.vln.data.sources import Places, Sources
+from fedsuite.vln.data.dataset import House, load_house, load_vocabulary, read_prepared
+from fedsuite.vln.data.instructions import Vocabulary, count_words
+from fedsuite.vln.data.sources import Places, Sources, prepare_sources
 
 ALL_HOUSES, ALL_UNSEEN = "all-training-houses", "all-unseen-houses"
 SEEN, UNSEEN = "seen", "unseen"
@@ -37,6 +40,43 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
             members = unseen
     words = load_vocabulary(sources.houses_dir).words
     return Roster(tuple(members), {"feature-size": sources.feature_size}, tuple(words))
+
+
+def part_of(config: FedVLNConfig, name: str, words: bool, progress: Progress) -> Part:
+    """What the roster needs to know of the house `name`, converted and checked; words: also how often each is used."""
+    sources = prepare_sources(config, progress, alone=True)
+    scans = {
+        SEEN: sources.training_scans, UNSEEN: sources.unseen_scans, TEST_ONLY: sources.test_scans
+    }  # fmt: skip
+    roles = [role for role, names in scans.items() if name in names]
+    if not roles or not config.data.dir:
+        there = ", ".join(s for names in scans.values() for s in names)
+        raise InputError(
+            f"data.dir: {config.data.dir or 'empty'}, its annotations are of {there}; expected a folder with those of "
+            f"{name}, which is what the node's file says it is"
+        )
+    samples = read_prepared(sources.houses_dir, f"{name}/episodes.json").get("train", [])
+    uses = count_words(t for item in samples for t in item["instructions"]) if words else None
+    examples = sum(len(item["instructions"]) for item in samples)
+    member = Member(name, roles[0], examples, {"houses": [name]})
+    facts = {"feature-size": sources.feature_size}
+    return Part("fedvln", member, facts, numbered="numbers", words=uses)
+
+
+def prepare_own(config: FedVLNConfig, roster: Roster, member: Member) -> None:
+    """Convert and check what lies with a member alone; InputError where that is not what the roster says."""
+    sources = prepare_sources(config, alone=True)
+    there = sources.manifest["samples"]
+    if absent := [scan for scan in member.names("houses") if scan not in there]:
+        raise InputError(
+            f"data.dir: the roster has house {absent[0]} at {member.name}, but the annotations of "
+            f"{config.data.dir or 'the generated houses'} are of {', '.join(there)}; put its own there"
+        )
+    if (width := roster.fact("feature-size", int)) != sources.feature_size:
+        raise InputError(
+            f"data.features: width {sources.feature_size} here, {width} on the roster; give the features that the run "
+            "is made for"
+        )
 
 
 def open_house(

@@ -149,8 +149,10 @@ def _complaints(own: DataSettings) -> Iterator[str]:
         yield f"{absent}: no such file; data.dir needs {names} in annotations/"
 
 
-def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Sources:
-    """Generate, convert and check all that a run reads; InputError before anything is trained."""
+def prepare_sources(
+    config: FedVLNConfig, progress: Progress = silent, alone: bool = False
+) -> Sources:
+    """Generate, convert and check all that a run reads, before anything is trained; alone: one client's own alone."""
     places, own = places_of(config), config.data
     test, without = submitted_test(config)
     vocabulary = Path(own.vocabulary) if own.vocabulary else None
@@ -160,7 +162,7 @@ def prepare_sources(config: FedVLNConfig, progress: Progress = silent) -> Source
     kind = own.min_word_count, progress, own.dataset, own.language, test, vocabulary
     features = Path(own.features), places.connectivity_dir
     steps: dict[Path, Callable[[Path], object]] = {
-        places.houses_dir: lambda to: prepare_houses(places.data_dir, to, *kind),
+        places.houses_dir: lambda to: prepare_houses(places.data_dir, to, *kind, alone),
         places.views_dir: lambda to: prepare_views(*features, to, progress, own.feature_size),
     }
     if (houses := places.generated) is not None:

@@ -38,7 +38,7 @@ def in_flower(
     folder.path.mkdir(parents=True, exist_ok=True)
     write_roster(folder.path / ROSTER, roster)
     grid = InProcessGrid(client_app, len(roster), to_run_config(settings))
-    return FedsuiteStrategy(make(settings), settings, folder, roster.names), grid
+    return FedsuiteStrategy(make(settings), settings, folder, roster), grid
 
 
 def looped(

@@ -89,7 +89,7 @@ def in_flowers_loop(plays: Plays, name: str, results: Path, wrap: Wrap = lambda 
     folder.path.mkdir(parents=True)
     write_roster(folder.path / ROSTER, roster)
     grid = InProcessGrid(client_app, len(roster), to_run_config(settings))
-    strategy = Noted(system.make_strategy(settings, roster), settings, folder, roster.names)
+    strategy = Noted(system.make_strategy(settings, roster), settings, folder, roster)
     assert RUNS[name] is type(strategy.strategy)
     initial = strategy.initial_arrays(grid)
     result = Strategy.start(wrap(strategy), grid, initial, num_rounds=settings.num_rounds)

@@ -71,11 +71,14 @@ class Liar(Recorder):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"partition": 0}, "two clients call themselves partition 0"),
-        ({"partition": 7}, r"partitions must be 0\.\.2, the clients are \[0, 2, 7\]"),
+        ({"partition": 0}, "as partition 0 calls itself 'site-1', the roster has 'site-0'"),
+        (
+            {"partition": 7},
+            "as partition 7 calls itself 'site-1', the roster has 'nobody'; give the node",
+        ),
         (
             {"name": "site-0"},
-            "partition 1 calls itself 'site-0', the roster has 'site-1'; give the node the roster",
+            "as partition 1 calls itself 'site-0', the roster has 'site-1'; give the node the roster",
         ),
         ({"name": "site-9"}, "partition 1 calls itself 'site-9', the roster has 'site-1'"),
         ({"name": " "}, "bad name"),

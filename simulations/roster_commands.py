@@ -1,0 +1,113 @@
+"""`fedsuite data prepare-node` and `make-roster`: a roster made of what nodes say of themselves."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsuite.config import parse_text, read_config
+from fedsuite.errors import InputError
+from fedsuite.parts import (
+    Part,
+    as_json,
+    fingerprint_of,
+    join,
+    read_part,
+    total_words,
+    write_part,
+)
+from fedsuite.roster import read_roster, write_roster
+
+Out = Annotated[Path | None, typer.Option(help="New file to write; default: stdout.")]
+
+
+def prepare_node(
+    node: Annotated[
+        Path, typer.Argument(help="The node's own TOML; its roster may be missing yet.")
+    ],
+    config: Annotated[Path, typer.Argument(help="TOML of the experiment.")],
+    change: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The SuperNode's public key, KEY.pub, to bind the name to.")
+    ] = None,
+    count_words: Annotated[
+        bool, typer.Option("--count-words", help="FedVLN: tell how often each word is used.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """Convert and check what a node has, and print what is to stand in the roster for it."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from fedsuite.node import read_node
+    from simulations.experiments.progress import Preparing
+    from simulations.experiments.request import given, read_toml, split_changes
+    from simulations.experiments.variants import base_of
+    from simulations.own_node import as_own, check_system
+    from simulations.systems import load_system
+
+    own, table = read_node(node, rostered=False), base_of(read_toml(config), str(config))
+    typed = split_changes(change or [])
+    name = given("system", typed, table)
+    check_system(own, {"system": name})
+    system = load_system(name)
+    if system.describe is None:
+        raise InputError(f"system: {name} cannot say what stands in a roster; write it by hand")
+    values = {k: parse_text(system.config_class, k, text) for k, text in typed.items()}
+    settings = read_config(system.config_class, {**table, **values}, str(config))
+    settings = as_own(settings, own, Path(own.state_dir))
+    system.accepts(settings, own)
+    with Preparing(Console(stderr=True)) as progress:
+        part = system.describe(settings, own.name, count_words, progress)
+    if key is not None:
+        part = replace(part, member=replace(part.member, key=fingerprint_of(key)))
+    if out is None:
+        print(json.dumps(as_json(part), indent=2, sort_keys=True, ensure_ascii=False))
+    else:
+        write_part(_new(out), part)
+
+
+def make_roster(
+    parts: Annotated[list[Path], typer.Argument(help="What nodes said, in the order of members.")],
+    out: Annotated[Path, typer.Option(help="New file to write.")],
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="FedVLN: words to use; default: those that nodes counted.")
+    ] = None,
+    min_word_count: Annotated[
+        int, typer.Option(min=1, help="FedVLN: uses that a counted word needs.")
+    ] = 5,
+) -> None:
+    """Join what nodes say of themselves to a roster."""
+    files = {str(file): read_part(file) for file in parts}
+    if len(files) < len(parts):
+        raise InputError("make-roster: a file is given twice; leave one of them out")
+    roster = join(files, _words(files, vocabulary, min_word_count))
+    write_roster(_new(out), roster)
+    try:
+        read_roster(out)
+    except InputError:
+        out.unlink()
+        raise
+
+
+def _words(parts: Mapping[str, Part], file: Path | None, least: int) -> tuple[str, ...]:
+    if next(iter(parts.values())).system != "fedvln":
+        if file is not None:
+            raise InputError("--vocabulary: only FedVLN has words; leave it out")
+        return ()
+    from fedsuite.vln.data.instructions import read_vocabulary, vocabulary_of
+
+    if file and any(part.words for part in parts.values()):
+        print(f"the words are those of {file}; what nodes counted is not used")
+    return (read_vocabulary(file) if file else vocabulary_of(total_words(parts), least)).words
+
+
+def _new(file: Path) -> Path:
+    if file.exists():
+        raise InputError(f"{file}: is there already, nothing in it was touched; give a new file")
+    return file

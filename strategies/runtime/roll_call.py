@@ -1,0 +1,170 @@
+"""Which node is which member of the roster, by what each says of itself and by the key that Flower has seen of it.
+
+A node may be of another run: several share a SuperLink. Such a node is left to it. One that is of this run, but cannot
+take part as it is, has failed; one whose key is not what the roster has for the name that it says is not believed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import fedsuite
+from fedsuite.arrays import LARGEST_COUNT
+from fedsuite.errors import RunFailed, one_line
+from fedsuite.federation import ClientInfo, Scalar
+from fedsuite.roster import Roster
+from strategies.runtime.exchange import Members
+from strategies.runtime.messages import RawReply
+
+_IDENTITY = ("partition", "name", "num-examples")
+_FACTS = ("roster", "version")  # what a node's roster and program are, next to who it is
+_SHOWN = 4  # nodes that a failure names
+
+
+@dataclass
+class RollCall:
+    """keys: by node id the fingerprint of its public key, "" where Flower knows none; found: by partition who it is, and
+    its node. Why others do not take part: failed, nodes of this run; strange, nodes that need not be of this run.
+
+    strict: all nodes must be of this run, and nothing is compared but names, as in a simulation.
+    """
+
+    roster: Roster
+    strict: bool
+    keys: dict[int, str] = field(default_factory=dict)
+    found: dict[int, tuple[ClientInfo, int]] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    strange: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        return len(self.found) == len(self.roster)
+
+    @property
+    def decided(self) -> bool:
+        """Whether all members are there, or a node of this run cannot take part."""
+        return self.complete or bool(self.failed)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What every node must have in common with the server."""
+        return {"roster": self.roster.digest, "version": fedsuite.__version__}
+
+    def learn(self, node: int, raw: RawReply) -> None:
+        """What a node answered; RunFailed for what no node of any run may answer."""
+        if raw.error and self.strict:
+            raise RunFailed(f"a client could not say who it is: {raw.error}")
+        if raw.error:
+            self._note_error(node, raw.error)
+            return
+        if not self.strict and not self._is_ours(node, raw.properties):
+            return
+        info = read_identity(raw.properties)
+        name = dict(enumerate(self.roster.names)).get(info.partition)
+        if name != info.name:
+            raise RunFailed(
+                f"node {node} as partition {info.partition} calls itself {info.name!r}, the roster has "
+                f"{(name or 'nobody')!r}; give the node the roster of this run"
+            )
+        if info.partition in self.found:
+            raise RunFailed(
+                f"nodes {self.found[info.partition][1]} and {node} both call themselves {name}, partition "
+                f"{info.partition}; give each its own name, and bind names to keys (key in the roster)"
+            )
+        self.found[info.partition] = (info, node)
+
+    def _note_error(self, node: int, error: str) -> None:
+        """Only its key tells whether it is this run's matter."""
+        own, names = self.keys.get(node, ""), {m.key: m.name for m in self.roster.members if m.key}
+        whose = f" ({names[own]}'s by its key)" if own in names else ""
+        noted = self.failed if whose else self.strange
+        noted[node] = f"node {node}{whose} could not say who it is: {error}"
+
+    def _is_ours(self, node: int, said: Mapping[str, object]) -> bool:
+        """Whether a node is who it says, of this run, and fit for it; if not, why is noted."""
+        name = one_line(str(said.get("name")), 200)
+        here, claims = (
+            f"node {node} calls itself {name!r}",
+            {m.name: m.key for m in self.roster.members},
+        )
+        own = self.keys.get(node, "")
+        if name not in claims:
+            self.strange[node] = f"{here}, which is not on the roster; it is left to other runs"
+        elif (bound := claims[name]) and own != bound:
+            shown = (
+                own
+                or "one that Flower does not tell (start the SuperLink with --enable-supernode-auth)"
+            )
+            noted = self.failed if own in claims.values() or not own else self.strange
+            noted[node] = (
+                f"{here}, but the roster binds that name to key {bound}, and the node's is {shown}"
+            )
+        elif own and own in claims.values() and not bound:
+            other = next(n for n, key in claims.items() if key == own)
+            self.failed[node] = f"{here}, but the roster binds its key {own} to {other}"
+        elif unlike := [k for k in _FACTS if said.get(k) != self.facts[k]]:
+            self.failed[node] = f"{here}, {self._difference(unlike[-1], said)}"
+        else:
+            return True
+        return False
+
+    def _difference(self, fact: str, said: Mapping[str, object]) -> str:
+        its = one_line(str(said.get(fact, "none")), 40)
+        if fact == "version":
+            return f"and has fedsuite {its}, the server {self.facts[fact]}; give both the same"
+        return (
+            f"but its roster is not the server's (digest {its[:12]}, here {self.facts[fact][:12]}): members, facts or words "
+            "differ; give it this run's roster.json"
+        )
+
+    def notes(self) -> dict[int, str]:
+        """By node, why it does not take part."""
+        return {**self.failed, **self.strange}
+
+    def members(self, silent: Mapping[int, float], deadline_s: float) -> Members:
+        """All members; RunFailed, with what is known of the nodes that could be the missing ones.
+
+        silent: nodes that were asked and did not answer, with the seconds that they had.
+        """
+        if self.complete:
+            clients, nodes = zip(*(self.found[p] for p in sorted(self.found)), strict=True)
+            return Members(clients, dict(enumerate(nodes)))
+        if silent and self.strict:
+            raise RunFailed(
+                f"{len(silent)} of {len(self.roster)} clients did not say who they are within "
+                f"{min(silent.values()):g} s (reply-deadline-s)"
+            )
+        missing = [n for p, n in enumerate(self.roster.names) if p not in self.found]
+        told = [*self.failed.values(), *self.strange.values()]
+        told += [
+            f"node {n} did not answer within {s:g} s (reply-deadline-s)" for n, s in silent.items()
+        ]
+        if len(told) > _SHOWN:
+            told[_SHOWN:] = [f"and {len(told) - _SHOWN} more in errors.log"]
+        raise RunFailed(
+            f"no node for {', '.join(missing[:_SHOWN])}{' ...' if len(missing) > _SHOWN else ''} ({len(missing)} of "
+            f"{len(self.roster)} members): {'; '.join(told) or 'none has connected'}; connect a SuperNode for each "
+            f"within node-deadline-s = {deadline_s:g}"
+        )
+
+
+def read_identity(properties: Mapping[str, object]) -> ClientInfo:
+    """Who a client says it is; RunFailed if that makes no sense."""
+    partition, name, examples = (properties.get(key) for key in _IDENTITY)
+    if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
+        raise RunFailed(
+            "a client's get_properties must return partition (int), name (str) and num-examples (int), "
+            f"got {one_line(str(dict(properties)))}"
+        )
+    if (
+        not name.strip()
+        or name != one_line(name.strip(), 200)
+        or not 0 <= examples <= LARGEST_COUNT
+    ):
+        shown = one_line(repr(name))
+        raise RunFailed(f"partition {partition}: bad name {shown} or num-examples {examples}")
+    details: dict[str, Scalar] = {
+        one_line(key): one_line(value) if isinstance(value, str) else value
+        for key, value in properties.items()
+        if key not in (*_IDENTITY, *_FACTS) and isinstance(value, int | float | str | bool)
+    }
+    return ClientInfo(partition, name, examples, details)
