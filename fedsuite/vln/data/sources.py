@@ -24,12 +24,7 @@ from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files, test_file
 from fedsuite.vln.data.dataset import read_manifest
 from fedsuite.vln.data.graph import NUM_VIEWS, load_graph
-from fedsuite.vln.data.prepare import (
-    digest_of,
-    prepare_houses,
-    prepare_views,
-    without_test,
-)
+from fedsuite.vln.data.prepare import digest_of, prepare_houses, prepare_views, without_test
 from fedsuite.vln.data.view_files import HDF5_SUFFIXES
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 from fedsuite.vln.message_keys import TEST
