@@ -7,6 +7,8 @@ Mixing step t = 0, 1, 2, ... of a silo with backbone theta^b and sub-network the
           by another rule of sub_networks.py
   then    theta_i^b <- sum_j A_ij theta_j^b; theta^s and both optimizers stay
 
+A silo that missed the first steps makes its own first one as t = 0.
+
 The gradients of S silos are taken one silo after another, or in one pass over a stacked network (torch.vmap), which
 keeps a GPU busy. Both draw the same batches and chains; dropout masks differ between the two.
 """
@@ -98,7 +100,7 @@ class Learner:
             for j in range(updates):
                 for name, values in self._update(t, t * updates + j).items():
                     totals[name] += values
-            if t == 0:
+            if not self.networks.copied:
                 self.networks.copy_backbone_to_sub()
             if t < first + count - 1:
                 self.networks.load_backbone(mix(self.networks.backbone_arrays(), matrix(t)))
@@ -106,7 +108,7 @@ class Learner:
 
     def _update(self, t: int, number: int) -> dict[str, np.ndarray]:
         """One optimizer step of every silo; values of the loss terms [S]."""
-        contrasts = self.config.objective.contrastive and t > 0
+        contrasts = self.config.objective.contrastive and self.networks.copied
         batch = self._batch(t, number, contrasts)
         gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
         terms = gradients(batch, contrasts)

@@ -54,6 +54,7 @@ class SiloNetworks:
         # Name in a message -> (kind of state, parameter).
         self.sent = {f"{kind}.{n}": (kind, n) for kind in method.sent for n in mixed}
         self.under_way: Arrays = {}  # messages between these silos, rows of what is mixed
+        self.copied = False  # whether theta^s was copied: after the first mixing step in which these silos took part
 
     def backbone_arrays(self) -> Arrays:
         """What is mixed: name -> [S, ...], with what the optimizer has mixed beside it; then the messages under way."""
@@ -87,6 +88,7 @@ class SiloNetworks:
 
     def copy_backbone_to_sub(self) -> None:
         """theta^s := theta^b by value, once, after the locally learnt first round (optimizer moments stay)."""
+        self.copied = True
         with torch.no_grad():
             for name, target in self.sub.items():
                 target.copy_(self.backbone[name])
@@ -106,6 +108,8 @@ class SiloNetworks:
         return arrays
 
     def load_private_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take over what `private_arrays` gave after a mixing step."""
+        self.copied = True
         _load(self.backbone, under_prefix(arrays, BACKBONE))
         _load(self.sub, under_prefix(arrays, SUB))
         for prefix, optimizer in self.optimizers.items():

@@ -210,6 +210,20 @@ def test_training_leaves_the_global_generator_alone(silos: tuple[Silo, ...]) -> 
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+def test_a_silo_that_joins_late_copies_its_backbone_first(silos: tuple[Silo, ...]) -> None:
+    """Whoever missed the first mixing steps has no theta^s yet: nothing is contrasted with the initial network."""
+    config = changed(BASE, loss="kl")
+    network, site = network_of(config), Site((0, 1, 2), tuple(s.train for s in silos))
+    late, plain = (
+        networks_of(config, network, 3),
+        networks_of(changed(BASE, loss="none"), network, 3),
+    )
+    terms = Learner(config, network, late, site).train(3, 1, lambda t: RING)
+    Learner(changed(BASE, loss="none"), network, plain, site).train(3, 1, lambda t: RING)
+    assert not late.distance().any() and not terms["cd-plus"].any()
+    assert all(torch.equal(late.backbone[name], plain.backbone[name]) for name in plain.backbone)
+
+
 def test_state_survives_the_disk(silos: tuple[Silo, ...]) -> None:
     """Two steps, stored, restored elsewhere and gone on with, equal four steps in one go."""
     config = changed(BASE, dropout=0.5, batch_norm="local")
