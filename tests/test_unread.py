@@ -40,7 +40,13 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "networks that part": ("cdl", {"objective.sub-network": "reset", "training.local-updates": 2}, []),
     "another value": ("cdl", {"objective.sub-network": "average", "objective.sub-network-momentum": 0.5}, []),
-    "silos": ("cdl", {"federation.proximal-mu": 0.5, "federation.scenario": "fedprox"}, []),
+    "one update": (
+        "cdl", {"federation.proximal-mu": 0.5, "federation.scenario": "fedprox"},
+        ['federation.scenario = "fedprox": it has nothing to act on with training.local-updates = 1'],
+    ),
+    "silos": (
+        "cdl", {"federation.proximal-mu": 0.5, "federation.scenario": "fedprox", "training.local-updates": 2}, []
+    ),
 }  # fmt: skip
 
 

@@ -36,6 +36,10 @@ UNREAD: Unread = {
     "objective.chain-samples": _CHAIN,
     "objective.energy-std": _CHAIN,
     "objective.metropolis": _CHAIN,
+    "federation.scenario=fedprox": (
+        "training.local-updates",
+        among(1),
+    ),  # the pull is 0 at a step's start
     "federation.proximal-mu": ("federation.scenario", but("fedprox")),
     "federation.matcha-budget": ("federation.scenario", but("matcha", "matcha_plus")),
     "federation.clip-ratio": [("federation.merge", among("mean", "trimmed-mean")), _ONE_SILO],
