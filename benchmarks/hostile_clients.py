@@ -69,7 +69,7 @@ HOUSE_ATTACKS = {
 ROAD_ATTACKS = {
     "mean": ("none", "scale x100", "sign flip x10", "label flip"),
     "clipped, rho 3": ("none", "scale x100", "sign flip x10", "label flip"),
-    "clipped, rho 1": ("none", "scale x100", "sign flip x10"),
+    "clipped, rho 1": ("none", "scale x100", "sign flip x10", "label flip"),
     "trimmed mean": ("none", "scale x100", "sign flip x10"),
 }
 HOUSE_SETTINGS: Settings = {
