@@ -1,0 +1,68 @@
+"""The app bundle as Flower's own code builds it: no SuperLink, nothing installed."""
+
+import shutil
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from flwr.cli.build import build_fab_from_disk
+from flwr.cli.config_utils import get_fab_metadata, load_and_validate
+from flwr.common.config import get_fab_config
+from flwr.supercore.fab_format_version import normalize_and_validate_fab_format
+
+from simulations.app_config import PYPROJECT
+
+ROOT = PYPROJECT.parent
+SHIPPED = ("fedsuite", "strategies", "clients", "simulations")
+# What Flower Hub takes.
+MOST_FILES, MOST_BYTES, MOST_BYTES_OF_ONE, MOST_FOLDERS, LONGEST_DESCRIPTION = (
+    1000,
+    10**7,
+    10**6,
+    10,
+    200,
+)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Of a copy, as a checkout may have an environment and runs in it, which Flower would walk through."""
+    app = tmp_path_factory.mktemp("app")
+    for name in ("pyproject.toml", "LICENSE", "README.md", ".gitignore"):
+        shutil.copy(ROOT / name, app)
+    for name in SHIPPED:
+        shutil.copytree(ROOT / name, app / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return build_fab_from_disk(app)
+
+
+def test_flower_finds_nothing_missing() -> None:
+    config, warnings = load_and_validate(PYPROJECT, check_module=True)
+    assert warnings == []
+    assert 0 < len(config["project"]["description"]) <= LONGEST_DESCRIPTION
+
+
+def test_the_bundle_says_which_flower_it_was_made_for(bundle: bytes) -> None:
+    made_for = normalize_and_validate_fab_format(get_fab_config(bundle))
+    assert made_for.fab_format_version == 1
+    assert (made_for.flwr_version_min, made_for.flwr_version_target) == ("1.41", "1.41.0")
+    assert get_fab_metadata(bundle)[0] == "fedsuite/fedsuite"
+
+
+def test_the_bundle_has_the_licence_and_keeps_to_the_limits(bundle: bytes) -> None:
+    assert len(bundle) <= MOST_BYTES
+    with zipfile.ZipFile(BytesIO(bundle)) as files:
+        names = files.namelist()
+        assert files.read("LICENSE") == (ROOT / "LICENSE").read_bytes()
+        assert max(info.file_size for info in files.infolist()) <= MOST_BYTES_OF_ONE
+    assert {"README.md", "simulations/server_app.py", "simulations/client_app.py"} <= set(names)
+    assert len(names) <= MOST_FILES
+    assert max(len(Path(name).parts) for name in names) <= MOST_FOLDERS
+    strays = [n for n in names if "/" in n and not n.startswith((*SHIPPED, ".info/"))]
+    assert strays == []
+
+
+def test_the_licence_is_the_standard_text() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License\n                           Version 2.0, January 2004" in text
+    assert "Copyright [yyyy] [name of copyright owner]" in text  # nobody's name filled in
