@@ -189,7 +189,7 @@ ANSWERS: dict[str, tuple[str, str, Callable[[Any], Any], str]] = {
     "targets": ("learn-first", "targets", with_nan, "alpha: rejected: array targets holds NaN"),
     "actions": ("act", "actions", lambda a: a[:-1], "alpha: rejected: array actions has shape (3,), expected (4,)"),
     "a look": ("look", "q", lambda a: a[:, :3], "beta: rejected: array q has shape (5, 3), expected (5, 16)"),
-    "ids": ("act", "ids", lambda a: a + 1000, "alpha: rejected: ids holds numbers from 1000 to 1015, expected whole ones from 0 to"),
+    "ids": ("act", "ids", lambda a: a + 1000, "alpha: rejected: ids holds numbers from 1000 to 1015, expected whole ones"),
 }  # fmt: skip
 
 
