@@ -24,10 +24,8 @@ def main() -> int:
     try:
         with direct.open(address, timeout=TIMEOUT_S) as reply:
             print(f"{address}: {reply.status}")
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # a refusing port, a status of 400 or more, no address at all
+    except (OSError, ValueError) as error:
+        # A refusing port, a status of 400 or more, no address at all.
         print(f"{address}: {error}")
         return 1
     return 0
