@@ -5,6 +5,8 @@ What leaves a party is listed in strategies/two_party.py and made in party_parts
 Messages of a round are numbered. A party lives in the process that answered its last message; a process that has not seen
 that message takes the party from disk, where it is written after every message unless the node says that its process answers
 all of them (node-config "resident"). Versions that a resume can ask for are written when a round closes.
+
+A message whose answer was lost comes again and is answered alike: the state before it is kept until the next one comes.
 """
 
 import dataclasses
@@ -81,6 +83,10 @@ class PartyClient(NumPyClient):
     def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """The part called `phase`."""
         site, phase = self.site, str(config["phase"])
+        if phase == "rest":
+            site.working.rollback(0)
+            site.party = site.at = None
+            return named_reply({}, site.world.num_episodes("train"), {})
         place = (int(config["after-round"]), int(config["message"]))
         party = self._party_at(place)
         site.at = None  # until all is done, so that an error leaves nothing half changed behind
@@ -89,11 +95,7 @@ class PartyClient(NumPyClient):
             number = int(config["round"])
             site.private.save(number, party.state(), {})
             site.private.prune(checkpoint_rounds(config))
-            site.working.rollback(0)
             site.at = (number, 0)
-        elif phase == "rest":
-            site.working.rollback(0)
-            site.party = None
         else:
             self._keep(party, place)
             site.at = (place[0], place[1] + 1)
@@ -128,10 +130,12 @@ class PartyClient(NumPyClient):
         if self.site.resident:
             return
         after, message = place[0], place[1] + 1
+        if message == 1:
+            self.site.working.rollback(0)
         arrays = party.state()
         scalars: dict[str, Any] = {"waits-for": [after, message]}
         if party.test is not None:
             arrays |= with_prefix(party.test.state(), TEST)
             scalars |= {"test": dataclasses.asdict(party.test.plan)}
         self.site.working.save(message, arrays, scalars)
-        self.site.working.prune([])
+        self.site.working.prune([message - 1])

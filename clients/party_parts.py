@@ -29,7 +29,7 @@ class PartyParts:
             "propose": self.propose, "act": self.act, "answer": self.reply,
             "learn-first": self.learn_first, "learn": self.learn, "train-alone": self.train_alone,
             "imitate": self.imitate, "look": self.look, "choose": self.choose,
-            "scores": self.scores, "close": self.close, "rest": self.rest,
+            "scores": self.scores, "close": self.close,
         }  # fmt: skip
         return parts[phase]()
 
@@ -74,9 +74,6 @@ class PartyParts:
         if self.config["best"]:
             self.party.keep_as_best()
         return {}, self.party.report() if isinstance(self.party, RewardedParty) else {}
-
-    def rest(self) -> Answer:
-        return {}, {}
 
     # --- tests -----------------------------------------------------------------------------------
 

@@ -1,10 +1,9 @@
 """Settings of a run: one frozen dataclass per system, with a frozen dataclass for each of its sections.
 
-A field is declared with `setting(default, help, ...)`, a section with `section(ItsClass)`. The key of a field
-is its name with "-" for "_", after the name of its section: `seed`, `federation.participation-rate`. A table of
-settings, from a TOML file, the command line or Flower's run-config, may nest or have dotted keys; values are
-scalars (bool, int, float, str). Every complaint is an InputError that names the key, what was expected,
-what came, and the nearest valid key.
+A field is declared with `setting(default, help, ...)`, a section with `section(ItsClass)`. The key of a field is its name
+with "-" for "_" after its section's: `seed`, `federation.participation-rate`. Tables (TOML, command line, Flower's
+run-config) may nest or have dotted keys; values are bool, int, float or str. Every complaint is an InputError that names the
+key, what was expected, what came, and the nearest valid key.
 """
 
 import dataclasses
@@ -114,6 +113,9 @@ class RunSettings:
     )
     reply_deadline_s: float = setting(
         3600.0, "seconds to wait for the replies of one exchange", gt=0, may_change=True
+    )
+    lost_node_patience_s: float = setting(
+        600.0, "seconds that a real node may be lost before it is given up", ge=0, may_change=True
     )
     client_threads: int = setting(
         1,

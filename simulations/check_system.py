@@ -21,7 +21,7 @@ from fedsuite.roster import ROSTER, Roster, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, System, load_system, to_run_config
-from strategies.runtime.exchange import OnEvent
+from strategies.runtime.post import OnEvent
 
 OUTSIDE: Mapping[type, tuple[Value, ...]] = {
     bool: (True, False), int: (-1, 0, 1, 2), float: (-1.0, 0.0, 0.5, 1.0), str: ("", "no-such"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.run import RunNotRunningException
 
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.config import to_flat
@@ -23,17 +24,22 @@ from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
 from fedsuite.unread import unread_lines
 from simulations.systems import settings_of
-from strategies.runtime.exchange import OnEvent
 from strategies.runtime.flower_strategy import FedsuiteStrategy
+from strategies.runtime.post import OnEvent
 
 app = ServerApp()
 # A run that was killed lets go of its folder a moment later, when its processes have noticed.
 LOCK_PATIENCE_S = 20.0
+METRICS_IN_LOG = 6
+ENDED_BY_FLOWER = (
+    "Flower ended the run: flwr stop, or its SuperLink was ended; continue with resume"
+)
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    serve(grid, context.run_config, progress=in_lines(print))
+    """What it prints is shown by `flwr log` and `flwr run --stream`."""
+    serve(grid, context.run_config, in_log, in_lines(_say))
 
 
 def serve(
@@ -65,6 +71,23 @@ def serve(
         system.report(settings, folder.path)
 
 
+def in_log(event: Mapping[str, Any]) -> None:
+    """One line a round, and one for every client that is lost or comes back."""
+    kind, where = str(event["kind"]).removeprefix("closing-"), f"round {event['round']}"
+    if kind in ("round", "closing"):
+        told = [f"{k} {v:.4g}" for k, v in event["metrics"].items()][:METRICS_IN_LOG]
+        told = [f"{event['seconds']:.1f} s", *told]
+        _say(f"{where if kind == 'round' else 'at the end'}: {', '.join(told)}")
+    elif kind == "lost":
+        _say(f"{where}: {event['client']} is lost ({event['reason']}); waiting for it to come back")
+    elif kind == "sent-again":
+        _say(f"{where}: {event['client']} is back and was sent its task again")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 @contextmanager
 def _status_kept(folder: RunFolder) -> Iterator[None]:
     """run.json says that the run goes on, and then how it ended."""
@@ -73,6 +96,9 @@ def _status_kept(folder: RunFolder) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         _end(folder, "stopped", "stopped by the user")
+        raise
+    except (SystemExit, RunNotRunningException):
+        _end(folder, "stopped", ENDED_BY_FLOWER)
         raise
     except (InputError, RunFailed) as error:
         kind = "input" if isinstance(error, InputError) else "run"

@@ -21,7 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from clients.numpy_client_app import CLIENT_RAISED
 from fedsuite.progress import silent
-from strategies.runtime.exchange import OnEvent
+from strategies.runtime.post import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node

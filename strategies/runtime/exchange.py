@@ -1,14 +1,7 @@
-"""One exchange over a Flower grid: tasks out as messages, checked replies back, by partition.
+"""One exchange over a Flower grid: tasks out as messages, checked replies back, by partition."""
 
-Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up to 0.2 s an exchange.
-Here waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s): short exchanges are quick,
-and long ones do not keep a core busy.
-"""
-
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -19,6 +12,8 @@ from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
+from strategies.runtime.patience import Patience
+from strategies.runtime.post import OnEvent, Post
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.reply_checks import (
     CheckedReply,
@@ -27,11 +22,6 @@ from strategies.runtime.reply_checks import (
     usable_or_reason,
 )
 
-FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
-STRAY = "a reply that nobody waits for was ignored: a second one, or of a node that was not asked"
-OnReply = Callable[[int, Message, float], None]
-OnEvent = Callable[[Mapping[str, Any]], None]
-
 
 @dataclass(frozen=True)
 class Members:
@@ -39,70 +29,6 @@ class Members:
 
     clients: tuple[ClientInfo, ...]
     node_of: Mapping[int, int]
-
-
-class Post:
-    """Messages on their way over a grid, each with a number of the caller's, and the replies to them.
-
-    Second replies, and those of nodes that were not asked, are left out and noted in the folder's errors.log.
-    """
-
-    def __init__(self, grid: Grid, folder: RunFolder) -> None:
-        self.grid, self.folder = grid, folder
-        self.unanswered: set[int] = set()
-        self._waiting: dict[str, tuple[int, int, float]] = {}  # number, node, when it was sent
-        self._began = self._sent = time.monotonic()
-
-    def send(self, number: int, message: Message) -> None:
-        """Messages are pushed one by one, so that each is freed once it is sent."""
-        self.unanswered.add(number)
-        self._sent = time.monotonic()
-        sent = number, message.metadata.dst_node_id, self._sent
-        for message_id in filter(None, self.grid.push_messages([message])):
-            self._waiting[message_id] = sent
-
-    def collect(self, on_reply: OnReply) -> bool:
-        """Call on_reply(number, reply, seconds since it was sent) for what has come; whether anything has."""
-        replies = list(self.grid.pull_messages(list(self._waiting))) if self._waiting else []
-        for reply in replies:
-            about = reply.metadata
-            number, node, sent_at = self._waiting.get(about.reply_to_message_id, (-1, 0, 0.0))
-            # An error may be Flower's own, about a node that it cannot reach.
-            if number < 0 or not (reply.has_error() or about.src_node_id == node):
-                self.folder.log_error(f"node {about.src_node_id}", STRAY)
-                continue
-            del self._waiting[about.reply_to_message_id]
-            self.unanswered.discard(number)
-            on_reply(number, reply, time.monotonic() - sent_at)
-        return bool(replies)
-
-    def is_waiting(self, deadline_s: float) -> bool:
-        """Whether replies are missing that may still come: `deadline_s` after the last message it is over."""
-        return bool(self._waiting) and time.monotonic() - self._sent < deadline_s
-
-    def elapsed(self) -> float:
-        """Seconds since this was made."""
-        return time.monotonic() - self._began
-
-    def pause(self) -> None:
-        elapsed = time.monotonic() - self._sent
-        time.sleep(min(LONGEST_WAIT_S, max(FIRST_WAIT_S, SHARE_OF_ELAPSED * elapsed)))
-
-
-def exchange(
-    grid: Grid, messages: Iterable[Message], deadline_s: float, on_reply: OnReply, folder: RunFolder
-) -> set[int]:
-    """Call on_reply(position of the message, reply, seconds since it was sent) as replies come.
-
-    Returns the positions without one.
-    """
-    post = Post(grid, folder)
-    for position, message in enumerate(messages):
-        post.send(position, message)
-    while post.is_waiting(deadline_s):
-        if not post.collect(on_reply):
-            post.pause()
-    return post.unanswered
 
 
 class TaskExchange:
@@ -121,6 +47,8 @@ class TaskExchange:
         self.best: Mapping[str, Scalar] = {}
         self.trained: dict[int, int] = {}
         self.checkpoint_rounds: Sequence[int] = [0]
+        self.real = bool(settings.roster)
+        self.patience = Patience(grid, settings.lost_node_patience_s if self.real else 0.0)
 
     def replies(self, tasks: Sequence[Task], records: RoundRecords) -> list[Reply]:
         """Checked replies by partition, or RunFailed."""
@@ -134,29 +62,62 @@ class TaskExchange:
                 self.check(arrays, records)
             event = {"round": records.number, "kind": f"{records.prefix}exchange"}
             self.emit(event | {"task": ordered[0].kind, "clients": len(ordered)})
-        raws: list[RawReply | None] = [None] * len(ordered)
+        return self.judged(ordered, self._answers(ordered, records), records)
+
+    def _answers(self, tasks: Sequence[Task], records: RoundRecords) -> list[RawReply | None]:
+        """Whatever comes back, by position of the task; None where nothing came in time."""
+        raws: list[RawReply | None] = [None] * len(tasks)
+        post, patience = Post(self.grid, self.folder, self.real), self.patience
+        position_of = {self.node_of[task.partition]: i for i, task in enumerate(tasks)}
 
         def keep(position: int, reply: Message, seconds: float) -> None:
-            raw = raws[position] = read_reply(reply)
-            task = ordered[position]
+            raw, task = read_reply(reply), tasks[position]
+            raws[position] = raw
             if raw.error:
                 whose = f"round {records.number}, {self.names[task.partition]}"
                 self.folder.log_error(whose, raw.detail or raw.error)
+            node = self.node_of[task.partition]
+            if not raw.unreachable:
+                patience.answered(node)
+            elif patience.loses(node):
+                self._tell("lost", task, records, raw.error)
+                return
             if event := records.timed(task, raw, seconds):
                 self.emit(event)
 
-        sent = self.messages(ordered, records.number)
-        exchange(self.grid, sent, self.settings.reply_deadline_s, keep, self.folder)
-        return self.judged(ordered, raws, records)
+        patience.begin()
+        for position, message in enumerate(self.messages(tasks, records.number)):
+            post.send(position, message)
+        while post.is_waiting(self.settings.reply_deadline_s) or patience.waits:
+            came = post.collect(keep)
+            for node in patience.back([node for _, node in post.awaited()]):
+                position = position_of[node]
+                (message,) = self.messages([tasks[position]], records.number)
+                post.send(position, message)
+                self._tell("sent-again", tasks[position], records)
+            if not came:
+                post.pause()
+        return raws
+
+    def _tell(self, kind: str, task: Task, records: RoundRecords, why: str = "") -> None:
+        """An event about a client that was lost."""
+        about = {"round": records.number, "kind": f"{records.prefix}{kind}"}
+        self.emit(about | {"client": self.names[task.partition], "reason": why})
 
     def messages(self, tasks: Sequence[Task], number: int) -> Iterator[Message]:
         """The tasks of round `number` with all that a client is told."""
         factory = TaskMessages(ttl_s=2 * self.settings.reply_deadline_s)
-        needed = ",".join(map(str, self.checkpoint_rounds))
         for task in tasks:
-            config = {**task.config, "round": number, "checkpoint-rounds": needed}
+            last = self.trained.get(task.partition, 0)
+            # What a real node had before this task it needs again if its answer is lost.
+            needed = sorted({*self.checkpoint_rounds, *([last] if self.real else [])})
+            asked: dict[str, Scalar] = {
+                "round": number,
+                "checkpoint-rounds": ",".join(map(str, needed)),
+            }
+            config = {**task.config, **asked}
             if not task.summed:
-                config["last-trained"] = self.trained.get(task.partition, 0)
+                config["last-trained"] = last
                 config |= self.best if task.kind == "train" else {}
             yield factory.message(task, self.node_of[task.partition], config)
 

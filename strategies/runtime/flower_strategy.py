@@ -19,9 +19,9 @@ from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, Se
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
-from strategies.runtime.exchange import STRAY, OnEvent
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, read_reply
+from strategies.runtime.post import STRAY, OnEvent
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.round_loop import RoundLoop, run_rounds
 

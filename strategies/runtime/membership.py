@@ -16,9 +16,10 @@ from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
-from strategies.runtime.exchange import Members, Post
+from strategies.runtime.exchange import Members
 from strategies.runtime.keys import fingerprint
 from strategies.runtime.messages import identity_message, read_reply
+from strategies.runtime.post import Post
 from strategies.runtime.roll_call import RollCall
 
 # For answers of nodes that may be of other runs, and busy with these, when all that this run needs is known.
@@ -37,7 +38,7 @@ def gather(
     facts = {} if strict else {**roll.facts, "run-key": folder.run_key()}
     ask = partial(identity_message, resume_round=resume_round, ttl_s=2 * deadline_s, facts=facts)
     nodes = wait_for_nodes(grid, len(roster), settings.node_deadline_s) if strict else []
-    post = Post(grid, folder)
+    post = Post(grid, folder, real=not strict)
     while True:
         for node, key in [(n, "") for n in nodes] if strict else _connected(grid):
             if node not in roll.keys:

@@ -16,11 +16,12 @@ from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
 
 EXAMPLES = "num-examples"
-# Flower's error codes for a node that is gone or did not answer in time.
-_UNREACHABLE = (3, 4, 5)
+# Flower's error codes for a node that is gone or did not answer in time, and for a client process that died there.
+_UNREACHABLE, _CLIENT_DIED = (3, 4, 5, 8), 8
 _UNKNOWN = 0
 _DEAD_WORKER = re.compile(r"ActorDied|ActorUnavailable|WorkerCrashed|OutOfMemory|NodeDied")
 WORKER_DIED = "the worker process died (out of memory, or a crash in native code)"
+CLIENT_DIED = "the node's client process died (out of memory, or a crash in native code)"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def read_reply(message: Message) -> RawReply:
     if message.has_error():
         code, reason = message.error.code, message.error.reason or ""
         died = code == _UNKNOWN and bool(_DEAD_WORKER.search(reason))
-        line = WORKER_DIED if died else last_line(reason)
+        known = WORKER_DIED if died else CLIENT_DIED if code == _CLIENT_DIED else ""
+        line = known or last_line(reason)
         return RawReply(
             error=line, detail=reason, unreachable=code in _UNREACHABLE, worker_died=died
         )

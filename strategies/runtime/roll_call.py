@@ -53,6 +53,9 @@ class RollCall:
         """What a node answered; RunFailed for what no node of any run may answer."""
         if raw.error and self.strict:
             raise RunFailed(f"a client could not say who it is: {raw.error}")
+        if raw.unreachable:  # once it is connected again, it is asked again
+            self.keys.pop(node, None)
+            return
         if raw.error:
             self._note_error(node, raw.error)
             return

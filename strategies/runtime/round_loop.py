@@ -24,8 +24,9 @@ from fedsuite.run_folder import RunFolder
 from fedsuite.versions import ANEW, Checkpoints, RunState
 from strategies.runtime import bookkeeping
 from strategies.runtime.bookkeeping import BEST_ROUND
-from strategies.runtime.exchange import Members, OnEvent, TaskExchange
+from strategies.runtime.exchange import Members, TaskExchange
 from strategies.runtime.membership import gather
+from strategies.runtime.post import OnEvent
 from strategies.runtime.records import RoundRecords
 
 Event = Mapping[str, Any]

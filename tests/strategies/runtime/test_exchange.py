@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Error, Message
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder
-from strategies.runtime import exchange
+from strategies.runtime import post
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import FakeTime
 
@@ -18,7 +18,7 @@ from tests.strategies.runtime.loops import FakeTime
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     clock = FakeTime()
-    monkeypatch.setattr(exchange, "time", clock)
+    monkeypatch.setattr(post, "time", clock)
     return clock
 
 
@@ -38,7 +38,7 @@ def test_a_client_that_does_not_answer_fails_the_run_at_the_deadline(
     """Not before, and no later than one pause after it."""
     with pytest.raises(RunFailed, match=r"site-2: missing: no reply within 60 s"):
         run_toy(tmp_path, Silent, reply_deadline_s=60.0)
-    assert 60 <= sum(clock.slept) <= 60 + exchange.LONGEST_WAIT_S
+    assert 60 <= sum(clock.slept) <= 60 + post.LONGEST_WAIT_S
 
 
 class Slow(Recorder):
@@ -99,7 +99,7 @@ def test_second_replies_and_those_of_strangers_are_ignored_and_noted(tmp_path: P
     assert results_of(doubled) == results_of(plain)
     assert not plain.errors.exists()
     lines = doubled.errors.read_text().splitlines()
-    assert lines.count("--- node 4711") == 3 + 3 * 4 + 3 and lines.count(exchange.STRAY) == 2 * 18
+    assert lines.count("--- node 4711") == 3 + 3 * 4 + 3 and lines.count(post.STRAY) == 2 * 18
 
 
 class Rude(Recorder):

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from fedsuite.errors import RunFailed
 from fedsuite.federation import RoundResult, Task
 from simulations.engines.inprocess import server_identity
-from strategies.runtime.exchange import STRAY
+from strategies.runtime.post import STRAY
 from strategies.sequential_averaging import SequentialAveraging
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import Scored, in_flower, looped, round_metrics

@@ -17,7 +17,7 @@ from simulations.client_app import app as client_app
 from simulations.engines.inprocess import server_identity
 from simulations.server_app import serve
 from simulations.systems import to_run_config
-from strategies.runtime import exchange
+from strategies.runtime import post
 from strategies.runtime.keys import fingerprint
 from tests.harness import run_toy, toy_settings
 from tests.nodes import KeyedGrid, key_of, write_node
@@ -90,7 +90,7 @@ class Field:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     clock = FakeTime()
-    monkeypatch.setattr(exchange, "time", clock)
+    monkeypatch.setattr(post, "time", clock)
     return clock
 
 
@@ -128,12 +128,12 @@ def test_nodes_make_what_a_simulation_makes(ground: Field, tmp_path: Path) -> No
 def test_a_node_that_comes_late_is_waited_for(ground: Field) -> None:
     ground.add(50, "site-2", since=1020.0)
     ground.run()
-    assert 20 <= sum(ground.clock.slept) <= 20 + exchange.LONGEST_WAIT_S
+    assert 20 <= sum(ground.clock.slept) <= 20 + post.REAL_WAIT_S
 
 
 def test_a_member_without_a_node_is_named_at_the_deadline(ground: Field) -> None:
     ground.line("no node for site-2 (1 of 3 members)", "within node-deadline-s = 60")
-    assert 60 <= sum(ground.clock.slept) <= 60 + exchange.LONGEST_WAIT_S
+    assert 60 <= sum(ground.clock.slept) <= 60 + post.REAL_WAIT_S
 
 
 def test_nodes_of_another_run_are_left_to_it(ground: Field) -> None:
