@@ -1,0 +1,181 @@
+"""A whole deployment on this machine: a SuperLink, nodes and runs as processes, each in its own folder, over TLS and with keys.
+
+All is started as people start it, by `fedsuite deploy` and `fedsuite run --engine deploy`. Processes can be killed one by one.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fedsuite.config import Value
+from fedsuite.files import sha256_of
+from fedsuite.roster import read_roster
+from fedsuite.run_folder import RunFolder
+from simulations.engines.processes import living_processes
+from simulations.engines.superlink import free_port
+from tests.deployed.worlds import World
+
+ROOT = Path(__file__).parents[2]
+START_S, NAME = 120.0, "deployed"
+
+
+class Site:
+    """Below `home`: kit/ (what `deploy init` makes), runs/, logs/. `toml` describes the run of `world`.
+
+    words: FedVLN's, where the nodes have data of their own; a file of them.
+    """
+
+    def __init__(self, home: Path, world: World, toml: Path, words: Path | None = None) -> None:
+        self.home, self.toml, self.kit, self.logs = home, toml, home / "kit", home / "logs"
+        self.logs.mkdir(parents=True)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._before: dict[str, int] = {}  # what the logs held when their latest process began
+        place = ["--host", "127.0.0.1", "--port", str(free_port())]
+        if world.own is None:
+            self.do("deploy", "init", str(self.kit), *place, "--run", str(toml))
+        else:
+            self.do("deploy", "init", str(self.kit), *place, "--nodes", ",".join(world.names))
+            for name in world.names:
+                world.own(self.node(name) / "data", name)
+                lines = [f'{k} = "data/{v}"' for k, v in world.keys.items()]
+                with (self.node(name) / "node.toml").open("a") as file:
+                    file.write("\n".join(lines) + "\n")
+            given = ["--vocabulary", str(words)] if words else []
+            self.do("deploy", "roster", str(self.kit), str(toml), *given)
+        self.roster = read_roster(self.kit / "server" / "roster.json")
+        self.folder = RunFolder(home / "runs" / NAME)
+
+    def start(self) -> None:
+        """SuperLink and all nodes, connected."""
+        self.start_server()
+        self.do("deploy", "register", str(self.kit / "server"))
+        for name in self.roster.names:
+            self.start_node(name)
+        for name in self.roster.names:
+            self.wait_for(name, "is connected to")
+
+    def start_server(self) -> None:
+        self.launch("server", "deploy", "server", str(self.kit / "server"))
+        self.wait_for("server", "answers|ready|up at|listens")
+
+    def start_node(self, name: str, *options: str) -> None:
+        self.launch(name, "deploy", "node", str(self.node(name) / "node.toml"), *options)
+
+    def start_run(self, resume: bool = False) -> None:
+        """The run, or the same once more, from its last checkpoint."""
+        given = ["run", "--engine", "deploy", "--connection", str(self.kit / "server")]
+        if resume:
+            self.launch("run", *given, "--resume", str(self.folder.path))
+            return
+        own: dict[str, Value] = {
+            "name": NAME, "results-dir": str(self.folder.path.parent), "roster": str(self.kit / "server" / "roster.json"),
+        }  # fmt: skip
+        sets = [part for key, value in own.items() for part in ("--set", f"{key}={value}")]
+        self.launch("run", *given, str(self.toml), *sets)
+
+    def node(self, name: str) -> Path:
+        return self.kit / "nodes" / name
+
+    def do(self, *arguments: str) -> str:
+        """A command that ends by itself; what it said."""
+        done = subprocess.run(
+            command(*arguments), env=environment(), capture_output=True, text=True, timeout=START_S
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def launch(self, name: str, *arguments: str) -> None:
+        """A command that goes on; its words go to logs/NAME.log, behind those of the last one of this name."""
+        with self.log(name).open("ab") as log:
+            self._before[name] = log.tell()
+            self.processes[name] = subprocess.Popen(
+                command(*arguments), env=environment(), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def wait_for(self, name: str, words: str, limit_s: float = START_S) -> None:
+        """Until the latest process of this name has said one of these words."""
+        give_up = time.monotonic() + limit_s
+        while not re.search(words, self.said(name)):
+            ended = self.processes[name].poll()
+            assert ended is None, f"{name} ended with {ended}: {self.said(name)[-2000:]}"
+            assert time.monotonic() < give_up, f"{name} never said {words}: {self.said(name)[-2000:]}"
+            time.sleep(0.1)
+
+    def said(self, name: str) -> str:
+        """By the latest process of this name."""
+        return self.log(name).read_text(errors="replace")[self._before[name] :]
+
+    def below(self, name: str, word: str) -> list[int]:
+        """Pids of the living descendants of a process that have `word` in their command line."""
+        tree, living = {self.processes[name].pid}, living_processes()
+        while more := {p.pid for p in living if p.parent in tree} - tree:
+            tree |= more
+        return [pid for pid in sorted(tree) if word in _command_line(pid)]
+
+    def kill(self, name: str, word: str) -> bool:
+        """kill -9 of the processes with `word` below one of ours; whether there were any."""
+        found = self.below(name, word)
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(found)
+
+    def end(self) -> None:
+        """Everything, as Ctrl-C does it; what does not end is killed."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        for process in self.processes.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def results(self) -> dict[str, str]:
+        """SHA-256 of history, model and the members' newest private states; compare `results_of` a simulation."""
+        state = {n: self.node(n) / "state" / self.folder.run_key() / n for n in self.roster.names}
+        return digests(self.folder, state)
+
+
+def simulated(folder: RunFolder, names: Sequence[str]) -> dict[str, str]:
+    """The same of a simulation's folder."""
+    return digests(folder, {name: folder.client(name) for name in names})
+
+
+def digests(folder: RunFolder, states: dict[str, Path]) -> dict[str, str]:
+    found = {p.name: p for p in (folder.path / "history.jsonl", folder.model)}
+    found |= {f"{n}/{p.relative_to(s)}": p for n, s in states.items() for p in _newest(s)}
+    return {name: sha256_of(path.read_bytes()) for name, path in found.items()}
+
+
+def _newest(state: Path) -> Iterator[Path]:
+    """Of the versions of each private state only the newest: the others are for resumes, and depend on who asks for them."""
+    folders = {p.parent for p in state.rglob("*.safetensors")}
+    yield from (max(f.glob("*.safetensors")) for f in sorted(folders) if f.name != "working")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "simulations.cli", *arguments]
+
+
+def environment() -> dict[str, str]:
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+    except OSError:
+        return ""
