@@ -9,6 +9,7 @@ A part is a JSON file that a node's operator writes (`fedsuite data prepare-node
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -123,3 +124,23 @@ def fingerprint_of(file: Path) -> str:
             "that was registered for this SuperNode"
         )
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def disagreement(part: Part, roster: Roster) -> str:
+    """What a node says that its roster says otherwise, as one line with the cure; "" if it is the same."""
+    own, number = part.member, roster.partition_of(part.member.name)
+    listed = roster.members[number]
+    details = {key: value for key, value in own.details.items() if key != part.numbered}
+    said = {"role": own.role, "examples": own.examples, **details, **part.facts}
+    there = {**roster.facts, **listed.details, "role": listed.role, "examples": listed.examples}
+    for key, value in said.items():
+        if json.dumps(value) != json.dumps(there.get(key)):
+            return (
+                f"{own.name}: {key} is {shown(value)} here, {shown(there.get(key))} on the roster; give it the data that "
+                "the roster was made with, or have the roster made anew"
+            )
+    for key, value in part.largest.items():
+        if value > float(roster.facts.get(key, 0)):
+            known = shown(roster.facts.get(key))
+            return f"{own.name}: {key} is {shown(value)} here, {known} on the roster; have it made anew"
+    return ""
