@@ -128,19 +128,18 @@ def fingerprint_of(file: Path) -> str:
 
 def disagreement(part: Part, roster: Roster) -> str:
     """What a node says that its roster says otherwise, as one line with the cure; "" if it is the same."""
-    own, number = part.member, roster.partition_of(part.member.name)
-    listed = roster.members[number]
-    details = {key: value for key, value in own.details.items() if key != part.numbered}
-    said = {"role": own.role, "examples": own.examples, **details, **part.facts}
-    there = {**roster.facts, **listed.details, "role": listed.role, "examples": listed.examples}
-    for key, value in said.items():
-        if json.dumps(value) != json.dumps(there.get(key)):
+    own = part.member
+    listed = roster.members[roster.partition_of(own.name)]
+    pairs = [("role", own.role, listed.role), ("examples", own.examples, listed.examples)]
+    pairs += [(k, v, listed.details.get(k)) for k, v in own.details.items() if k != part.numbered]
+    pairs += [(k, v, roster.facts.get(k)) for k, v in part.facts.items()]
+    pairs += [
+        (k, v, known) for k, v in part.largest.items() if v > (known := roster.facts.get(k, 0))
+    ]
+    for key, here, there in pairs:
+        if json.dumps(here) != json.dumps(there):
             return (
-                f"{own.name}: {key} is {shown(value)} here, {shown(there.get(key))} on the roster; give it the data that "
-                "the roster was made with, or have the roster made anew"
+                f"{own.name}: {key} is {shown(here)} here, {shown(there)} on the roster; give it the data that the roster "
+                "was made with, or have the roster made anew"
             )
-    for key, value in part.largest.items():
-        if value > float(roster.facts.get(key, 0)):
-            known = shown(roster.facts.get(key))
-            return f"{own.name}: {key} is {shown(value)} here, {known} on the roster; have it made anew"
     return ""

@@ -142,11 +142,9 @@ def _disk(own: NodeSettings) -> str:
 def _device(own: NodeSettings) -> str:
     check_device(own.device)
     found = device_of(own.device)
-    return (
-        found
-        if found == own.device
-        else f"{own.device or 'as the run says'} ({device_of('auto')} is there)"
-    )
+    if own.device and own.device == found:
+        return found
+    return f"{own.device or 'as the run says'} ({device_of('auto')} is there)"
 
 
 def _threads(own: NodeSettings) -> str:

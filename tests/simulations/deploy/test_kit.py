@@ -11,11 +11,12 @@ from flwr.cli.flower_config import read_superlink_connection
 from fedsuite.config import limits_of
 from fedsuite.errors import InputError
 from fedsuite.node import NodeSettings, read_node
-from fedsuite.parts import fingerprint_of
+from fedsuite.parts import disagreement, fingerprint_of
 from fedsuite.roster import read_roster
 from simulations.deploy.address import Address
 from simulations.deploy.kit import hand_out, make_kit, node_text
 from simulations.deploy.server_folder import misplaced, read_server
+from simulations.roster_commands import part_of_node
 from tests.deployment import NAMES, new_kit, small_roster
 
 Call = Callable[..., tuple[int, str, str]]
@@ -162,26 +163,52 @@ def test_a_roster_of_others_is_not_handed_out(tmp_path: Path) -> None:
     assert not list((tmp_path / "kit").rglob("roster.json"))
 
 
-RUN = """
-system = "fedrl"
-[data]
-maps = 40
-[world]
-grid-size = 5
-"""
+RUNS = {
+    "fedvln": (
+        'system = "fedvln"\n[data]\ngenerated-seen-houses = 1\ngenerated-unseen-houses = 1\n'
+        "generated-paths-per-house = 4\ngenerated-feature-size = 8\nmin-word-count = 1\n"
+    ),
+    "cdl": (
+        'system = "cdl"\n[data]\ntrain-frames = 20\ntest-frames = 10\nimage-size = 32\n'
+        '[federation]\nunderlay = "gaia"\n'
+    ),
+    "fedrl": 'system = "fedrl"\n[data]\nmaps = 40\n[world]\ngrid-size = 5\n',
+}
 
 
-def test_generated_data_name_the_nodes(tmp_path: Path, call: Call) -> None:
-    (tmp_path / "run.toml").write_text(RUN)
+@pytest.mark.parametrize("system", RUNS)
+def test_generated_data_name_the_nodes(tmp_path: Path, call: Call, system: str) -> None:
+    """Each node, which generates the data for itself, says what the roster says of it."""
+    (tmp_path / "run.toml").write_text(RUNS[system])
     done = call("deploy", "init", "kit", "--run", "run.toml", "--host", "localhost", engine=False)
     assert done[0] == 0, done
-    kit = tmp_path / "kit"
-    assert read_roster(kit / "server" / "roster.json").names == ["alpha", "beta"]
-    for file in kit.rglob("roster.json"):
-        file.unlink()
+    roster = read_roster(tmp_path / "kit" / "server" / "roster.json")
+    assert len(roster) == {"fedvln": 2, "cdl": 11, "fedrl": 2}[system]
+    for name in (roster.names[0], roster.names[-1]):
+        node = tmp_path / "kit" / "nodes" / name / "node.toml"
+        assert disagreement(part_of_node(node, tmp_path / "run.toml", []), roster) == ""
+
+
+def test_the_roster_of_a_folder_whose_nodes_have_their_data(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "run.toml").write_text(RUNS["fedrl"])
+    make_kit(tmp_path / "kit", ["beta", "alpha"], Address("localhost", 9092))
     done = call("deploy", "roster", "kit", "run.toml", engine=False)
     assert done[0] == 0, done
+    kit = tmp_path / "kit"
     members = read_roster(kit / "nodes" / "beta" / "roster.json").members
-    assert [m.key for m in members] == [
-        fingerprint_of(kit / "nodes" / m.name / "node.key.pub") for m in members
-    ]
+    assert [m.name for m in members] == ["alpha", "beta"]
+    for member in members:
+        assert member.key == fingerprint_of(kit / "nodes" / member.name / "node.key.pub")
+
+
+def test_data_of_ones_own_are_not_generated(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "drives").mkdir()
+    (tmp_path / "run.toml").write_text('system = "cdl"\n[data]\ndir = "drives"\n')
+    code, _, err = call(
+        "deploy", "init", "kit", "--run", "run.toml", "--host", "localhost", engine=False
+    )
+    assert (
+        code == 2
+        and "run.toml: data.dir is set, so each node has data of its own; give --nodes" in err
+    )
+    assert not (tmp_path / "kit").exists()
