@@ -47,6 +47,7 @@ class NodeSettings:
     name: str = setting("", "who this node is: its name on the roster")
     roster: str = setting("", "its copy of the roster", path=True)
     state_dir: str = setting("", "folder of its private state and exports, by run", path=True)
+    superlink: str = setting("", "HOST:PORT of the SuperLink, for `fedsuite deploy`")
     device: str = setting(
         "", "where networks run; empty = as the run says", choices=("", "cpu", "cuda", "auto")
     )
@@ -104,8 +105,9 @@ def read_node(file: Path, rostered: bool = True) -> NodeSettings:
         table[ALLOWED] = _joined(table[ALLOWED], file)
     node = read_config(NodeSettings, table, str(file))
     path_name(node.name, f"{file}: name (who this node is on the roster)")
-    places = _PLACES.keys() - (set() if rostered else {"roster"})
-    node = with_keys(node, {key: _place(node, key, file) for key in sorted(places)})
+    later = set() if rostered else {"roster"}
+    places = {key: _place(node, key, file, key not in later) for key in sorted(_PLACES)}
+    node = with_keys(node, places)
     if not node.data.cache_dir:
         node = with_keys(node, {"data.cache-dir": str(Path(node.state_dir) / "cache")})
     if node.least_noise_sigma and node.noise_seed < 0:
@@ -143,16 +145,16 @@ def _joined(raw: object, file: Path) -> str:
     return ",".join(names)
 
 
-def _place(node: NodeSettings, key: str, file: Path) -> str:
-    """The absolute path at a key, which must be there."""
+def _place(node: NodeSettings, key: str, file: Path, checked: bool) -> str:
+    """The absolute path at a key; checked: it must be there."""
     kind, needed = _PLACES[key]
     if not (text := str(value_of(node, key))):
-        if needed:
+        if needed and checked:
             raise InputError(f"{file}: {key} is empty, expected a {kind} of this node; set it")
         return ""
     place = file.absolute().parent / full_path_of(text, f"{file}: {key}")
     there = {"file": place.is_file(), "folder": place.is_dir(), "file or folder": place.exists()}
-    if not there[kind]:
+    if checked and not there[kind]:
         raise InputError(f"{file}: {key}: {place} is no {kind}; make it, or correct the path")
     return str(place)
 

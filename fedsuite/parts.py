@@ -9,6 +9,7 @@ A part is a JSON file that a node's operator writes (`fedsuite data prepare-node
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -123,3 +124,22 @@ def fingerprint_of(file: Path) -> str:
             "that was registered for this SuperNode"
         )
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def disagreement(part: Part, roster: Roster) -> str:
+    """What a node says that its roster says otherwise, as one line with the cure; "" if it is the same."""
+    own = part.member
+    listed = roster.members[roster.partition_of(own.name)]
+    pairs = [("role", own.role, listed.role), ("examples", own.examples, listed.examples)]
+    pairs += [(k, v, listed.details.get(k)) for k, v in own.details.items() if k != part.numbered]
+    pairs += [(k, v, roster.facts.get(k)) for k, v in part.facts.items()]
+    pairs += [
+        (k, v, known) for k, v in part.largest.items() if v > (known := roster.facts.get(k, 0))
+    ]
+    for key, here, there in pairs:
+        if json.dumps(here) != json.dumps(there):
+            return (
+                f"{own.name}: {key} is {shown(here)} here, {shown(there)} on the roster; give it the data that the roster "
+                "was made with, or have the roster made anew"
+            )
+    return ""

@@ -4,7 +4,6 @@ Exit codes: 0 done; 1 the run failed; 2 bad input, found before training starts 
 possible; 130 stopped.
 """
 
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
+from simulations.deploy.commands import deploy
 from simulations.engines.ray import Resources
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -21,6 +21,7 @@ from simulations.experiments.run import Engine, run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
+from simulations.stopping import stop_as_ctrl_c
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
 Changes = Annotated[
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
+app.add_typer(deploy, name="deploy")
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 
@@ -88,7 +90,7 @@ def run(
     ] = 0.0,
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
-    _stop_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
+    stop_as_ctrl_c()
     swept = context.info_name == "sweep" or any((vary, metric, target, lower))
     typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
@@ -203,13 +205,6 @@ def main() -> None:
             f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
         )
         raise _ended(RunFailed(told)) from error
-
-
-def _stop_as_ctrl_c(*numbers: signal.Signals) -> None:
-    """A closed terminal and `kill` stop a run without loss; what is ignored (nohup) stays ignored."""
-    for number in numbers:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
 
 
 def _ended(error: InputError | RunFailed) -> SystemExit:

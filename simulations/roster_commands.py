@@ -1,7 +1,8 @@
 """`fedsuite data prepare-node` and `make-roster`: a roster made of what nodes say of themselves."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -40,8 +41,19 @@ def prepare_node(
     out: Out = None,
 ) -> None:
     """Convert and check what a node has, and print what is to stand in the roster for it."""
-    from dataclasses import replace
+    part = part_of_node(node, config, change or [], count_words)
+    if key is not None:
+        part = replace(part, member=replace(part.member, key=fingerprint_of(key)))
+    if out is None:
+        print(json.dumps(as_json(part), indent=2, sort_keys=True, ensure_ascii=False))
+    else:
+        write_part(_new(out), part)
 
+
+def part_of_node(
+    node: Path, config: Path, changes: Sequence[str], count_words: bool = False
+) -> Part:
+    """What is to stand in the roster for the node of this file, its data converted and checked as the run says."""
     from rich.console import Console
 
     from fedsuite.node import read_node
@@ -52,7 +64,7 @@ def prepare_node(
     from simulations.systems import load_system
 
     own, table = read_node(node, rostered=False), base_of(read_toml(config), str(config))
-    typed = split_changes(change or [])
+    typed = split_changes(changes)
     name = given("system", typed, table)
     check_system(own, {"system": name})
     system = load_system(name)
@@ -63,13 +75,7 @@ def prepare_node(
     settings = as_own(settings, own, Path(own.state_dir))
     system.accepts(settings, own)
     with Preparing(Console(stderr=True)) as progress:
-        part = system.describe(settings, own.name, count_words, progress)
-    if key is not None:
-        part = replace(part, member=replace(part.member, key=fingerprint_of(key)))
-    if out is None:
-        print(json.dumps(as_json(part), indent=2, sort_keys=True, ensure_ascii=False))
-    else:
-        write_part(_new(out), part)
+        return system.describe(settings, own.name, count_words, progress)
 
 
 def make_roster(
@@ -86,7 +92,7 @@ def make_roster(
     files = {str(file): read_part(file) for file in parts}
     if len(files) < len(parts):
         raise InputError("make-roster: a file is given twice; leave one of them out")
-    roster = join(files, _words(files, vocabulary, min_word_count))
+    roster = join(files, words_of(files, vocabulary, min_word_count))
     write_roster(_new(out), roster)
     try:
         read_roster(out)
@@ -95,7 +101,8 @@ def make_roster(
         raise
 
 
-def _words(parts: Mapping[str, Part], file: Path | None, least: int) -> tuple[str, ...]:
+def words_of(parts: Mapping[str, Part], file: Path | None, least: int) -> tuple[str, ...]:
+    """The words that a roster of these parts has: those of a file, else those that nodes counted."""
     if next(iter(parts.values())).system != "fedvln":
         if file is not None:
             raise InputError("--vocabulary: only FedVLN has words; leave it out")

@@ -5,15 +5,18 @@ import shlex
 from importlib.metadata import entry_points
 from itertools import pairwise
 
+import click
 import pytest
+from flwr.cli.app import app as flwr
+from typer.main import get_command
 
+from simulations.cli import app as fedsuite
 from tests.docker_files import ROOT, instructions, of
 
 TEXT = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 BLOCKS = "\n".join(line[4:] for line in TEXT.splitlines() if line.startswith("    "))
-COMMANDS = [
-    shlex.split(line) for line in BLOCKS.replace("\\\n", " ").splitlines() if "docker " in line
-]
+LINES = BLOCKS.replace("\\\n", " ").splitlines()
+COMMANDS = [shlex.split(line) for line in LINES if "docker " in line]
 BUILDS = [c for c in COMMANDS if c[1] == "build"]
 RUNS = [c for c in COMMANDS if c[1] == "run"]
 
@@ -26,7 +29,9 @@ def after(words: list[str], flag: str) -> list[str]:
 def test_flower_knows_every_flag(
     program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (words,) = [c[c.index(program) + 1 :] for c in RUNS if program in c]
+    given = [shlex.split(line.partition(program)[2]) for line in LINES if f"{program} --" in line]
+    assert len(given) == 2  # in a container, and without
+    words = [word for line in given for word in line]
     (found,) = entry_points(group="console_scripts", name=program)
     monkeypatch.setattr("sys.argv", [program, "--help"])
     with pytest.raises(SystemExit, match=r"^0$"):
@@ -34,9 +39,28 @@ def test_flower_knows_every_flag(
     told = re.split(r"\n  (?=-)", capsys.readouterr().out)[1:]  # one entry per option
     options = {name: e for e in told for name in re.findall(r"--[a-z-]+", e.splitlines()[0])}
     used = [w for w in words if w.startswith("--")]
-    assert len(used) >= 6
+    assert len(used) >= 12
     assert [flag for flag in used if flag not in options] == []
     assert [flag for flag in used if "eprecated" in options[flag]] == []
+
+
+def test_the_newcomers_way_is_ten_commands_at_most() -> None:
+    section = TEXT.partition("## On one machine")[2].partition("\n## ")[0]
+    block = [line for line in section.splitlines() if line.startswith("    ")]
+    assert 5 <= len(block) <= 10
+
+
+@pytest.mark.parametrize(("program", "count"), [("fedsuite", 10), ("flwr", 3)])
+def test_commands_are_as_they_are_typed(program: str, count: int) -> None:
+    """Every command that the page starts is parsed, by the program's own parser, and none is run."""
+    app = {"fedsuite": fedsuite, "flwr": flwr}[program]
+    typed = re.findall(rf"(?:^|do |flwr )({program} [^;&>\n]+)", "\n".join(LINES), re.MULTILINE)
+    assert len(typed) == count
+    for line in typed:
+        command, rest = get_command(app), shlex.split(line)[1:]
+        while isinstance(command, click.Group):
+            command, rest = command.commands[rest[0]], rest[1:]
+        command.make_context(line, rest)
 
 
 def test_builds_name_what_the_dockerfile_has() -> None:

@@ -28,8 +28,8 @@ from simulations.engines.ray import Resources, run_ray
 from simulations.experiments import folders
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
 from simulations.experiments.request import Request
+from simulations.stopping import EXIT_STOPPED
 
-EXIT_STOPPED = 130
 # The processes of a killed run need a moment to notice and let go of its folder.
 RESUME_PATIENCE_S = 15.0
 Engine = Literal["auto", "ray", "inprocess"]

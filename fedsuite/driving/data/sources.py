@@ -118,12 +118,14 @@ def roster_folder(data: DataSettings, roster: Roster) -> Path:
 def part_of(config: CDLConfig, name: str, words: bool, progress: Progress) -> Part:
     """What the roster needs to know of the silo `name`, converted and checked; words: of no meaning here."""
     drives = read_drives(config.data, progress)
-    folder = prepare_sources(config.data, 0, drives, progress) if drives else None
-    if folder is None or name not in silo_names(folder):
-        there = ", ".join(silo_names(folder)) if folder else "nothing"
+    if not drives:  # every node generates all roads
+        whole = make_roster(config, progress)
+        return Part("cdl", whole.members[whole.partition_of(name)], whole.facts)
+    folder = prepare_sources(config.data, 0, drives, progress)
+    if name not in silo_names(folder):
         raise InputError(
-            f"data.dir: {config.data.dir or 'empty'}, which holds {there}; expected a folder with the drive {name}, which "
-            "is what the node's file says it is"
+            f"data.dir: {config.data.dir}, which holds {', '.join(silo_names(folder))}; expected a folder with the drive "
+            f"{name}, which is what the node's file says it is"
         )
     frames = len(open_silo(folder, name).train)
     facts = _facts_of(drives, left_out_of(folder), progress)

@@ -49,11 +49,11 @@ def part_of(config: FedVLNConfig, name: str, words: bool, progress: Progress) ->
         SEEN: sources.training_scans, UNSEEN: sources.unseen_scans, TEST_ONLY: sources.test_scans
     }  # fmt: skip
     roles = [role for role, names in scans.items() if name in names]
-    if not roles or not config.data.dir:
+    if not roles:
         there = ", ".join(s for names in scans.values() for s in names)
         raise InputError(
-            f"data.dir: {config.data.dir or 'empty'}, its annotations are of {there}; expected a folder with those of "
-            f"{name}, which is what the node's file says it is"
+            f"data.dir: {config.data.dir or 'empty, so houses are generated'}; the annotations are of {there}; expected "
+            f"those of {name}, which is what the node's file says it is"
         )
     samples = read_prepared(sources.houses_dir, f"{name}/episodes.json").get("train", [])
     uses = count_words(t for item in samples for t in item["instructions"]) if words else None

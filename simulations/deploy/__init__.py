@@ -1,0 +1,1 @@
+"""`fedsuite deploy`: certificates, keys and folders of a deployment, and Flower's programs run from them."""

@@ -1,0 +1,70 @@
+"""A program of Flower's in the foreground: what it starts ends with it, and with us, even by `kill -9`."""
+
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from simulations.engines.guard import Guard
+from simulations.engines.processes import MARK, Family
+
+FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
+
+
+def run_program(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    on_line: Callable[[str], None],
+) -> int:
+    """Run to its end, in `folder`; every line that it says goes to `on_line`. Its exit status, negative for a signal.
+
+    KeyboardInterrupt, which stands for all that asks us to end, ends it first.
+    """
+    family = Family()
+    with tempfile.TemporaryDirectory(prefix="fs-", ignore_cleanup_errors=True) as home:
+        guard = Guard(family, Path(home))
+        try:
+            process = subprocess.Popen(
+                command,
+                env={**environment, MARK: family.mark},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C in the terminal is for us, who end it properly
+            )
+            # In a thread: what a killed program leaves behind may hold the pipe.
+            reader = threading.Thread(target=_read, args=(process, on_line), daemon=True)
+            reader.start()
+            try:
+                status = process.wait()
+            finally:
+                _say_goodbye(process)
+        finally:
+            family.end()
+            guard.dismiss()
+        reader.join(5)
+        return status
+
+
+def _read(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        on_line(line.rstrip("\n"))
+
+
+def _say_goodbye(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(FAREWELL_S)
+
+
+def ended(status: int) -> str:
+    """How it ended, in words."""
+    return f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"

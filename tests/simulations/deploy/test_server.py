@@ -1,0 +1,179 @@
+"""`fedsuite deploy server`: its folder, what is in its way; and all commands with Flower's own programs."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import simulations.deploy.registered
+import simulations.deploy.server as deployed
+from fedsuite.errors import InputError, RunFailed
+from simulations.deploy.registered import register, registered
+from simulations.deploy.server import run_server
+from simulations.deploy.server_folder import read_server
+from simulations.engines.processes import living_processes, wait_until
+from simulations.engines.superlink import free_port
+from tests.deployment import answering, new_kit, write_program
+from tests.harness import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def test_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = new_kit(tmp_path / "kit", free_port())
+    then = "print(os.getcwd(), os.environ['FLWR_HOME'], *sys.argv[1:], flush=True); sys.exit(3)"
+    program = write_program(tmp_path / "flower-superlink", 0, then)
+    monkeypatch.setattr(deployed, "command_path", lambda _: str(program))
+    said: list[str] = []
+    folder = read_server(kit / "server")
+    with pytest.raises(RunFailed, match="flower-superlink ended with exit code 3; its last lines"):
+        run_server(folder, said.append)
+    assert said[0].startswith(f"SuperLink at {folder.address}, folder {folder.path}")
+    where, home, *words = said[1].split()
+    assert (where, home) == (str(kit / "server"), str(kit / "server" / "flwr"))
+    assert words == [
+        *("--host", "127.0.0.1", "--port", str(folder.port)),
+        *("--ssl-ca-certfile", f"{where}/ca.crt", "--ssl-certfile", f"{where}/server.pem"),
+        *("--ssl-keyfile", f"{where}/server.key", "--enable-supernode-auth"),
+        *("--database", f"{where}/superlink.db", "--disable-runtime-dependency-installation"),
+    ]
+    assert len(said) == 2
+
+
+def test_what_is_in_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    monkeypatch.setattr(deployed, "PATIENCE_S", 0.1)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        folder = read_server(new_kit(tmp_path / "kit", other.getsockname()[1]) / "server")
+        with pytest.raises(
+            InputError, match="another program listens there; stop it, or change port"
+        ):
+            run_server(folder, print)
+    for name, complaint in (
+        ("server.key", "server.key: no such file; put it back"),
+        ("server.toml", "no server.toml in it, expected a SuperLink's folder"),
+    ):
+        (folder.path / name).unlink()
+        code, _, err = call("deploy", "server", "kit/server", engine=False)
+        assert code == 2 and complaint in err
+
+
+@pytest.mark.parametrize("command", ["status", "register"])
+def test_a_superlink_that_is_down(
+    tmp_path: Path, call: Call, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulations.deploy.registered, "PATIENCE_S", 0.1)
+    new_kit(tmp_path / "kit", free_port())
+    code, _, err = call("deploy", command, "kit/server", engine=False)
+    assert code == 1 and err.count("\n") == 1
+    assert "cannot be reached" in err and "start it with `fedsuite deploy server" in err
+
+
+def test_what_is_no_superlink(tmp_path: Path) -> None:
+    kit = new_kit(tmp_path / "kit")
+    with answering(kit) as address:
+        (kit / "server" / "server.toml").write_text(
+            f'listen = "127.0.0.1"\nport = {address.port}\n'
+        )
+        folder = read_server(kit / "server")
+        with pytest.raises(InputError, match=r"the SuperLink refuses this: .*501"):
+            list(register(folder, folder.keys))
+
+
+# --- with Flower ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def running(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`fedsuite deploy WORDS` in the background."""
+    settings = {"PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "simulations.cli", "deploy", *words],
+            env={**os.environ, **settings}, stdout=file, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(40)
+            process.kill()
+            process.wait()
+
+
+def statuses(server: Path) -> dict[str, str]:
+    try:
+        return {node.name: node.status for node in registered(read_server(server))}
+    except RunFailed:
+        return {}
+
+
+def child(parent: int) -> int:
+    """The Flower program that a command runs: its child that is no guard."""
+    for process in living_processes():
+        words = (
+            Path(f"/proc/{process.pid}/cmdline").read_bytes() if process.parent == parent else b""
+        )
+        if b"flower-super" in words:
+            return process.pid
+    return 0
+
+
+@pytest.mark.slow
+def test_with_flower(tmp_path: Path, call: Call) -> None:
+    """Registered once; connected over TLS; a killed SuperLink and a killed node come back."""
+    kit = new_kit(tmp_path / "kit", free_port())
+    server, node = kit / "server", str(kit / "nodes" / "oak" / "node.toml")
+    limit_s = 120
+    with running(tmp_path / "server.log", "server", str(server)) as first:
+        assert wait_until(lambda: _up(server), limit_s, 0.2), (tmp_path / "server.log").read_text()
+        code, out, err = call("deploy", "register", "kit/server", engine=False)
+        assert code == 0 and out.count(": registered, key SHA256:") == 3, (out, err)
+        key = kit / "nodes" / "oak" / "node.key.pub"
+        code, out, err = call("deploy", "register", "kit/server", str(key), engine=False)
+        assert code == 0 and out.startswith("oak: is registered already (registered), key"), err
+        with running(tmp_path / "node.log", "node", node) as oak:
+            assert wait_until(lambda: statuses(server).get("oak") == "online", limit_s, 0.3)
+            code, out, _ = call("deploy", "status", "kit/server", engine=False)
+            assert code == 0 and out.count("online") == 1 and out.count("registered") >= 2
+            code, out, _ = call("deploy", "check", node, engine=False)
+            assert code == 0 and out.count("ok    ") == 11, out
+            os.kill(child(oak.pid), signal.SIGKILL)
+            assert oak.wait(60) == 1
+            assert (
+                "was killed by signal 9 after it had connected"
+                in (tmp_path / "node.log").read_text()
+            )
+        os.kill(child(first.pid), signal.SIGKILL)
+        assert first.wait(60) == 1
+    with running(tmp_path / "again.log", "server", str(server)):
+        assert wait_until(lambda: len(statuses(server)) == 3, limit_s, 0.3)
+        begun = time.monotonic()
+        with running(tmp_path / "node2.log", "node", node):
+            came = wait_until(
+                lambda: "is connected to" in (tmp_path / "node2.log").read_text(), limit_s, 0.3
+            )
+            text = (tmp_path / "node2.log").read_text()
+            assert came and "its earlier self is not known to be gone yet" in text, text
+            assert time.monotonic() - begun < 100
+            assert wait_until(lambda: statuses(server).get("oak") == "online", 20, 0.3)
+        assert statuses(server)["oak"] == "offline"  # stopped, not killed: Flower knows at once
+    shutil.rmtree(kit)
+
+
+def _up(server: Path) -> bool:
+    try:
+        registered(read_server(server))
+    except RunFailed:
+        return False
+    return True
