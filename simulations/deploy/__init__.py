@@ -1,0 +1,1 @@
+"""A federation on real machines: its programs, and what makes them quick."""
