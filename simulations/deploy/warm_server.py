@@ -26,8 +26,23 @@ from simulations.deploy.warm_job import Job, become, received
 
 MODULES = ("flwr.supernode.cli", "simulations.client_app")
 OF_A_SYSTEM = ("simulations.{}.system", "simulations.{}.client")
-# What may differ between the SuperNode, with whose environment the modules were imported, and its programs.
+# What may differ between the SuperNode, with whose environment the modules were imported, and its programs. What Flower
+# has added on the way may, too, unless imported libraries read it.
 FREE = frozenset(["PATH", "PWD", "OLDPWD", "SHLVL", "_"])
+READ = (
+    "PYTHON",
+    "FLWR_",
+    "TORCH",
+    "PYTORCH",
+    "ATEN_",
+    "CUDA",
+    "NVIDIA_",
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+)
 JOB_LIMIT_S, END_LIMIT_S = 10.0, 3.0
 PR_SET_PDEATHSIG = 1
 OWNER = 0  # stdin
@@ -139,8 +154,10 @@ class Server:
 
     def _unlike(self, environment: Mapping[str, str]) -> str:
         """What keeps a child from being like a new process with this environment."""
-        names = (self.environment.keys() | environment.keys()) - FREE
-        differing = sorted(n for n in names if self.environment.get(n) != environment.get(n))
+        own = self.environment
+        added = {name for name in environment.keys() - own.keys() if name.startswith(READ)}
+        changed = {name for name, value in own.items() if environment.get(name) != value}
+        differing = sorted((added | changed) - FREE)
         return f"it was started with another {differing[0]}" if differing else ""
 
     def _look_after(self, child: Child, ended: bool) -> None:
