@@ -15,9 +15,10 @@ from rich.console import Console
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
 from simulations.deploy.commands import deploy
 from simulations.engines.ray import Resources
+from simulations.experiments.launching import Engine
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
-from simulations.experiments.run import Engine, run_request
+from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
@@ -80,11 +81,20 @@ def run(
     lower: Annotated[bool, typer.Option("--lower", help="Lower values are better.")] = False,
     engine: Annotated[
         Engine,
-        typer.Option(help="Clients run in workers, in this process, or as suits the system."),
+        typer.Option(
+            help="Clients run in workers, in this process, on the nodes of a SuperLink (deploy), or as suits the system."
+        ),
     ] = "auto",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes (ray); default: one per core.")
     ] = None,
+    connection: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The SuperLink (deploy): connection of Flower's config.toml, or a server folder.",
+        ),
+    ] = "",
     client_gpus: Annotated[
         float, typer.Option(min=0.0, help="Share of a GPU for each client at work (ray).")
     ] = 0.0,
@@ -94,7 +104,7 @@ def run(
     swept = context.info_name == "sweep" or any((vary, metric, target, lower))
     typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
-    run_request(request, engine, Resources(workers, client_gpus))
+    run_request(request, engine, Resources(workers, client_gpus), connection)
 
 
 @app.command("config")

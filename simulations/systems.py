@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
+from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, unknown_key
 from fedsuite.node import NodeSettings
 from fedsuite.parts import Part
@@ -79,6 +80,8 @@ class System(Generic[C]):
     accepts: a client's half: raise InputError for what a node with these settings refuses; opens no data.
     node_key: key of a real node's configuration that says which member it is.
     unread: keys that nothing reads with certain values of others; whoever sets them is told.
+    costs: messages one after another that each step of the strategy takes; opens no data; the roster is None where it is not
+    known. None: it does not say.
     """
 
     name: str
@@ -95,6 +98,7 @@ class System(Generic[C]):
     accepts: Callable[[C, NodeSettings], None] = _nothing
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)
+    costs: Callable[[C, Roster | None], StepCosts] | None = None
 
 
 def later(path: str) -> Callable[..., Any]:

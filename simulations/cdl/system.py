@@ -66,4 +66,5 @@ SYSTEM = System(
     compare=later("fedsuite.driving.report.experiment:write_comparison"),
     node_key="silo",
     unread=UNREAD,
+    costs=later("simulations.cdl.costs:costs_of"),
 )

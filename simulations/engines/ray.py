@@ -6,25 +6,23 @@ free port of 127.0.0.1 and the exact number of nodes, and is judged by the run's
 survives it. Progress comes from the files of the run folder.
 """
 
-import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.history import TIMINGS
 from fedsuite.run_folder import RunFolder
+from simulations.engines.following import Follower, OnEvent, raise_failure
 from simulations.engines.superlink import START_LIMIT_S, Launch
 
 POLL_S = 0.2
 LONGEST_TMPDIR = 24  # Ray's socket paths start there and must stay under 107 characters
-OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -71,14 +69,14 @@ def run_ray(
 ) -> None:
     """Run to the end; InputError or RunFailed with one line if it does not get there."""
     resources.check()
-    before = _stamp(folder.status_file)
+    follower = Follower(folder)
     short = None if len(tempfile.gettempdir()) <= LONGEST_TMPDIR else "/tmp"
     with tempfile.TemporaryDirectory("", "fs-", short, ignore_cleanup_errors=True) as home:
         launch = Launch(Path(home))
         try:
             launch.start_superlink()
             launch.submit(run_config, resources.federation_config(num_clients))
-            _watch(launch, folder, before, on_event)
+            _watch(launch, follower, on_event)
         finally:
             launch.stop()
 
@@ -89,37 +87,27 @@ def default_workers(num_clients: int) -> int:
     return max(1, min(cores or 1, num_clients))
 
 
-def _watch(
-    launch: Launch, folder: RunFolder, before: tuple[int, int] | None, on_event: OnEvent
-) -> None:
+def _watch(launch: Launch, follower: Follower, on_event: OnEvent) -> None:
     """Pass on progress until the run has ended; raise if it did not end well."""
-    tail = Tail(folder.path / TIMINGS)
     give_up = time.monotonic() + START_LIMIT_S
     while True:
-        begun = _stamp(folder.status_file) != before
         alive = launch.is_running() and launch.has_simulation()
-        state = folder.status() if begun else {}
         # What comes last: whatever was written before the run ended is there.
-        for row in tail.rows() if begun else []:
-            on_event(row)
+        state = follower.state(on_event)
         if state.get("status") in ("completed", "failed"):
             break
         waiting = launch.is_running() and launch.simulation is None
         if not alive and not (waiting and time.monotonic() < give_up):
             break
         time.sleep(POLL_S)
-    _judge(launch, folder, state)
+    _judge(launch, follower.folder, state)
 
 
 def _judge(launch: Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
     """The server's last word is in run.json. Only if there is none, Flower is asked what happened."""
-    status, error = state.get("status"), str(state.get("error", ""))
-    if status == "completed":
+    raise_failure(folder, state)
+    if state.get("status") == "completed":
         return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
-    if status == "failed":
-        known = {"input": InputError(error), "run": RunFailed(error)}
-        bug = RunFailed(f"{error} (traceback: {folder.errors})")
-        raise known.get(str(state.get("error-kind")), bug)
     reported, details = launch.status()
     reason = f"the simulation ended without a word (killed, or out of memory?); Flower reports {reported}: {details}"
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -127,34 +115,3 @@ def _judge(launch: Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
     shutil.copyfile(launch.home / "superlink.log", log)
     folder.end("failed", reason, "bug")
     raise RunFailed(f"{reason} (log: {log})")
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Tells one writing of a file from another; None if it is not there."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
-class Tail:
-    """A growing JSONL file: `rows()` gives what is new since the last call, all of it if the file was replaced."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._inode, self._offset = 0, 0
-
-    def rows(self) -> list[dict[str, Any]]:
-        try:
-            with self.path.open("rb") as file:
-                inode = self.path.stat().st_ino
-                if inode != self._inode:
-                    self._inode, self._offset = inode, 0
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        end = data.rfind(b"\n") + 1
-        self._offset += end
-        return [json.loads(line) for line in data[:end].splitlines()]

@@ -1,12 +1,6 @@
-"""A SuperLink of our own, the run submitted to it, and everything that the two start.
+"""A SuperLink of our own, the run submitted to it, and everything that the two start."""
 
-The app handed to Flower is a generated pyproject.toml with this run's configuration and no code: server and clients import
-the installed packages, so what runs is what is installed, extension systems included, and nothing is copied.
-"""
-
-import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import Value
-from fedsuite.errors import InputError, RunFailed
+from fedsuite.errors import RunFailed
+from simulations.engines.flower import Commands, command_path
 from simulations.engines.guard import Guard
 from simulations.engines.processes import Family, can_follow, wait_until
-from simulations.run_config import as_toml
 
 START_LIMIT_S = 120.0
 CONNECTION = "fedsuite"
@@ -35,6 +29,7 @@ class Launch:
         environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
         self.detached: dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL}
         self.detached["start_new_session"] = True
+        self.commands = Commands(CONNECTION, environment)
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
         self.run_id = ""
@@ -61,32 +56,12 @@ class Launch:
 
     def submit(self, run_config: Mapping[str, Value], federation_config: str) -> None:
         """`flwr run` the generated app."""
-        app = self.home / "app"
-        app.mkdir()
-        (app / "pyproject.toml").write_text(app_toml(run_config), encoding="utf-8")
-        answer = self.flwr("run", str(app), CONNECTION, "--federation-config", federation_config)
-        if "run-id" not in answer:
-            words = " ".join(str(answer.get("error-message", answer)).split())
-            raise RunFailed(f"`flwr run` refused the run: {words}")
-        self.run_id = str(answer["run-id"])
+        simulated = ("--federation-config", federation_config)
+        self.run_id = self.commands.submit(self.home, run_config, *simulated)
 
     def status(self) -> tuple[str, str]:
         """Flower's status of the run and its details, one line."""
-        answer = self.flwr("ls", CONNECTION, "--run-id", self.run_id)
-        try:
-            run = answer["runs"][0]
-            return str(run["status"]), " ".join(str(run["status-details"]).split())
-        except (KeyError, IndexError, TypeError):
-            return "unknown", str(answer)
-
-    def flwr(self, *arguments: str) -> dict[str, Any]:
-        """The JSON answer of a `flwr` command; {} with the text under "error-message" if there is none."""
-        command = [command_path("flwr"), *arguments, "--format", "json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, **self.detached)
-        try:
-            return dict(json.loads(done.stdout[done.stdout.index("{") :]))
-        except ValueError:
-            return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
+        return self.commands.status(self.run_id)
 
     def is_up(self) -> bool:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -117,25 +92,6 @@ class Launch:
         self.guard.dismiss()
 
 
-def app_toml(run_config: Mapping[str, Value]) -> str:
-    """A Flower app that consists of references to the installed packages and this run's configuration."""
-    return f"""[project]
-name = "fedsuite-run"
-version = "1.0.0"
-description = "one run"
-license = "Apache-2.0"
-dependencies = []
-
-[tool.flwr.app]
-publisher = "fedsuite"
-
-[tool.flwr.app.components]
-serverapp = "simulations.server_app:app"
-clientapp = "simulations.client_app:app"
-
-{as_toml(run_config, "tool.flwr.app.config")}"""
-
-
 def flower_settings(home: Path) -> dict[str, str]:
     """Environment of Flower's programs: these packages, its home in `home`, no telemetry, nothing installed."""
     root = str(Path(__file__).resolve().parents[2])
@@ -155,15 +111,6 @@ def flower_settings(home: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "PATH": os.pathsep.join(programs),
     }
-
-
-def command_path(name: str) -> str:
-    """A Flower program of the environment that this Python belongs to."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if not found:
-        raise InputError(f"{name}: program not found; install flwr[simulation] in this environment")
-    return found
 
 
 def free_port() -> int:

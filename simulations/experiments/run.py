@@ -7,10 +7,9 @@ at a time works on an experiment of several: it holds a lock in the experiment's
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Literal
 
 import typer
 from rich.console import Console
@@ -23,34 +22,32 @@ from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
-from fedsuite.unread import unread_lines
-from simulations.engines.ray import Resources, run_ray
+from simulations.engines.ray import Resources
 from simulations.experiments import folders
+from simulations.experiments.launching import Engine, Way, way_of
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
 from simulations.experiments.request import Request
 from simulations.stopping import EXIT_STOPPED
 
 # The processes of a killed run need a moment to notice and let go of its folder.
 RESUME_PATIENCE_S = 15.0
-Engine = Literal["auto", "ray", "inprocess"]
-Launch = Callable[[Plan, int], None]  # runs to the end; gets the number of clients
 
 
-def run_request(request: Request, engine: Engine, resources: Resources) -> None:
+def run_request(
+    request: Request, engine: Engine, resources: Resources, connection: str = ""
+) -> None:
     """Run what was asked for, show its table of results, say where it lies."""
     console = Console(stderr=False)
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     experiment = plan_experiment(request)
-    chosen = experiment.system.engine if engine == "auto" else engine
-    if chosen == "ray":
-        resources.check()
+    way = way_of(engine, experiment.system.engine, resources, connection)
     if experiment.note:
         say(experiment.note)
     try:
-        run_experiment(experiment, partial(_launch, chosen, resources, console), console)
+        run_experiment(experiment, way, console)
     except KeyboardInterrupt:
         with suppress(OSError):  # a terminal that was closed takes no more words
-            print(_stopped(experiment), file=sys.stderr, flush=True)
+            print(_stopped(experiment, way), file=sys.stderr, flush=True)
         raise typer.Exit(EXIT_STOPPED) from None
     results = RunFolder(experiment.folder).results
     if results.is_file():
@@ -58,8 +55,8 @@ def run_request(request: Request, engine: Engine, resources: Resources) -> None:
     say(f"completed: {experiment.folder}")
 
 
-def run_experiment(experiment: Experiment, launch: Launch, console: Console) -> None:
-    """Prepare the data of all runs, run them, compare them where there are several.
+def run_experiment(experiment: Experiment, way: Way, console: Console) -> None:
+    """Find out who takes part in all runs, run them, compare them where there are several.
 
     A failing run ends the experiment with its error, named by the run; --resume goes on.
     """
@@ -71,7 +68,7 @@ def run_experiment(experiment: Experiment, launch: Launch, console: Console) -> 
         with place.locked(patience_s):
             pass  # nobody else writes here
     with Preparing(console) as progress:
-        rosters = _prepare(experiment, progress)
+        rosters = _prepare(experiment, way, progress)
     # A single run's lock is its server's.
     with place.locked(patience_s) if several else nullcontext():
         _claim(experiment)
@@ -81,7 +78,7 @@ def run_experiment(experiment: Experiment, launch: Launch, console: Console) -> 
             if several or done:
                 console.print(title + done, highlight=False, markup=False, soft_wrap=True)
             if not done:
-                _run(experiment, label, rosters[label], launch)
+                _run(experiment, label, rosters[label], way, console)
         if several:
             compare(experiment)
 
@@ -109,7 +106,7 @@ def _made_with(plan: Plan) -> RunSettings:
     return dataclasses.replace(settings, **where, resume="")  # type: ignore[arg-type]
 
 
-def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
+def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, Roster]:
     """Who takes part in every run that is to be run now."""
     rosters: dict[str, Roster] = {}
     known: dict[RunSettings, Roster] = {}
@@ -121,11 +118,11 @@ def _prepare(experiment: Experiment, progress: Progress) -> dict[str, Roster]:
         alike = dataclasses.replace(plan.settings, name="", results_dir="")
         if alike not in known:
             try:
-                known[alike] = plan.system.prepare(plan.settings, progress)
+                known[alike] = way.roster(plan, progress)
             except InputError as error:
                 raise InputError(f"{label}: {error}".removeprefix(": ")) from None
         rosters[label] = known[alike]
-        for line in unread_lines(plan.settings, plan.system.unread):
+        for line in way.remarks(plan, rosters[label]):
             progress(f"{label}: {line}".removeprefix(": "))
     return rosters
 
@@ -148,17 +145,16 @@ def _claim(experiment: Experiment) -> None:
         write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
 
 
-def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> None:
+def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: Console) -> None:
     """One run to its end; the server's process may be gone before it could write how it ended.
 
     The server gets the roster in place of data; what needs the data is drawn here.
     """
     plan = experiment.plans[label]
     try:
-        launch(_ready(plan, roster), len(roster))
+        way.launch(_ready(plan, roster, way), len(roster), console)
         with _unfinished(plan.folder):
-            plan.system.draw(plan.settings, plan.folder.path)
-            plan.system.report(plan.settings, plan.folder.path)
+            way.finish(plan)
             plan.folder.unfinished.unlink(missing_ok=True)
     except KeyboardInterrupt:
         with suppress(InputError, RunFailed):
@@ -168,7 +164,7 @@ def _run(experiment: Experiment, label: str, roster: Roster, launch: Launch) -> 
     except (InputError, RunFailed) as error:
         if experiment.record is None:
             raise
-        again = f"continue with: fedsuite run --resume {experiment.folder}"
+        again = f"continue with: fedsuite run --resume {experiment.folder}{way.options}"
         raise type(error)(f"{label}: {error} ({again})") from None
 
 
@@ -185,9 +181,9 @@ def _unfinished(folder: RunFolder) -> Iterator[None]:
         raise
 
 
-def _ready(plan: Plan, roster: Roster) -> Plan:
+def _ready(plan: Plan, roster: Roster, way: Way) -> Plan:
     """The plan to launch: a continued run where there is a checkpoint, else a new one in a clean folder."""
-    folder, changes = plan.folder, {"roster": str(plan.folder.path / ROSTER)}
+    folder, changes = plan.folder, dict[str, str]()
     if folder.path.exists():
         with folder.locked(RESUME_PATIENCE_S):
             pass  # nobody else writes here
@@ -202,7 +198,9 @@ def _ready(plan: Plan, roster: Roster) -> Plan:
             shutil.rmtree(folder.path)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.unfinished.touch()
-    write_roster(folder.path / ROSTER, roster)
+    if way.connection is None:  # else the server has the roster that the nodes have
+        write_roster(folder.path / ROSTER, roster)
+        changes["roster"] = str(folder.path / ROSTER)
     return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
 
 
@@ -213,25 +211,9 @@ def _has_results(folder: RunFolder) -> bool:
     return folder.model.exists() or any(row["round"] > 0 for row in rows)
 
 
-def _launch(
-    engine: Engine, resources: Resources, console: Console, plan: Plan, clients: int
-) -> None:
-    from simulations.experiments.progress import RunDisplay
-
-    where = f"{plan.folder.path}  ({clients} clients, {engine})"
-    console.print(where, highlight=False, soft_wrap=True)
-    with RunDisplay(console) as display:
-        if engine == "inprocess":
-            from simulations.engines.inprocess import run_inprocess
-
-            run_inprocess(plan.run_config, display.show)
-            return
-        run_ray(plan.run_config, plan.folder, clients, resources, display.show)
-
-
-def _stopped(experiment: Experiment) -> str:
+def _stopped(experiment: Experiment, way: Way) -> str:
     """What is left after Ctrl-C, and how to go on."""
-    again = f"continue with: fedsuite run --resume {experiment.folder}"
+    again = f"continue with: fedsuite run --resume {experiment.folder}{way.options}"
     if experiment.record is not None:
         if not folders.is_experiment(experiment.folder):
             return "stopped before the first run"

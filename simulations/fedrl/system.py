@@ -31,4 +31,5 @@ SYSTEM = System(
     compare=later("fedsuite.fedrl.report.experiment:write_comparison"),
     engine="inprocess",
     node_key="party",
+    costs=later("simulations.fedrl.costs:costs_of"),
 )

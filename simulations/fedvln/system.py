@@ -130,4 +130,5 @@ SYSTEM = System(
     compare=later("fedsuite.vln.report.experiment:write_comparison"),
     node_key="scan",
     unread=UNREAD,
+    costs=later("simulations.fedvln.costs:costs_of"),
 )

@@ -11,7 +11,6 @@ one hidden layer of 400, no normalisation, He initialisation; 7,367,361 paramete
 """
 
 from torch import Tensor, nn
-from torchvision.models import inception_v3, mobilenet_v2  # type: ignore[import-untyped]
 
 from fedsuite.driving.model.layers import Norm, Output, centred, check_images, replace_norms
 
@@ -50,6 +49,8 @@ class PooledNetwork(nn.Module):
 
 def inception(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
     """Inception-v3 without auxiliary head, D = 2,048; images of at least 75 pixels."""
+    from torchvision.models import inception_v3  # type: ignore[import-untyped]  # takes seconds
+
     trunk = inception_v3(weights=None, aux_logits=False, init_weights=False)
     trunk.dropout, trunk.fc = nn.Identity(), nn.Identity()
     return PooledNetwork(trunk, 2048, image_size, channels, norm, dropout)
@@ -57,6 +58,8 @@ def inception(image_size: int, channels: int, norm: Norm, dropout: float) -> Poo
 
 def mobilenet(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
     """MobileNet-V2, D = 1,280."""
+    from torchvision.models import mobilenet_v2
+
     trunk = mobilenet_v2(weights=None)
     trunk.classifier = nn.Sequential()
     return PooledNetwork(trunk, 1280, image_size, channels, norm, dropout)

@@ -51,6 +51,7 @@ class TextWorld:
             "fold": self._config.data.fold,
             "selection": self._selection,
             "max-words": self._max_words,
+            "step-limit": self.longest,
             **{f"{split}-episodes": len(rows) for split, rows in self.splits.items()},
         }
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from simulations.engines.following import Tail
 from simulations.engines.processes import Family, can_follow, wait_until
-from simulations.engines.ray import Tail
 
 pytestmark = pytest.mark.skipif(not can_follow(), reason="processes can be followed on Linux only")
 

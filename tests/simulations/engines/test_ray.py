@@ -14,9 +14,9 @@ import pytest
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.run_folder import RunFolder
 from simulations.engines import ray, superlink
+from simulations.engines.flower import app_toml
 from simulations.engines.processes import living_processes, wait_until
 from simulations.engines.ray import Resources, default_workers, run_ray
-from simulations.engines.superlink import app_toml
 from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 
 

@@ -1,0 +1,73 @@
+"""What a program was started with, as it travels to the server of warm client processes, and a child that takes it on."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ONE_SEED = 67280421310721  # what every process of an older torch starts from
+
+
+@dataclass(frozen=True)
+class Job:
+    """files: stdin, stdout, stderr."""
+
+    folder: bytes
+    umask: int
+    arguments: list[str]
+    environment: dict[str, str]
+    files: list[int]
+
+    def close(self) -> None:
+        for number in self.files:
+            os.close(number)
+
+
+def received(connection: socket.socket) -> Job:
+    """The job of the program at the other end; ValueError or OSError if none comes."""
+    head, files, _, _ = socket.recv_fds(connection, 16, 3)
+    try:
+        left, parts = int(head), []
+        while left:
+            parts.append(connection.recv(min(left, 1 << 16)))
+            left -= len(parts[-1])
+            if not parts[-1]:
+                raise ValueError("the program ended")
+        folder, umask, count, *texts = b"".join(parts).split(b"\0")
+        words = [os.fsdecode(text) for text in texts]
+        named = (pair.partition("=") for pair in words[int(count) :])
+        environment = {name: value for name, _, value in named}
+        if len(files) != 3:
+            raise ValueError(f"{len(files)} files came, expected 3")
+        return Job(folder, int(umask), words[: int(count)], environment, files)
+    except BaseException:
+        for number in files:
+            os.close(number)
+        raise
+
+
+def become(job: Job, program: str, set_by_imports: Mapping[str, str]) -> None:
+    """Have this process stand for `program`, started with the job; set_by_imports: what importing adds to an environment."""
+    for target, number in enumerate(job.files):
+        os.dup2(number, target)
+    job.close()
+    os.chdir(job.folder)
+    os.umask(job.umask)
+    os.environ.clear()
+    os.environ.update({**job.environment, **set_by_imports})
+    sys.argv = [program, *job.arguments]
+    own = [] if sys.flags.safe_path else [os.path.dirname(os.path.realpath(program))]
+    sys.path[:1] = own
+    sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
+    _draw_anew()
+
+
+def _draw_anew() -> None:
+    """New processes differ in their unseeded random numbers; Python's own sees to it by itself."""
+    import numpy as np
+    import torch
+
+    np.random.seed()
+    if torch.initial_seed() != ONE_SEED:
+        torch.default_generator.seed()

@@ -1,0 +1,98 @@
+"""Where an experiment's runs are carried out, and what that needs: the data here, or a roster and nodes that have them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from fedsuite.costs import long_run
+from fedsuite.errors import InputError
+from fedsuite.progress import Progress
+from fedsuite.roster import Roster, read_roster
+from fedsuite.unread import unread_lines
+from simulations.engines.connection import Connection, connection_of
+from simulations.engines.ray import Resources, run_ray
+from simulations.experiments.plan import Plan
+
+Engine = Literal["auto", "ray", "inprocess", "deploy"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """engine: one of three, never "auto"; connection: where to, of engine deploy alone."""
+
+    engine: Engine
+    resources: Resources
+    connection: Connection | None = None
+
+    @property
+    def options(self) -> str:
+        """What has to be typed again with --resume."""
+        return f" --engine deploy --connection {self.connection.said}" if self.connection else ""
+
+    def roster(self, plan: Plan, progress: Progress) -> Roster:
+        """Who takes part: prepares the data, or reads what the nodes' operators have said of theirs."""
+        if self.connection is None:
+            return plan.system.prepare(plan.settings, progress)
+        if not plan.settings.roster:
+            raise InputError(
+                "roster: empty, but real nodes have the data; make one with `fedsuite data make-roster`, and name it in "
+                "the TOML or with --set roster=FILE"
+            )
+        return read_roster(Path(plan.settings.roster))
+
+    def remarks(self, plan: Plan, roster: Roster) -> Iterator[str]:
+        """What to tell before the run."""
+        yield from unread_lines(plan.settings, plan.system.unread)
+        if self.connection is not None and plan.system.costs is not None:
+            line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
+            yield from [line] if line else []
+
+    def launch(self, plan: Plan, clients: int, console: Console) -> None:
+        """Run to the end."""
+        where = f"{plan.folder.path}  ({clients} clients, {self.engine})"
+        console.print(where, highlight=False, soft_wrap=True)
+        with _display(console) as show:
+            if self.connection is not None:
+                from simulations.engines.deployed import run_deployed
+
+                run_deployed(plan.run_config, plan.folder, self.connection, show)
+            elif self.engine == "inprocess":
+                from simulations.engines.inprocess import run_inprocess
+
+                run_inprocess(plan.run_config, show)
+            else:
+                run_ray(plan.run_config, plan.folder, clients, self.resources, show)
+
+    def finish(self, plan: Plan) -> None:
+        """Tables of a run that has ended; pictures of the data where these are."""
+        if self.connection is None:
+            plan.system.draw(plan.settings, plan.folder.path)
+        plan.system.report(plan.settings, plan.folder.path)
+
+
+def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str) -> Way:
+    """What the options stand for, checked; suits: the engine that "auto" is. InputError for what cannot work."""
+    chosen = suits if engine == "auto" else engine
+    if chosen == "deploy":
+        found = connection_of(connection)
+        found.check()
+        return Way(chosen, resources, found)
+    if connection:
+        raise InputError(
+            f"--connection {connection}: only --engine deploy uses a running SuperLink; add that, or leave it out"
+        )
+    if chosen == "ray":
+        resources.check()
+    return Way(chosen, resources)
+
+
+@contextmanager
+def _display(console: Console) -> Iterator[Callable[[Any], None]]:
+    from simulations.experiments.progress import RunDisplay
+
+    with RunDisplay(console) as display:
+        yield display.show

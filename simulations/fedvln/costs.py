@@ -1,0 +1,54 @@
+"""How many messages one after another a FedVLN run takes on real nodes, from its settings and who takes part."""
+
+from fedsuite.costs import StepCosts
+from fedsuite.federation import ClientInfo
+from fedsuite.roster import Member, Roster
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.stages import describes_paths, is_personal
+from simulations.fedvln.system import participation_of
+
+SEEN, UNSEEN = "seen", "unseen"  # roles of the roster
+R2R_HOUSES = {SEEN: 61, UNSEEN: 11}
+CURE = "a larger evaluate-every, or fewer rounds of more local-epochs"
+CURE_IN_TURN = 'federation.aggregation = "parallel", where the houses of a round train side by side'
+
+
+def costs_of(config: FedVLNConfig, roster: Roster | None = None) -> StepCosts:
+    """roster: None = as many houses as are generated, or as R2R has."""
+    members = roster.members if roster else _assumed(config)
+    clients = [
+        ClientInfo(p, m.name, m.examples, {"unseen": m.role == UNSEEN})
+        for p, m in enumerate(members)
+    ]
+    # In pre-exploration unseen houses train on paths that they sample.
+    exploring = config.stage == "pre-explore"
+    able = [c for c in clients if c.num_examples or (exploring and c.details["unseen"])]
+    federation, personal = config.federation, is_personal(config)
+    if federation.method == "local-only" and not personal:
+        # Every house's agent walks in all unseen houses.
+        return StepCosts(lambda _: 1, first=0, evaluate=0, finish=1 + len(able), cure=CURE)
+    chosen = participation_of(config)(1, able)
+    handed_on = federation.client_optimizer == "shared" and not personal
+    in_turn = federation.aggregation == "sequential" or handed_on
+    longest = len(chosen) if in_turn else min(federation.group_size, len(chosen))
+    writes = config.evaluation.submission or config.stage == "speaker"
+    return StepCosts(
+        lambda _: longest,
+        start=int(personal or describes_paths(config)),
+        finish=int(personal or writes),
+        cure=CURE_IN_TURN if longest > 1 else CURE,
+    )
+
+
+def _assumed(config: FedVLNConfig) -> list[Member]:
+    own = {SEEN: config.data.generated_seen_houses, UNSEEN: config.data.generated_unseen_houses}
+    counts = R2R_HOUSES if config.data.dir else own
+    if config.federation.method == "centralised":
+        counts = {role: 1 for role in counts}
+    if config.stage == "pre-explore" and not config.federation.seen_participation_rate:
+        counts = {UNSEEN: counts[UNSEEN]}
+    return [
+        Member(f"{role}-{n}", role, int(role == SEEN))
+        for role, count in counts.items()
+        for n in range(count)
+    ]

@@ -1,0 +1,296 @@
+"""Runs on a running SuperLink: followed in their folder, stopped where they must be, failures told in one line."""
+
+import datetime
+import json
+import os
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.run_folder import RunFolder
+from simulations.engines import deployed
+from simulations.engines.connection import Connection, connection_of
+from simulations.engines.deployed import run_deployed
+from tests.harness import write_toml
+
+Server = Callable[[RunFolder], None]
+
+
+class FakeFlower:
+    """In place of Commands. `server` runs in a thread from `flwr run` on; answers: what Flower says of the run, the last
+    of them for ever."""
+
+    connection, folder = "fake", None
+
+    def __init__(self, run: RunFolder, server: Server, *answers: tuple[str, str]) -> None:
+        self.run, self.server, self.answers = run, server, list(answers)
+        self.stopped: list[str] = []
+        self.rows: list[Mapping[str, Any]] = []
+        self.error: Exception | None = None
+
+    def submit(self, place: Path, run_config: Mapping[str, Any], *options: str) -> str:
+        threading.Thread(target=self.server, args=[self.run], daemon=True).start()
+        return "7"
+
+    def status(self, run_id: str) -> tuple[str, str]:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def stop(self, run_id: str) -> None:
+        self.stopped.append(run_id)
+
+    def flwr(self, *arguments: str) -> dict[str, str]:
+        return {"error-message": "unavailable"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    limits = {"BEGIN_LIMIT_S": 0.6, "GONE_LIMIT_S": 0.6, "ASK_SOON_S": 0.1, "POLL_S": 0.02}
+    for name, seconds in limits.items():
+        monkeypatch.setattr(deployed, name, seconds)
+    (tmp_path / "run").mkdir()
+    return RunFolder(tmp_path / "run")
+
+
+def play(folder: RunFolder, server: Server, *answers: tuple[str, str]) -> FakeFlower:
+    flower = FakeFlower(folder, server, *answers)
+    try:
+        run_deployed({}, folder, Connection("fake", flower, {}), flower.rows.append)
+    except (InputError, RunFailed) as error:
+        flower.error = error
+    return flower
+
+
+def ends(status: str, error: str = "", kind: str = "") -> Server:
+    def server(folder: RunFolder) -> None:
+        with folder.locked():
+            folder.begin()
+            (folder.path / "timings.jsonl").write_text(json.dumps({"kind": "ready"}) + "\n")
+            time.sleep(0.3)
+            folder.end(status, error, kind)
+
+    return server
+
+
+RUNNING = ("running", "")
+
+
+def test_a_run_that_completes_is_followed(folder: RunFolder) -> None:
+    flower = play(folder, ends("completed"), RUNNING)
+    assert flower.error is None
+    assert flower.rows == [{"kind": "ready"}] and flower.stopped == []
+
+
+@pytest.mark.parametrize(
+    ("server", "kind", "complaint"),
+    [
+        (ends("failed", "roster: bad", "input"), InputError, "roster: bad"),
+        (ends("failed", "oak is lost", "run"), RunFailed, "oak is lost"),
+        (ends("failed", "KeyError: 3", "bug"), RunFailed, "KeyError: 3 (traceback: "),
+        (ends("stopped", "stopped"), RunFailed, "was stopped by somebody else, at the SuperLink"),
+    ],
+)
+def test_the_servers_own_word_counts(
+    folder: RunFolder, server: Server, kind: type[Exception], complaint: str
+) -> None:
+    flower = play(folder, server, RUNNING)
+    assert type(flower.error) is kind and complaint in str(flower.error)
+    assert flower.stopped == []
+
+
+def test_without_a_word_flower_is_asked(folder: RunFolder) -> None:
+    failed = ("finished:failed", "ServerApp raised")
+    flower = play(folder, lambda _: None, RUNNING, failed)
+    assert str(flower.error).endswith("Flower reports finished:failed: ServerApp raised")
+    assert folder.status() == {}
+
+
+def test_a_server_that_was_killed_is_noticed(folder: RunFolder) -> None:
+    flower = play(folder, RunFolder.begin, RUNNING)
+    assert "no process works on the run any more (Flower reports running)" in str(flower.error)
+    assert flower.stopped == ["7"] and folder.status()["status"] == "failed"
+
+
+def test_a_folder_that_nobody_writes_to_is_told(folder: RunFolder) -> None:
+    flower = play(folder, lambda _: None, RUNNING)
+    assert "has not begun to write here within 0.6 s (Flower reports running)" in str(flower.error)
+    assert "share its results-dir" in str(flower.error) and flower.stopped == ["7"]
+
+
+def test_ctrl_c_stops_the_run(folder: RunFolder) -> None:
+    def server(folder: RunFolder) -> None:
+        with folder.locked():
+            folder.begin()
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)
+            folder.end("failed", "SystemExit: 0", "bug")  # what an ended server may say
+
+    flower = FakeFlower(folder, server, RUNNING)
+    with pytest.raises(KeyboardInterrupt):
+        run_deployed({}, folder, Connection("fake", flower, {}))
+    assert flower.stopped == ["7"]
+    assert folder.status()["status"] == "stopped" and not folder.is_being_written()
+
+
+def test_a_signal_while_the_run_is_submitted_is_not_lost(folder: RunFolder) -> None:
+    class Interrupted(FakeFlower):
+        def submit(self, place: Path, run_config: Mapping[str, Any], *options: str) -> str:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+            return "8"
+
+    flower = Interrupted(folder, lambda _: None, RUNNING)
+    with pytest.raises(KeyboardInterrupt):
+        run_deployed({}, folder, Connection("fake", flower, {}))
+    assert flower.stopped == ["8"] and signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
+    (tmp_path / "flower").mkdir()
+    (tmp_path / "flower" / "config.toml").write_text(
+        '[superlink]\ndefault = "local"\n[superlink.local]\naddress = ":local:"\n'
+        '[superlink.near]\naddress = "127.0.0.1:1"\ninsecure = true\n'
+    )
+    return tmp_path
+
+
+def test_connections_are_those_of_flowers_file(home: Path) -> None:
+    found = connection_of("near")
+    assert found.address == "127.0.0.1:1"
+    assert found.commands.environment["FLWR_HOME"] == str(home / "flower")
+
+
+def test_a_server_folder_is_a_connection(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "server" / "flwr").mkdir(parents=True)
+    text = '[superlink.fedsuite]\naddress = "h:9092"\nroot-certificates = "/ca.crt"\n'
+    (home / "server" / "flwr" / "config.toml").write_text(text)
+    monkeypatch.chdir(home)
+    found = connection_of("server")
+    assert (found.commands.connection, found.address) == ("fedsuite", "h:9092")
+    assert found.commands.environment["FLWR_HOME"] == str(home / "server" / "flwr")
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ("", "--engine deploy: needs --connection"),
+        ("far", r"has no \[superlink.far\], it has: local, near; name one of these"),
+        ("local", "its address is :local:, expected HOST:PORT .*; simulate with --engine ray"),
+    ],
+)
+def test_connections_that_there_are_not(home: Path, said: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        connection_of(said)
+
+
+def self_signed(folder: Path, name: str) -> Path:
+    """A certificate and its key, in one file, for the host `name`."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    file = folder / f"{name}.pem"
+    file.write_bytes(key.private_bytes(pem, *plain) + made.public_bytes(pem))
+    return file
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def serve_once(server: socket.socket, context: ssl.SSLContext | None) -> None:
+    def answer() -> None:
+        plain, _ = server.accept()
+        with plain:
+            try:
+                if context:
+                    context.wrap_socket(plain, server_side=True).close()
+                else:
+                    plain.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            except OSError:
+                return
+
+    threading.Thread(target=answer, daemon=True).start()
+
+
+def checked(server: socket.socket, ca: Path | None) -> str:
+    """What is said of a connection to `server`, of which Flower has said only that it does not work."""
+    table = {"address": f"localhost:{server.getsockname()[1]}"}
+    commands = FakeFlower(RunFolder(Path()), lambda _: None)
+    own = {"root-certificates": str(ca)} if ca else {}
+    with pytest.raises(InputError) as caught:
+        Connection("c", commands, {**table, **own}).check()
+    return str(caught.value)
+
+
+def test_a_wrong_authority_is_told(listener: socket.socket, tmp_path: Path) -> None:
+    own, other = self_signed(tmp_path, "localhost"), self_signed(tmp_path, "elsewhere")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own)
+    serve_once(listener, context)
+    assert "--connection c: the certificate of localhost:" in checked(listener, other)
+    serve_once(listener, context)
+    assert checked(listener, own) == "--connection c: unavailable"  # Flower's own word
+
+
+def test_a_superlink_without_tls_is_told(listener: socket.socket) -> None:
+    serve_once(listener, None)
+    assert "does not speak TLS; start the SuperLink with a certificate" in checked(listener, None)
+
+
+def test_an_address_where_nobody_answers_is_told(listener: socket.socket) -> None:
+    listener.close()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        said = checked(free, None)
+    assert "no SuperLink answers at localhost:" in said and "start it, or correct" in said
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def test_the_command_line_refuses_what_cannot_work(
+    home: Path, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_toml(home)
+    code, _, err = call("run", "toy.toml", "--engine", "deploy", engine=False)
+    assert code == 2 and "--engine deploy: needs --connection" in err
+    code, _, err = call("run", "toy.toml", "--connection", "near")
+    assert code == 2 and "only --engine deploy uses a running SuperLink" in err
+    monkeypatch.setattr(Connection, "check", lambda self: None)
+    deploy = ["run", "toy.toml", "--engine", "deploy", "--connection", "near"]
+    code, _, err = call(*deploy, engine=False)
+    assert code == 2 and "roster: empty, but real nodes have the data" in err
+    code, _, err = call(*deploy, "--set", "roster=none.json", engine=False)
+    assert code == 2 and "none.json: no such roster" in err
+    assert not (home / "runs").exists()
