@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError
+from simulations.deploy.cost import cost
 from simulations.roster_commands import part_of_node, words_of
 from simulations.stopping import EXIT_STOPPED, stop_as_ctrl_c
 
 deploy = typer.Typer(help="Real nodes: a SuperLink, SuperNodes.", no_args_is_help=True)
+deploy.command("cost")(cost)
 
 Kit = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `deploy init` made.")]
 Server = Annotated[
@@ -144,13 +146,20 @@ def node(
     port: Annotated[
         int, typer.Option(help="Of the SuperNode's own API, on 127.0.0.1; 0: any free one.")
     ] = 0,
+    warm: Annotated[
+        bool,
+        typer.Option(
+            "--warm/--cold",
+            help="Answer messages from a process that has imported everything; cold: each starts anew, 3 s slower.",
+        ),
+    ] = True,
 ) -> None:
     """Run a SuperNode; Ctrl-C ends it."""
     from simulations.deploy.node import run_node, start_of
 
     stop_as_ctrl_c()
     try:
-        run_node(start_of(file, superlink, ca, key, port), _say)
+        run_node(start_of(file, superlink, ca, key, port), _say, warm)
     except KeyboardInterrupt:
         _say("stopped")
         raise typer.Exit(EXIT_STOPPED) from None

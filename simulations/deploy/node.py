@@ -7,7 +7,7 @@ was killed, not stopped, until a minute without heartbeats is over.
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from simulations.deploy.address import Address, read_address
 from simulations.deploy.keys import fingerprint_of_private, read_private
 from simulations.deploy.probe import Unreachable, ask
 from simulations.deploy.programs import ended, run_program
-from simulations.engines.superlink import command_path, flower_settings, free_port
+from simulations.engines.flower import command_path
+from simulations.engines.superlink import flower_settings, free_port
 
 REFUSED_S = 75.0  # Flower forgets a silent node after 60
 AGAIN_S = 5.0
@@ -85,11 +86,11 @@ def superlink_of(own: NodeSettings, given: str, file: Path) -> Address:
     return read_address(own.superlink, f"{file}: superlink")
 
 
-def run_node(start: NodeStart, say: Say) -> None:
+def run_node(start: NodeStart, say: Say, warm: bool = False) -> None:
     """Run until we are asked to end (KeyboardInterrupt); InputError or RunFailed, with the cure, where it cannot go on."""
-    with _alone(start):
-        environment = {**os.environ, **flower_settings(start.home)}
-        _stay_connected(start, environment, say)
+    environment = {**os.environ, **flower_settings(start.home)}
+    with _alone(start), _clients(start, environment, warm) as prepared:
+        _stay_connected(start, prepared, say)
 
 
 def _stay_connected(start: NodeStart, environment: Mapping[str, str], say: Say) -> None:
@@ -119,6 +120,17 @@ def _stay_connected(start: NodeStart, environment: Mapping[str, str], say: Say) 
                 f"register {start.key}.pub with `fedsuite deploy register`, then start the node again"
             )
         time.sleep(AGAIN_S)
+
+
+def _clients(
+    start: NodeStart, environment: Mapping[str, str], warm: bool
+) -> AbstractContextManager[Mapping[str, str]]:
+    """The environment in which client processes start; warm: from one that has imported everything."""
+    if not warm:
+        return nullcontext(environment)
+    from simulations.deploy.warm import warm_clients
+
+    return warm_clients(environment, start.own)
 
 
 @contextmanager

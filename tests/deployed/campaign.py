@@ -1,16 +1,16 @@
-"""Deployed runs of every system, on this machine, beside what a simulation writes; run by hand, with ../shared at hand.
+"""Deployed runs of every system on this machine, beside what a simulation writes; run by hand, with ../shared at hand.
 
-    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 plain [WORLD ...]     # to the end, nothing goes wrong
-    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 kills [WORLD ...]     # kill -9 of every kind of process, 5 times each
+    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 plain [WORLD ...]     # nothing goes wrong
+    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 kills [WORLD ...]     # kill -9 of each kind of process, 5 times each
 
-VIEWS.hdf5 is made by ../shared/tools/make_r2r_views.py. A line per run: seconds, messages, kills, whether the bytes are those of
-`--engine inprocess` (history, model, members' newest private states), and how often the run had to be continued by --resume.
+VIEWS.hdf5 is made by ../shared/tools/make_r2r_views.py. A line per run: seconds, exchanges, kills, how often --resume was
+needed, and whether the bytes are those of `--engine inprocess` (history, model, members' newest private states).
 """
 
-import json
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedsuite.config import Value
@@ -18,28 +18,151 @@ from fedsuite.history import read_rows
 from fedsuite.randomness import rng_for
 from fedsuite.run_folder import RunFolder
 from tests.deployed import worlds
-from tests.deployed.site import Site, command, digests_of_simulation
+from tests.deployed.site import Site, command, environment, simulated
 from tests.deployed.worlds import World
 
-WORDS = ("PAD", "UNK")
-KINDS = {  # what is killed: a word of its command line
-    "node": "flower-supernode", "superlink": "flower-superlink", "server": "flwr-serverapp", "client": "flwr-clientapp",
-}  # fmt: skip
+# What is killed: a word of its command line.
+KINDS = ("flower-supernode", "flower-superlink", "flwr-serverapp", "flwr-clientapp")
 TIMES, LIMIT_S = 5, 3000.0
+EXPLORE = {"stage": "pre-explore", "share": "language-encoder", "num-rounds": 3}
 
 
-def all_worlds(views: Path, done: Mapping[str, Path], rounds: int) -> dict[str, World]:
-    """By name; done: finished runs that later stages start from."""
-    start = {f"{k}-from": str(v) for k, v in done.items()}
-    explore = {"stage": "pre-explore", "share": "language-encoder", "sampled-paths": 20, **start}
-    return {
-        "houses-train": worlds.houses(views, **{"num-rounds": rounds, "evaluate-every": 2}),
-        "houses-speaker": worlds.houses(views, **{"num-rounds": 3, "stage": "speaker"}),
-        "houses-explore": worlds.houses(views, **{"num-rounds": 3, **explore}),
-        "drives": worlds.drives(**{"num-rounds": rounds, "evaluate-every": 2}),
-        "generated-drives": worlds.generated_drives(**{"num-rounds": rounds, "evaluate-every": 2}),
-        "maps": worlds.maps(),
-        "texts": worlds.texts(),
-    }
+class Campaign:
+    """Each world's own folder below `root`; runs that later stages start from are simulations."""
+
+    def __init__(self, root: Path, views: Path, rounds: int) -> None:
+        self.root, self.views = root, views
+        every: dict[str, Value] = {"num-rounds": rounds, "evaluate-every": 2}
+        self.worlds: dict[str, World] = {
+            "houses-train": worlds.houses(views, **every),
+            "houses-speaker": worlds.houses(views, **{"num-rounds": 3, "stage": "speaker"}),
+            "houses-explore": worlds.houses(views, **EXPLORE),
+            "drives": worlds.drives(**every),
+            "generated-drives": worlds.generated_drives(**every),
+            "maps": worlds.maps(),
+            "texts": worlds.texts(),
+        }
+
+    def play(self, name: str, kills: Sequence[str]) -> None:
+        """One run, deployed, beside the simulated one; prints its line."""
+        world, home = self.worlds[name], self.root / name
+        home.mkdir(parents=True)
+        toml = world.toml(home / "run.toml", **self._starts(name))
+        words = self._words() if name.startswith("houses") else None
+        site = Site(home, world, toml, words)
+        wanted = self._simulated(world, home, toml, site)
+        begin = time.monotonic()
+        try:
+            site.start()
+            began = time.monotonic()
+            resumed = self._run(site, list(kills))
+            seconds = time.monotonic() - began
+        finally:
+            site.end()
+        rows = read_rows(site.folder.path / "timings.jsonl")
+        asked = sum(row["kind"].endswith("exchange") for row in rows)
+        equal = "equal" if site.results() == wanted else f"DIFFERENT: {self._unlike(site, wanted)}"
+        print(
+            f"{name}: start {began - begin:.0f} s, run {seconds:.0f} s, {asked} exchanges, {len(kills)} kills, "
+            f"{resumed} resumed, {equal}",
+            flush=True,
+        )
+
+    def _run(self, site: Site, kills: list[str]) -> int:
+        """To the end, with each of `kills` at a random moment; how often it had to be continued."""
+        rng, resumed, give_up = rng_for(0, "kills", len(kills)), 0, time.monotonic() + LIMIT_S
+        site.start_run()
+        strike_at = time.monotonic() + float(rng.uniform(8, 20))
+        while True:
+            assert time.monotonic() < give_up, "the run does not end"
+            time.sleep(0.05)
+            status = site.processes["run"].poll()
+            if status == 0:
+                assert not kills, f"ended before {kills}"
+                return resumed
+            if status is not None:
+                print(f"  run ended with {status}: {site.said('run').strip().splitlines()[-1]}", flush=True)
+                resumed += 1
+                assert resumed < 40
+                site.start_run(resume=True)
+            if kills and time.monotonic() >= strike_at and self._strike(site, kills[0], rng):
+                kills.pop(0)
+                strike_at = time.monotonic() + float(rng.uniform(8, 30))
+
+    def _strike(self, site: Site, kind: str, rng: object) -> bool:
+        """kill -9, and what a service manager does then: start again what has ended. False if there is no such process now."""
+        names = site.roster.names
+        owner = names[int(rng.integers(len(names)))] if kind in (KINDS[0], KINDS[3]) else "server"  # type: ignore[attr-defined]
+        if not site.folder.is_being_written() or not site.kill(owner, kind):
+            return False
+        print(f"  {time.strftime('%X')} killed {kind} of {owner}", flush=True)
+        if kind == "flower-superlink":
+            site.processes[owner].wait(60)
+            site.start_server()
+        elif kind == "flower-supernode":
+            site.processes[owner].wait(60)
+            site.start_node(owner)
+        return True
+
+    # --- simulations ------------------------------------------------------------------------------
+
+    def _simulated(self, world: World, home: Path, toml: Path, site: Site) -> dict[str, str]:
+        sets: dict[str, Value] = {"roster": str(site.kit / "server" / "roster.json"), "name": "deployed"}
+        if world.own is not None:
+            sets |= {f"data.{key}": str(self._joint(world, home) / value) for key, value in world.keys.items()}
+        return simulated(self._simulate(toml, home / "simulated", sets), site.roster.names)
+
+    def _joint(self, world: World, home: Path) -> Path:
+        """The data of all nodes in one folder."""
+        folder = home / "joint"
+        if folder.exists():
+            return folder
+        if world.names == worlds.HOUSES:
+            worlds.write_houses(folder, world.names, self.views)
+        else:
+            for name in world.names:
+                worlds.drive(folder, name)
+        return folder
+
+    def _simulate(self, toml: Path, home: Path, sets: dict[str, Value]) -> RunFolder:
+        sets = {**sets, "results-dir": str(home), "data.cache-dir": str(home / "cache")}
+        given = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+        run = command("run", str(toml), "--engine", "inprocess", *given)
+        subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
+        return RunFolder(home / str(sets["name"]))
+
+    def _earlier(self, stage: str) -> Path:
+        """A short simulation of an earlier stage in the same houses."""
+        home = self.root / "earlier"
+        if not (home / stage / "run.json").exists():
+            home.mkdir(exist_ok=True)
+            world = worlds.houses(self.views, **{"stage": stage, "num-rounds": 2})
+            data = self._joint(world, home)
+            own: dict[str, Value] = {"name": stage, "data.dir": str(data)}
+            own["data.features"] = str(data / "views.hdf5")
+            self._simulate(world.toml(home / f"{stage}.toml"), home, own)
+        return home / stage
+
+    def _words(self) -> Path:
+        return self._earlier("train") / "vocabulary.json"
+
+    def _starts(self, name: str) -> dict[str, Value]:
+        if name != "houses-explore":
+            return {}
+        return {"start-from": str(self._earlier("train")), "speaker-from": str(self._earlier("speaker"))}
+
+    @staticmethod
+    def _unlike(site: Site, wanted: dict[str, str]) -> list[str]:
+        found = site.results()
+        return sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
 
 
+def main(root: Path, views: Path, how: str, chosen: Sequence[str]) -> None:
+    campaign = Campaign(root.absolute(), views.absolute(), rounds=4 if how == "plain" else 30)
+    for name in chosen or campaign.worlds:
+        order = [str(kind) for kind in rng_for(0, name).permutation(KINDS * TIMES)]
+        campaign.play(name, order if how == "kills" else [])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4:])

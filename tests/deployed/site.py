@@ -62,7 +62,7 @@ class Site:
 
     def start_server(self) -> None:
         self.launch("server", "deploy", "server", str(self.kit / "server"))
-        self.wait_for("server", "answers|ready|up at|listens")
+        self.wait_for("server", "Uvicorn running on")
 
     def start_node(self, name: str, *options: str) -> None:
         self.launch(name, "deploy", "node", str(self.node(name) / "node.toml"), *options)
@@ -145,15 +145,15 @@ class Site:
     def results(self) -> dict[str, str]:
         """SHA-256 of history, model and the members' newest private states; compare `results_of` a simulation."""
         state = {n: self.node(n) / "state" / self.folder.run_key() / n for n in self.roster.names}
-        return digests(self.folder, state)
+        return _digests(self.folder, state)
 
 
 def simulated(folder: RunFolder, names: Sequence[str]) -> dict[str, str]:
     """The same of a simulation's folder."""
-    return digests(folder, {name: folder.client(name) for name in names})
+    return _digests(folder, {name: folder.client(name) for name in names})
 
 
-def digests(folder: RunFolder, states: dict[str, Path]) -> dict[str, str]:
+def _digests(folder: RunFolder, states: dict[str, Path]) -> dict[str, str]:
     found = {p.name: p for p in (folder.path / "history.jsonl", folder.model)}
     found |= {f"{n}/{p.relative_to(s)}": p for n, s in states.items() for p in _newest(s)}
     return {name: sha256_of(path.read_bytes()) for name, path in found.items()}
