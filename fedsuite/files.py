@@ -114,12 +114,17 @@ def _take(descriptor: int) -> bool:
     return False
 
 
+def lock_of(folder: Path) -> Path:
+    """Where processes that want to write `folder` wait for one another; it stays behind."""
+    return folder.with_name(f".{folder.name}.lock")
+
+
 @contextmanager
 def in_turn(folder: Path, progress: Progress) -> Iterator[None]:
     """Alone among the processes that want to write `folder`; says so where it has to wait for another one."""
     with telling(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = folder.with_name(f".{folder.name}.lock")
+    lock = lock_of(folder)
     with locked(lock, 0) as free:
         if not free:
             progress(f"waiting for another process that writes {folder}")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedsuite.errors import InputError
-from fedsuite.files import make_folder, path_name
+from fedsuite.files import lock_of, make_folder, path_name
 from fedsuite.parts import fingerprint_of
 from fedsuite.roster import ROSTER, Roster, write_roster
 from simulations.deploy.address import Address
@@ -45,6 +45,7 @@ def make_kit(folder: Path, names: Sequence[str], address: Address, days: int = D
         raise InputError(
             f"{folder}: is there already, nothing in it was touched; give a new folder"
         )
+    lock_of(place).unlink(missing_ok=True)  # nobody makes this folder again
 
 
 def checked_names(names: Sequence[str]) -> list[str]:

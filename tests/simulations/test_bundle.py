@@ -27,8 +27,14 @@ MOST_FILES, MOST_BYTES, MOST_BYTES_OF_ONE, MOST_FOLDERS, LONGEST_DESCRIPTION = (
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Of a copy, as a checkout may have an environment and runs in it, which Flower would walk through."""
+    """Of a copy, as a checkout may have an environment and runs in it, which Flower would walk through.
+
+    A deployment's folder is there: a node keeps the apps of its runs in it, deeper than Flower lets a bundle be.
+    """
     app = tmp_path_factory.mktemp("app")
+    apps = app / "kit" / "nodes" / "oak" / "state" / "flower" / "apps" / "a"
+    (apps / "fedsuite" / "b" / "c" / "d").mkdir(parents=True)
+    (apps / "fedsuite" / "b" / "c" / "d" / "e.json").write_text("{}")
     for name in ("pyproject.toml", "LICENSE", "README.md", ".gitignore"):
         shutil.copy(ROOT / name, app)
     for name in SHIPPED:

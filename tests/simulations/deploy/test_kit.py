@@ -49,6 +49,7 @@ def test_what_is_in_it(tmp_path: Path, call: Call) -> None:
         *("server/flwr/config.toml", *(f"server/keys/{name}.pub" for name in NAMES)),
         *(f"nodes/{name}/{file}" for name in NAMES for file in of_node),
     }
+    assert [p.name for p in tmp_path.iterdir()] == ["kit"]
     private = {p for p in kit.rglob("*.key") if p.is_file()}
     assert len(private) == 5
     for file in kit.rglob("*"):
