@@ -1,10 +1,15 @@
 """What a program was started with, as it travels to the server of warm client processes, and a child that takes it on."""
 
+import atexit
 import os
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NoReturn
 
 ONE_SEED = 67280421310721  # what every process of an older torch starts from
 
@@ -61,6 +66,25 @@ def become(job: Job, program: str, set_by_imports: Mapping[str, str]) -> None:
     sys.path[:1] = own
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
     _draw_anew()
+
+
+def leave_after(run: Callable[[], object]) -> NoReturn:
+    """End as a program of `run` ends, but leave the interpreter as it is: taking it apart copies the server's pages."""
+    code: object = 1
+    try:
+        code = run()
+    except SystemExit as stop:
+        code = stop.code
+    except BaseException:
+        traceback.print_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as every program does in the end
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or nobody reads any more
+            stream.flush()
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
 
 def _draw_anew() -> None:

@@ -22,9 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from simulations.deploy.warm_imports import Kept
-from simulations.deploy.warm_job import Job, become, received
+from simulations.deploy.warm_job import Job, become, leave_after, received
 
-MODULES = ("flwr.supernode.cli", "simulations.client_app")
+# torch imports its compiler with the first optimizer, compiled or not.
+MODULES = ("flwr.supernode.cli", "simulations.client_app", "torch._dynamo")
 OF_A_SYSTEM = ("simulations.{}.system", "simulations.{}.client")
 # What may differ between the SuperNode, with whose environment the modules were imported, and its programs. What Flower
 # has added on the way may, too, unless imported libraries read it.
@@ -72,20 +73,17 @@ def main(folder: str, program: str, entry: str, systems: Sequence[str]) -> None:
     kept = Kept.now()
     gc.collect()
     gc.freeze()  # so that children's collections do not copy the server's pages
-    job = None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    try:
+    job = None
+    with suppress(SystemExit):
         job = server.serve()
-    finally:
-        if job is None:
-            server.end_all()
-            shutil.rmtree(folder, ignore_errors=True)
     if job is not None:
         become(job, program, set_by_imports)
         kept.offer()
-        run = getattr(importlib.import_module(module), name_there)
-
-        sys.exit(run())
+        leave_after(getattr(importlib.import_module(module), name_there))
+    server.end_all()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)  # what is kept is not taken apart
 
 
 class Server:

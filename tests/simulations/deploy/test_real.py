@@ -20,7 +20,15 @@ from simulations.engines.flower import command_path
 from simulations.engines.processes import Family, wait_until
 from simulations.engines.superlink import flower_settings, free_port
 from tests import cdl_runs
-from tests.harness import cli, config_from, prepared, start_cli, toml_from, wait_for_checkpoint
+from tests.harness import (
+    ROOT,
+    cli,
+    config_from,
+    prepared,
+    start_cli,
+    toml_from,
+    wait_for_checkpoint,
+)
 from tests.nodes import write_node
 
 LIMIT_S = 120.0
@@ -119,7 +127,25 @@ def test_a_run_on_real_nodes_is_stopped_resumed_and_equal_to_a_simulation(
     for name in ("model.safetensors", "history.jsonl"):
         assert (run.path / name).read_bytes() == (other.path / name).read_bytes(), name
     logs = [(base / f"{name}.log").read_text() for name in NAMES]
-    assert not any("cold" in log for log in logs)
+    assert not any("cold" in log or "leaked" in log for log in logs)
     seconds = [r["seconds"] for r in read_rows(run.path / "timings.jsonl") if r["kind"] == "client"]
     print("seconds of each message:", [round(s, 1) for s in seconds])
     assert read_roster(run.path / "roster.json").names == list(NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_commands_at_once_and_an_app_bundle_with_code(deployment: Deployment) -> None:
+    base = deployment.folder
+    options = ["--engine", "deploy", "--connection", "here", "--set", "num-rounds=1"]
+    both = [start_cli(base, "run", "run.toml", "--set", f"name={name}", *options) for name in "ab"]
+    said = [process.communicate(timeout=2 * LIMIT_S) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    shown = cli(base, "config", "run.toml", "--set", "name=c", "--set", "num-rounds=1")
+    (base / "plain.toml").write_text(shown.stdout)
+    environment = {**os.environ, **flower_settings(base / "server")}
+    command = [command_path("flwr"), "run", str(ROOT), "here", "--stream", "-c", "plain.toml"]
+    subprocess.run(command, cwd=base, env=environment, check=True, timeout=2 * LIMIT_S)
+    models = [(base / "runs" / name / "model.safetensors").read_bytes() for name in "abc"]
+    assert models[0] == models[1] == models[2]
+    assert not any("cold" in (base / f"{name}.log").read_text() for name in NAMES)

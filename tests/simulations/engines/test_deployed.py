@@ -1,5 +1,6 @@
 """Runs on a running SuperLink: followed in their folder, stopped where they must be, failures told in one line."""
 
+import dataclasses
 import datetime
 import json
 import os
@@ -18,11 +19,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+import tests.toy
+from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.roster import Member, Roster, write_roster
 from fedsuite.run_folder import RunFolder
 from simulations.engines import deployed
 from simulations.engines.connection import Connection, connection_of
 from simulations.engines.deployed import run_deployed
+from simulations.engines.inprocess import run_inprocess
 from tests.harness import write_toml
 
 Server = Callable[[RunFolder], None]
@@ -294,3 +299,45 @@ def test_the_command_line_refuses_what_cannot_work(
     code, _, err = call(*deploy, "--set", "roster=none.json", engine=False)
     assert code == 2 and "none.json: no such roster" in err
     assert not (home / "runs").exists()
+
+
+@pytest.fixture
+def deployed_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`--engine deploy` without Flower: the toy runs in this process, on a server that may open no data."""
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("the data were opened")
+
+    toy = dataclasses.replace(tests.toy.SYSTEM, prepare=refused, draw=refused, costs=costly)
+    monkeypatch.setattr(tests.toy, "SYSTEM", toy)
+    monkeypatch.setattr(Connection, "check", lambda self: None)
+    monkeypatch.setattr(
+        deployed, "run_deployed", lambda config, folder, connection, show: run_inprocess(config)
+    )
+    sites = (Member(f"site-{i}", "site", 20 + i) for i in range(3))
+    write_roster(home / "roster.json", Roster(tuple(sites)))
+    return home
+
+
+def costly(settings: Any, roster: Roster | None) -> StepCosts:
+    assert roster is not None and len(roster) == 3
+    return StepCosts(lambda _: 500.0 if settings.num_rounds == 2 else 1.0, cure="fewer rounds")
+
+
+def test_variants_are_run_resumed_and_compared_without_data(deployed_here: Path, call: Any) -> None:
+    text = 'num-rounds = 1\nroster = "roster.json"\n[variants.a]\n[variants.b]\nnum-rounds = 2\nfault = "raise"\n'
+    (deployed_here / "toy.toml").write_text('system = "tests.toy:SYSTEM"\n' + text)
+    deploy = ["--engine", "deploy", "--connection", "near"]
+    code, out, err = call("run", "toy.toml", *deploy, engine=False)
+    assert code == 1 and "b: 1,004 messages one after another, at 6 s each 1.7 h" in out
+    assert f"--resume {deployed_here / 'runs' / 'toy'} --engine deploy --connection near" in err
+    assert RunFolder(deployed_here / "runs" / "toy" / "a").is_completed()
+    fixed = ["--resume", "toy", "--set", "fault="]
+    code, out, err = call("run", "toy.toml", *fixed, *deploy, engine=False)
+    assert code == 2, (out, err)  # the fault is among what a result depends on
+    again = ["--overwrite", "--only", "b", "--set", "fault="]
+    code, out, err = call("run", "toy.toml", *again, *deploy, engine=False)
+    assert code == 0, err
+    stored = json.loads((deployed_here / "runs" / "toy" / "b" / "config.json").read_text())
+    assert stored["roster"] == str(deployed_here / "roster.json")
+    assert (deployed_here / "runs" / "toy" / "results.md").is_file()
