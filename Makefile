@@ -23,7 +23,7 @@ SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile
 
 # Ray's workers run at low priority: they need the machine for themselves.
 test: install
-	$(PYTEST) -m "not ray" $(SIDE_BY_SIDE)
+	$(PYTEST) -m "not ray and not deployed" $(SIDE_BY_SIDE)
 	$(PYTEST) -m ray
 
 test-fast: install

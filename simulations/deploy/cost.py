@@ -32,11 +32,6 @@ def cost(
         print(line)
 
 
-def register(deploy: typer.Typer) -> None:
-    """Add the command to `fedsuite deploy`."""
-    deploy.command("cost")(cost)
-
-
 def cost_table(configs: Sequence[Path], changes: Sequence[str] = ()) -> Iterator[str]:
     """Lines; runs of a file that take as many messages stand in one of them."""
     yield f"| configuration | runs | messages | at {COLD_S:g} s | warm, {WARM_S:g} s |"

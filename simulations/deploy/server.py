@@ -9,8 +9,8 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import locked
 from simulations.deploy.programs import ended, run_program
 from simulations.deploy.server_folder import ServerFolder, misplaced
-from simulations.engines.processes import wait_until
 from simulations.engines.flower import command_path
+from simulations.engines.processes import wait_until
 from simulations.engines.superlink import flower_settings
 
 # What a killed SuperLink left behind is being ended meanwhile.

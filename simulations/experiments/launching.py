@@ -47,6 +47,8 @@ class Way:
     def remarks(self, plan: Plan, roster: Roster) -> Iterator[str]:
         """What to tell before the run."""
         yield from unread_lines(plan.settings, plan.system.unread)
+        if self.connection is None and plan.settings.roster:
+            yield f"roster: nothing reads it with --engine {self.engine}, which makes one from the data at hand"
         if self.connection is not None and plan.system.costs is not None:
             line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
             yield from [line] if line else []

@@ -7,6 +7,7 @@ VIEWS.hdf5 is made by ../shared/tools/make_r2r_views.py. A line per run: seconds
 needed, and whether the bytes are those of `--engine inprocess` (history, model, members' newest private states).
 """
 
+import signal
 import subprocess
 import sys
 import time
@@ -81,16 +82,19 @@ class Campaign:
                 assert not kills, f"ended before {kills}"
                 return resumed
             if status is not None:
-                print(f"  run ended with {status}: {site.said('run').strip().splitlines()[-1]}", flush=True)
+                print(
+                    f"  run ended with {status}: {site.said('run').strip().splitlines()[-1]}",
+                    flush=True,
+                )
                 resumed += 1
                 assert resumed < 40
-                site.start_run(resume=True)
+                site.start_run(resume=site.folder.config.exists())
             if kills and time.monotonic() >= strike_at and self._strike(site, kills[0], rng):
                 kills.pop(0)
                 strike_at = time.monotonic() + float(rng.uniform(8, 30))
 
     def _strike(self, site: Site, kind: str, rng: object) -> bool:
-        """kill -9, and what a service manager does then: start again what has ended. False if there is no such process now."""
+        """kill -9, and what a service manager does then: start again what ended. False if there is no such process now."""
         names = site.roster.names
         owner = names[int(rng.integers(len(names)))] if kind in (KINDS[0], KINDS[3]) else "server"  # type: ignore[attr-defined]
         if not site.folder.is_being_written() or not site.kill(owner, kind):
@@ -107,9 +111,15 @@ class Campaign:
     # --- simulations ------------------------------------------------------------------------------
 
     def _simulated(self, world: World, home: Path, toml: Path, site: Site) -> dict[str, str]:
-        sets: dict[str, Value] = {"roster": str(site.kit / "server" / "roster.json"), "name": "deployed"}
+        sets: dict[str, Value] = {
+            "roster": str(site.kit / "server" / "roster.json"),
+            "name": "deployed",
+        }
         if world.own is not None:
-            sets |= {f"data.{key}": str(self._joint(world, home) / value) for key, value in world.keys.items()}
+            sets |= {
+                f"data.{key}": str(self._joint(world, home) / value)
+                for key, value in world.keys.items()
+            }
         return simulated(self._simulate(toml, home / "simulated", sets), site.roster.names)
 
     def _joint(self, world: World, home: Path) -> Path:
@@ -149,7 +159,10 @@ class Campaign:
     def _starts(self, name: str) -> dict[str, Value]:
         if name != "houses-explore":
             return {}
-        return {"start-from": str(self._earlier("train")), "speaker-from": str(self._earlier("speaker"))}
+        return {
+            "start-from": str(self._earlier("train")),
+            "speaker-from": str(self._earlier("speaker")),
+        }
 
     @staticmethod
     def _unlike(site: Site, wanted: dict[str, str]) -> list[str]:
@@ -158,6 +171,7 @@ class Campaign:
 
 
 def main(root: Path, views: Path, how: str, chosen: Sequence[str]) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended
     campaign = Campaign(root.absolute(), views.absolute(), rounds=4 if how == "plain" else 30)
     for name in chosen or campaign.worlds:
         order = [str(kind) for kind in rng_for(0, name).permutation(KINDS * TIMES)]

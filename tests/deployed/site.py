@@ -1,10 +1,11 @@
-"""A whole deployment on this machine: a SuperLink, nodes and runs as processes, each in its own folder, over TLS and with keys.
+"""A whole deployment on this machine, over TLS and with keys: SuperLink, nodes and runs, each with a folder of its own.
 
-All is started as people start it, by `fedsuite deploy` and `fedsuite run --engine deploy`. Processes can be killed one by one.
+All is started as people do it, by `fedsuite deploy` and `fedsuite run --engine deploy`; processes can be killed one by one.
 """
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,10 +47,22 @@ class Site:
                 lines = [f'{k} = "data/{v}"' for k, v in world.keys.items()]
                 with (self.node(name) / "node.toml").open("a") as file:
                     file.write("\n".join(lines) + "\n")
-            given = ["--vocabulary", str(words)] if words else []
-            self.do("deploy", "roster", str(self.kit), str(toml), *given)
+            self._make_roster(world.names, words)
         self.roster = read_roster(self.kit / "server" / "roster.json")
         self.folder = RunFolder(home / "runs" / NAME)
+
+    def _make_roster(self, names: Sequence[str], words: Path | None) -> None:
+        """As operators who never meet do it: each says what it has, and gets the roster."""
+        parts = [self.home / f"{name}.json" for name in names]
+        for name, part in zip(names, parts, strict=True):
+            node = self.node(name)
+            said = ["--key", str(node / "node.key.pub"), "--out", str(part)]
+            self.do("data", "prepare-node", str(node / "node.toml"), str(self.toml), *said)
+        given = ["--vocabulary", str(words)] if words else []
+        made = self.kit / "server" / "roster.json"
+        self.do("data", "make-roster", *map(str, parts), *given, "--out", str(made))
+        for name in names:
+            shutil.copy(made, self.node(name))
 
     def start(self) -> None:
         """SuperLink and all nodes, connected."""
@@ -85,7 +98,12 @@ class Site:
     def do(self, *arguments: str) -> str:
         """A command that ends by itself; what it said."""
         done = subprocess.run(
-            command(*arguments), env=environment(), capture_output=True, text=True, timeout=START_S
+            command(*arguments),
+            env=environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=START_S,
         )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -108,7 +126,9 @@ class Site:
         while not re.search(words, self.said(name)):
             ended = self.processes[name].poll()
             assert ended is None, f"{name} ended with {ended}: {self.said(name)[-2000:]}"
-            assert time.monotonic() < give_up, f"{name} never said {words}: {self.said(name)[-2000:]}"
+            assert time.monotonic() < give_up, (
+                f"{name} never said {words}: {self.said(name)[-2000:]}"
+            )
             time.sleep(0.1)
 
     def said(self, name: str) -> str:
@@ -131,10 +151,10 @@ class Site:
         return bool(found)
 
     def end(self) -> None:
-        """Everything, as Ctrl-C does it; what does not end is killed."""
+        """Everything, as `kill` does it; what does not end is killed."""
         for process in self.processes.values():
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.terminate()
         for process in self.processes.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(20)

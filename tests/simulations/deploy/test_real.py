@@ -101,6 +101,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Depl
 
 
 @pytest.mark.slow
+@pytest.mark.deployed
 @pytest.mark.timeout(600)
 def test_a_run_on_real_nodes_is_stopped_resumed_and_equal_to_a_simulation(
     deployment: Deployment,
@@ -134,6 +135,7 @@ def test_a_run_on_real_nodes_is_stopped_resumed_and_equal_to_a_simulation(
 
 
 @pytest.mark.slow
+@pytest.mark.deployed
 @pytest.mark.timeout(600)
 def test_two_commands_at_once_and_an_app_bundle_with_code(deployment: Deployment) -> None:
     base = deployment.folder
