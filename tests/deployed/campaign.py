@@ -1,8 +1,8 @@
 """Deployed runs of every system on this machine, beside what a simulation writes; run by hand, with ../shared at hand.
 
-    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 plain [WORLD ...]     # nothing goes wrong
-    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 kills [WORLD ...]     # kill -9 of each kind of process, 5 times each
+    python -m tests.deployed.campaign FOLDER VIEWS.hdf5 ROUNDS KILLS [WORLD ...]
 
+KILLS: how often each kind of process is killed by kill -9 at a random moment, 0 = nothing goes wrong.
 VIEWS.hdf5 is made by ../shared/tools/make_r2r_views.py. A line per run: seconds, exchanges, kills, how often --resume was
 needed, and whether the bytes are those of `--engine inprocess` (history, model, members' newest private states).
 """
@@ -24,8 +24,8 @@ from tests.deployed.worlds import World
 
 # What is killed: a word of its command line.
 KINDS = ("flower-supernode", "flower-superlink", "flwr-serverapp", "flwr-clientapp")
-TIMES, LIMIT_S = 5, 3000.0
-EXPLORE = {"stage": "pre-explore", "share": "language-encoder", "num-rounds": 3}
+LIMIT_S = 3600.0
+EXPLORE: dict[str, Value] = {"stage": "pre-explore", "share": "language-encoder"}
 
 
 class Campaign:
@@ -36,12 +36,12 @@ class Campaign:
         every: dict[str, Value] = {"num-rounds": rounds, "evaluate-every": 2}
         self.worlds: dict[str, World] = {
             "houses-train": worlds.houses(views, **every),
-            "houses-speaker": worlds.houses(views, **{"num-rounds": 3, "stage": "speaker"}),
-            "houses-explore": worlds.houses(views, **EXPLORE),
+            "houses-speaker": worlds.houses(views, **every, stage="speaker"),
+            "houses-explore": worlds.houses(views, **every, **EXPLORE),
             "drives": worlds.drives(**every),
             "generated-drives": worlds.generated_drives(**every),
-            "maps": worlds.maps(),
-            "texts": worlds.texts(),
+            "maps": worlds.maps(**{"num-rounds": rounds}),
+            "texts": worlds.texts(**{"num-rounds": rounds}),
         }
 
     def play(self, name: str, kills: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ class Campaign:
         """To the end, with each of `kills` at a random moment; how often it had to be continued."""
         rng, resumed, give_up = rng_for(0, "kills", len(kills)), 0, time.monotonic() + LIMIT_S
         site.start_run()
-        strike_at = time.monotonic() + float(rng.uniform(8, 20))
+        strike_at = time.monotonic() + float(rng.uniform(5, 15))
         while True:
             assert time.monotonic() < give_up, "the run does not end"
             time.sleep(0.05)
@@ -91,7 +91,7 @@ class Campaign:
                 site.start_run(resume=site.folder.config.exists())
             if kills and time.monotonic() >= strike_at and self._strike(site, kills[0], rng):
                 kills.pop(0)
-                strike_at = time.monotonic() + float(rng.uniform(8, 30))
+                strike_at = time.monotonic() + float(rng.uniform(5, 15))
 
     def _strike(self, site: Site, kind: str, rng: object) -> bool:
         """kill -9, and what a service manager does then: start again what ended. False if there is no such process now."""
@@ -170,13 +170,13 @@ class Campaign:
         return sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
 
 
-def main(root: Path, views: Path, how: str, chosen: Sequence[str]) -> None:
+def main(root: Path, views: Path, rounds: int, kills: int, chosen: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended
-    campaign = Campaign(root.absolute(), views.absolute(), rounds=4 if how == "plain" else 30)
+    campaign = Campaign(root.absolute(), views.absolute(), rounds)
     for name in chosen or campaign.worlds:
-        order = [str(kind) for kind in rng_for(0, name).permutation(KINDS * TIMES)]
-        campaign.play(name, order if how == "kills" else [])
+        order = rng_for(0, f"kills of {name}").permutation(KINDS * kills)
+        campaign.play(name, [str(kind) for kind in order])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
