@@ -29,13 +29,15 @@ def everybody(number: int, clients: Clients) -> list[ClientInfo]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws of the run's seed. `group` names the stream, so that seen and unseen houses draw apart."""
+    """Draws of the run's seed; none at rate 0. `group` names the stream, so that seen and unseen houses draw apart."""
 
     rate: float
     seed: int
     group: str = "seen"
 
     def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+        if not self.rate:
+            return []
         rng = rng_for(self.seed, f"participation of {self.group} clients", number)
         chosen = rng.choice(len(clients), size=_count(clients, self.rate), replace=False)
         return [clients[i] for i in sorted(int(i) for i in chosen)]

@@ -25,7 +25,9 @@ from tests.deployed.worlds import World
 # What is killed: a word of its command line.
 KINDS = ("flower-supernode", "flower-superlink", "flwr-serverapp", "flwr-clientapp")
 LIMIT_S = 3600.0
-EXPLORE: dict[str, Value] = {"stage": "pre-explore", "share": "language-encoder"}
+EXPLORE: dict[str, Value] = {
+    "stage": "pre-explore", "share": "language-encoder", "seen-participation-rate": 0.5,
+}  # fmt: skip
 
 
 class Campaign:
@@ -52,6 +54,7 @@ class Campaign:
         words = self._words() if name.startswith("houses") else None
         site = Site(home, world, toml, words)
         wanted = self._simulated(world, home, toml, site)
+        site.watched = True
         begin = time.monotonic()
         try:
             site.start()
@@ -65,7 +68,7 @@ class Campaign:
         equal = "equal" if site.results() == wanted else f"DIFFERENT: {self._unlike(site, wanted)}"
         print(
             f"{name}: start {began - begin:.0f} s, run {seconds:.0f} s, {asked} exchanges, {len(kills)} kills, "
-            f"{resumed} resumed, {equal}",
+            f"{resumed} resumed, {equal}, {len(strayed := site.strayed())} files opened by others {strayed[:3]}",
             flush=True,
         )
 

@@ -35,6 +35,7 @@ class Site:
     def __init__(self, home: Path, world: World, toml: Path, words: Path | None = None) -> None:
         self.home, self.toml, self.kit, self.logs = home, toml, home / "kit", home / "logs"
         self.logs.mkdir(parents=True)
+        self.watched = False  # whether the files that processes open are written down from now on
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._before: dict[str, int] = {}  # what the logs held when their latest process began
         place = ["--host", "127.0.0.1", "--port", str(free_port())]
@@ -113,7 +114,7 @@ class Site:
         with self.log(name).open("ab") as log:
             self._before[name] = log.tell()
             self.processes[name] = subprocess.Popen(
-                command(*arguments), env=environment(), stdin=subprocess.DEVNULL, stdout=log,
+                command(*arguments), env=self._environment(), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -161,6 +162,33 @@ class Site:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+    def _environment(self) -> dict[str, str]:
+        found = environment()
+        if self.watched:
+            own = str(Path(__file__).with_name("watching"))
+            found |= {
+                "FEDSUITE_WATCHED": str(self.home),
+                "PYTHONPATH": f"{own}:{found['PYTHONPATH']}",
+            }
+        return found
+
+    def strayed(self) -> list[str]:
+        """Whoever opened a file that is not its own: the server any node's, a node another's, anybody the data of all."""
+        lines = (self.home / "opened" / "all").read_text().splitlines()
+        rows = {(home, path) for home, _, path in (line.split("\t") for line in lines)}
+        server, nodes, wrong = f"{self.kit}/server/", f"{self.kit}/nodes/", []
+        for home, path in sorted(rows):
+            if home.startswith(server):
+                free = [server, f"{self.folder.path}/"]
+            elif home.startswith(nodes):
+                free = [f"{nodes}{home.removeprefix(nodes).partition('/')[0]}/"]
+            else:
+                continue  # a command of ours, which starts one of these
+            if not path.startswith(tuple(free)):
+                wrong.append(f"{home} opened {path}")
+        own = [path for home, path in rows if home.startswith(nodes) and "/cache/" in path]
+        return wrong if own else ["no node opened its data: nothing was watched"]
 
     def results(self) -> dict[str, str]:
         """SHA-256 of history, model and the members' newest private states; compare `results_of` a simulation."""
