@@ -107,3 +107,9 @@ def test_seen_and_unseen_houses_draw_apart_and_train_in_partition_order():
 def test_a_group_without_houses_draws_nobody(kinds):
     chosen = SeenAndUnseen(everybody, everybody)(1, mixed(kinds))
     assert ids(chosen) == [0, 1, 2]
+
+
+def test_at_rate_0_nobody_of_a_group_is_drawn():
+    """Seen houses may stand on the roster of a pre-exploration that does not want them."""
+    chosen = SeenAndUnseen(Drawn(0.5, 3, "unseen"), Drawn(0.0, 3))(1, mixed("ssuuuu"))
+    assert len(chosen) == 2 and {c.name[0] for c in chosen} == {"u"}
