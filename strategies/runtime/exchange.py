@@ -13,7 +13,7 @@ from fedsuite.federation import ClientInfo, Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.runtime.patience import Patience
-from strategies.runtime.post import OnEvent, Post
+from strategies.runtime.post import OnEvent, Post, is_real
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.reply_checks import (
     CheckedReply,
@@ -47,7 +47,7 @@ class TaskExchange:
         self.best: Mapping[str, Scalar] = {}
         self.trained: dict[int, int] = {}
         self.checkpoint_rounds: Sequence[int] = [0]
-        self.real = bool(settings.roster)
+        self.real = is_real(grid)
         self.patience = Patience(grid, settings.lost_node_patience_s if self.real else 0.0)
 
     def replies(self, tasks: Sequence[Task], records: RoundRecords) -> list[Reply]:
@@ -67,7 +67,7 @@ class TaskExchange:
     def _answers(self, tasks: Sequence[Task], records: RoundRecords) -> list[RawReply | None]:
         """Whatever comes back, by position of the task; None where nothing came in time."""
         raws: list[RawReply | None] = [None] * len(tasks)
-        post, patience = Post(self.grid, self.folder, self.real), self.patience
+        post, patience = Post(self.grid, self.folder), self.patience
         position_of = {self.node_of[task.partition]: i for i, task in enumerate(tasks)}
 
         def keep(position: int, reply: Message, seconds: float) -> None:

@@ -38,7 +38,7 @@ def gather(
     facts = {} if strict else {**roll.facts, "run-key": folder.run_key()}
     ask = partial(identity_message, resume_round=resume_round, ttl_s=2 * deadline_s, facts=facts)
     nodes = wait_for_nodes(grid, len(roster), settings.node_deadline_s) if strict else []
-    post = Post(grid, folder, real=not strict)
+    post = Post(grid, folder)
     while True:
         for node, key in [(n, "") for n in nodes] if strict else _connected(grid):
             if node not in roll.keys:

@@ -12,6 +12,7 @@ from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
+from flwr.superlink.grid import HttpGrid
 
 from fedsuite.run_folder import RunFolder
 
@@ -22,14 +23,19 @@ OnReply = Callable[[int, Message, float], None]
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
+def is_real(grid: Grid) -> bool:
+    """Whether nodes are real ones, behind a SuperLink; simulated ones live beside the server."""
+    return isinstance(grid, HttpGrid)
+
+
 class Post:
-    """Messages, each with a number of the caller's, and the replies to them. real: nodes are real ones.
+    """Messages, each with a number of the caller's, and the replies to them.
 
     Second replies, and those of nodes that were not asked, are left out and noted in the folder's errors.log.
     """
 
-    def __init__(self, grid: Grid, folder: RunFolder, real: bool = False) -> None:
-        self.grid, self.folder, self.real = grid, folder, real
+    def __init__(self, grid: Grid, folder: RunFolder) -> None:
+        self.grid, self.folder, self.real = grid, folder, is_real(grid)
         self.unanswered: set[int] = set()
         self._waiting: dict[str, tuple[int, int, float]] = {}  # number, node, when it was sent
         self._began = self._sent = time.monotonic()

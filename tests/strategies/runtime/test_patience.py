@@ -19,7 +19,7 @@ from simulations.client_app import app as client_app
 from simulations.engines.inprocess import server_identity
 from simulations.server_app import serve
 from simulations.systems import to_run_config
-from strategies.runtime import patience, post
+from strategies.runtime import exchange, patience, post
 from tests.harness import toy_settings
 from tests.nodes import KeyedGrid, key_of, write_node
 from tests.strategies.runtime.loops import FakeTime
@@ -131,6 +131,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     clock = FakeTime()
     for module in (post, patience):
         monkeypatch.setattr(module, "time", clock)
+    for module in (post, exchange):
+        monkeypatch.setattr(module, "is_real", lambda grid: True)
     return clock
 
 
