@@ -35,6 +35,7 @@ class Campaign:
 
     def __init__(self, root: Path, views: Path, rounds: int) -> None:
         self.root, self.views = root, views
+        self.pause_s = (5.0, 15.0)  # between two kills
         every: dict[str, Value] = {"num-rounds": rounds, "evaluate-every": 2}
         self.worlds: dict[str, World] = {
             "houses-train": worlds.houses(views, **every),
@@ -76,7 +77,7 @@ class Campaign:
         """To the end, with each of `kills` at a random moment; how often it had to be continued."""
         rng, resumed, give_up = rng_for(0, "kills", len(kills)), 0, time.monotonic() + LIMIT_S
         site.start_run()
-        strike_at = time.monotonic() + float(rng.uniform(5, 15))
+        strike_at = time.monotonic() + float(rng.uniform(*self.pause_s))
         while True:
             assert time.monotonic() < give_up, "the run does not end"
             time.sleep(0.05)
@@ -94,7 +95,7 @@ class Campaign:
                 site.start_run(resume=site.folder.config.exists())
             if kills and time.monotonic() >= strike_at and self._strike(site, kills[0], rng):
                 kills.pop(0)
-                strike_at = time.monotonic() + float(rng.uniform(5, 15))
+                strike_at = time.monotonic() + float(rng.uniform(*self.pause_s))
 
     def _strike(self, site: Site, kind: str, rng: object) -> bool:
         """kill -9, and what a service manager does then: start again what ended. False if there is no such process now."""
