@@ -171,7 +171,6 @@ def test_a_round_by_hand(config: FedVLNConfig, sent: dict[str, np.ndarray], eta:
     assert [t.partition for t in scored] == [5, 7, 8, 9, 10]
 
 
-@pytest.mark.xfail(strict=True, reason="pre-exploration ignores aggregation = sequential")
 def test_sequential_houses_start_where_their_predecessor_moved_the_encoder() -> None:
     config = changed(CONFIG, aggregation="sequential", participation_rate=1.0)
     first, result, exchanges = one_round(config, MIXED)
