@@ -69,7 +69,9 @@ def first_run(
 
     def run(variant: str) -> Digests:
         if variant not in first_runs:
-            first_runs[variant] = played(cache, own_matrix, tmp_path, variant, f"first-{len(first_runs)}")
+            first_runs[variant] = played(
+                cache, own_matrix, tmp_path, variant, f"first-{len(first_runs)}"
+            )
         return first_runs[variant]
 
     return run
