@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from fedsuite.files import (
 )
 
 _KEY = re.compile(r"[0-9a-f]{32}")
+_BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
 
@@ -69,6 +71,11 @@ class RunFolder:
     def is_completed(self) -> bool:
         """Whether the run has ended well, its tables with it."""
         return self.status().get("status") == "completed" and not self.unfinished.exists()
+
+    def never_began(self) -> bool:
+        """Whether all that is here is what a run leaves that was killed before its settings were written."""
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        return ".lock" in names and all(any(fnmatch(n, m) for m in _BEFORE) for n in names)
 
     def begin(self) -> None:
         """Status running, from now."""
@@ -141,7 +148,7 @@ def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
 def check_folder(folder: RunFolder, settings: RunSettings) -> None:
     """Refuse to write over a run, and to resume one with settings that would change its results."""
     if not settings.resume:
-        if folder.status() or folder.config.exists():
+        if (folder.status() and not folder.never_began()) or folder.config.exists():
             raise InputError(
                 f"{folder.path}: a run of this name is there already; continue it with --resume "
                 f"{folder.path}, choose another name, or replace it with --overwrite"

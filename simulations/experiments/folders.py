@@ -35,12 +35,15 @@ def default_name(system: str, stem: str) -> str:
 def first_free(folder: Path) -> Path:
     """The folder itself, or with the first number behind its name that nothing lies under."""
     numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
-    return next(path for path in itertools.chain([folder], numbered) if not is_taken(path))
+    every = itertools.chain([folder], numbered)
+    return next(p for p in every if not is_taken(p) and not RunFolder(p).is_being_written())
 
 
 def is_taken(path: Path) -> bool:
-    """Whether anything is there; a lock alone is what a run leaves that never began."""
-    return path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir()))
+    """Whether anything is there but what a run leaves that was killed before it began."""
+    if not path.is_dir():
+        return path.exists()
+    return any(path.iterdir()) and not RunFolder(path).never_began()
 
 
 def is_experiment(folder: Path) -> bool:
@@ -49,9 +52,9 @@ def is_experiment(folder: Path) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run writes here."""
+    """Whether a run has begun here."""
     run = RunFolder(folder)
-    return folder.is_dir() and (bool(run.status()) or run.config.exists())
+    return is_taken(folder) and folder.is_dir() and (bool(run.status()) or run.config.exists())
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -85,3 +85,23 @@ def test_a_completed_run_is_passed_over_as_in_an_experiment(call, tmp_path: Path
     code, out, _ = call("run", "--resume", "toy")
     assert code == 0 and f"{folder.path}  (completed before)" in out
     assert (results_of(folder), folder.status()) == before
+
+
+@pytest.mark.parametrize("ending", ["running", "failed"])
+def test_a_run_that_was_killed_before_it_began_leaves_its_name_free(
+    call, tmp_path: Path, ending: str
+) -> None:
+    """By kill -9 at any moment until its settings are written; a run that goes on keeps its name."""
+    write_toml(tmp_path, num_rounds=1, name="own")
+    folder = RunFolder(tmp_path / "runs" / "own")
+    folder.path.mkdir(parents=True)
+    for name in (".lock", ".unfinished", ".run.json.17.partial", "run-key", "roster.json"):
+        (folder.path / name).write_text("")
+    folder.begin()
+    if ending == "failed":
+        folder.end("failed", "no data", "input")
+    with folder.locked():
+        code, _, err = call("run", "toy.toml")
+        assert code == 2 and "another process is writing to this run" in err
+    code, out, err = call("run", "toy.toml")
+    assert (code, err) == (0, "") and f"completed: {folder.path}\n" in out
