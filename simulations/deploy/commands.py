@@ -8,6 +8,7 @@ import typer
 
 from fedsuite.errors import InputError
 from simulations.deploy.cost import cost
+from simulations.deploy.polling import DEFAULT_S
 from simulations.roster_commands import part_of_node, words_of
 from simulations.stopping import EXIT_STOPPED, stop_as_ctrl_c
 
@@ -153,13 +154,19 @@ def node(
             help="Answer messages from a process that has imported everything; cold: each starts anew, 3 s slower.",
         ),
     ] = True,
+    poll_s: Annotated[
+        float,
+        typer.Option(
+            min=0.1, help="How often to ask for messages, in seconds; Flower's own way: 3."
+        ),
+    ] = DEFAULT_S,
 ) -> None:
     """Run a SuperNode; Ctrl-C ends it."""
     from simulations.deploy.node import run_node, start_of
 
     stop_as_ctrl_c()
     try:
-        run_node(start_of(file, superlink, ca, key, port), _say, warm)
+        run_node(start_of(file, superlink, ca, key, port, poll_s), _say, warm)
     except KeyboardInterrupt:
         _say("stopped")
         raise typer.Exit(EXIT_STOPPED) from None

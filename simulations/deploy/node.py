@@ -5,6 +5,7 @@ was killed, not stopped, until a minute without heartbeats is over.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,7 @@ from fedsuite.files import locked, telling, write_atomically
 from fedsuite.node import NodeSettings, read_node
 from simulations.deploy.address import Address, read_address
 from simulations.deploy.keys import fingerprint_of_private, read_private
+from simulations.deploy.polling import DEFAULT_S, FLOWERS_S
 from simulations.deploy.probe import Unreachable, ask
 from simulations.deploy.programs import ended, run_program
 from simulations.engines.flower import command_path
@@ -29,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class NodeStart:
-    """What a SuperNode is started with. port: of its own API, 0 = any."""
+    """What a SuperNode is started with. port: of its own API, 0 = any; poll_s: how often it asks for messages."""
 
     file: Path
     own: NodeSettings
@@ -37,6 +39,7 @@ class NodeStart:
     authority: Path
     key: Path
     port: int = 0
+    poll_s: float = DEFAULT_S
 
     @property
     def home(self) -> Path:
@@ -44,7 +47,9 @@ class NodeStart:
         return Path(self.own.state_dir) / "flower"
 
     def command(self) -> list[str]:
+        quicker = [sys.executable, "-m", "simulations.deploy.polling", f"{self.poll_s:g}"]
         return [
+            *(quicker if self.poll_s < FLOWERS_S else []),
             *(command_path("flower-supernode"), "--superlink", str(self.superlink)),
             *("--root-certificates", str(self.authority)),
             *("--auth-supernode-private-key", str(self.key)),
@@ -54,7 +59,12 @@ class NodeStart:
 
 
 def start_of(
-    file: Path, superlink: str, authority: Path | None, key: Path | None, port: int
+    file: Path,
+    superlink: str,
+    authority: Path | None,
+    key: Path | None,
+    port: int,
+    poll_s: float = DEFAULT_S,
 ) -> NodeStart:
     """Read node.toml; what is not given lies beside it. InputError for what cannot work."""
     file = file.absolute()
@@ -70,6 +80,7 @@ def start_of(
         (authority or file.with_name("ca.crt")).absolute(),
         (key or file.with_name("node.key")).absolute(),
         port,
+        poll_s,
     )
     read_private(start.key)
     return start

@@ -144,7 +144,10 @@ def test_an_unreachable_superlink_is_waited_for_and_said_once(
 
 def test_what_it_is_started_with(kit: Path) -> None:
     folder = kit / "nodes" / "elm"
-    start = start_of(folder / "node.toml", "", None, None, 9094)
+    start = start_of(folder / "node.toml", "", None, None, 9094, 3.0)
+    quick = start_of(folder / "node.toml", "", None, None, 9094, 0.5).command()
+    assert quick[1:4] == ["-m", "simulations.deploy.polling", "0.5"]
+    assert quick[4:] == start.command()
     words = start.command()[1:]
     assert words == [
         *("--superlink", "localhost:9092", "--root-certificates", str(folder / "ca.crt")),
