@@ -81,6 +81,7 @@ class Campaign:
         while True:
             assert time.monotonic() < give_up, "the run does not end"
             time.sleep(0.05)
+            self._look_after(site)
             status = site.processes["run"].poll()
             if status == 0:
                 assert not kills, f"ended before {kills}"
@@ -98,19 +99,24 @@ class Campaign:
                 strike_at = time.monotonic() + float(rng.uniform(*self.pause_s))
 
     def _strike(self, site: Site, kind: str, rng: object) -> bool:
-        """kill -9, and what a service manager does then: start again what ended. False if there is no such process now."""
+        """kill -9. False if there is no such process now."""
         names = site.roster.names
         owner = names[int(rng.integers(len(names)))] if kind in (KINDS[0], KINDS[3]) else "server"  # type: ignore[attr-defined]
         if not site.folder.is_being_written() or not site.kill(owner, kind):
             return False
         print(f"  {time.strftime('%X')} killed {kind} of {owner}", flush=True)
-        if kind == "flower-superlink":
-            site.processes[owner].wait(60)
-            site.start_server()
-        elif kind == "flower-supernode":
-            site.processes[owner].wait(60)
-            site.start_node(owner)
         return True
+
+    @staticmethod
+    def _look_after(site: Site) -> None:
+        """What a service manager does: start again what ended."""
+        for name in ("server", *site.roster.names):
+            if site.processes[name].poll() is None:
+                continue
+            if name == "server":
+                site.start_server()
+            else:
+                site.start_node(name)
 
     # --- simulations ------------------------------------------------------------------------------
 
