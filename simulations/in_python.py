@@ -4,18 +4,17 @@ from simulations import run
 frames = run("fedvln/quickstart", seed=1, **{"federation.participation-rate": 0.5})
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from fedsuite.errors import InputError
-from fedsuite.history import RunFrames, load_runs
+from fedsuite.history import Run, Runs, load_run, load_runs
 from fedsuite.values import Value, shown
 from simulations.engines.ray import Resources
 from simulations.experiments.launching import way_of
-from simulations.experiments.plan import Experiment, plan_experiment
+from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import run_experiment, stopped
 
@@ -31,8 +30,8 @@ def run(
     seeds: Sequence[int] = (),
     quiet: bool = False,
     **keys: Value,
-) -> RunFrames:
-    """Play a configuration to its end; the frames of its run, or of all its runs where it describes several.
+) -> Run | Runs:
+    """Play a configuration to its end; its run with the frames of its history, or all its runs where it describes several.
 
     config: a TOML, or a name that `fedsuite configs` lists; "" with `resume` alone. keys: what --set takes, "-" or "_":
     seed=1, num_rounds=2, **{"federation.participation-rate": 0.5}. The others are the options of `fedsuite run`.
@@ -60,7 +59,8 @@ def run(
     except KeyboardInterrupt:
         console.print(stopped(experiment, way), highlight=False, markup=False, soft_wrap=True)
         raise
-    return load_runs(_folders(experiment))
+    folders = [experiment.plans[label].folder.path for label in experiment.chosen]
+    return load_run(folders[0]) if experiment.record is None else load_runs(folders)
 
 
 def _as_text(key: str, value: object) -> str:
@@ -72,9 +72,3 @@ def _as_text(key: str, value: object) -> str:
             f"{key}: expected text, a number, True or False, got {type(value).__name__}"
         )
     return value if isinstance(value, str) else shown(value)
-
-
-def _folders(experiment: Experiment) -> Sequence[Path]:
-    """Of the runs that were asked for."""
-    plans: Mapping[str, Any] = experiment.plans
-    return [plans[label].folder.path for label in experiment.chosen]
