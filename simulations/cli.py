@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
+from simulations import shipped_commands
 from simulations.deploy.commands import deploy
 from simulations.engines.ray import Resources
 from simulations.experiments.launching import Engine
@@ -20,28 +21,22 @@ from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
+from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a key, in all variants; repeat for more."
-    ),
-]
-Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help="Run this variant only.")]
 
 app = typer.Typer(
     help="Federated embodied learning on Flower.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
 app.add_typer(deploy, name="deploy")
+shipped_commands.add_to(app)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 
@@ -52,20 +47,13 @@ data.command("make-roster")(make_roster)
 @app.command()
 def run(
     context: typer.Context,
-    config: Annotated[
-        Path | None, typer.Argument(help="TOML of the experiment; may be left out with --resume.")
-    ] = None,
+    config: ConfigUnlessResumed = None,
     change: Changes = None,
     seeds: Annotated[
         str, typer.Option(metavar="S1,S2", help="Run every variant with each of these seeds.")
     ] = "",
-    start: Annotated[
-        str,
-        typer.Option("--from", metavar="RUN", help="Go on from this run's model, or model file."),
-    ] = "",
-    resume: Annotated[
-        str, typer.Option(metavar="RUN", help="Continue this run or experiment (path or name).")
-    ] = "",
+    start: Start = "",
+    resume: Resume = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is there; with --only these runs.")
     ] = False,
@@ -109,7 +97,7 @@ def run(
 
 @app.command("config")
 def print_config(
-    config: Annotated[Path, typer.Argument(help="TOML of the experiment.")],
+    config: Config,
     change: Changes = None,
     only: Only = None,
 ) -> None:
@@ -133,7 +121,7 @@ def runs(
 
 @app.command()
 def show(
-    run_folder: Annotated[str, typer.Argument(metavar="RUN", help="Run folder (path or name).")],
+    run_folder: Run,
     rounds: Annotated[int, typer.Option(min=1, help="Latest rounds to show.")] = 10,
 ) -> None:
     """Show one run: status, configuration, metrics by round."""

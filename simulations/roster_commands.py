@@ -28,7 +28,7 @@ def prepare_node(
     node: Annotated[
         Path, typer.Argument(help="The node's own TOML; its roster may be missing yet.")
     ],
-    config: Annotated[Path, typer.Argument(help="TOML of the experiment.")],
+    config: Annotated[Path, typer.Argument(help="TOML of the experiment, or its shipped name.")],
     change: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")
     ] = None,
@@ -61,9 +61,13 @@ def part_of_node(
     from simulations.experiments.request import given, read_toml, split_changes
     from simulations.experiments.variants import base_of
     from simulations.own_node import as_own, check_system
+    from simulations.shipped import config_file
     from simulations.systems import load_system
 
-    own, table = read_node(node, rostered=False), base_of(read_toml(config), str(config))
+    own, table = (
+        read_node(node, rostered=False),
+        base_of(read_toml(config_file(config)), str(config)),
+    )
     typed = split_changes(changes)
     name = given("system", typed, table)
     check_system(own, {"system": name})

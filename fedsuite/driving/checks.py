@@ -6,6 +6,7 @@ from fedsuite.devices import check_device
 from fedsuite.driving.config import CDLConfig, ObjectiveSettings
 from fedsuite.driving.federation_settings import CUSTOM
 from fedsuite.driving.plan import initial_network, make_plan
+from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.errors import InputError
 
 
@@ -26,6 +27,8 @@ def validate(config: CDLConfig) -> None:
             "evaluation.cross-evaluation: with network.batch-norm=local a backbone is not whole away from home; "
             "set it to false"
         )
+    if config.federation.mixing_matrix in SOLVED:
+        check_solver()
     if config.federation.scenario == CUSTOM and not config.federation.underlay_file:
         raise InputError(
             "federation.underlay-file: scenario custom mixes by your own matrix or network; give its file"

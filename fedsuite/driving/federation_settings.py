@@ -31,7 +31,9 @@ class FederationSettings:
         path=True,
     )
     mixing_matrix: str = setting(
-        "auto", "A on trees: auto = metropolis", choices=("auto", "metropolis", "fmmc", "fdla")
+        "auto",
+        "A on trees: auto = metropolis; fmmc and fdla need the extra `topology`",
+        choices=("auto", "metropolis", "fmmc", "fdla"),
     )
     data_weighted: bool = setting(False, "fedavg, fedprox, star: weight silos by their frames")
     proximal_mu: float = setting(0.01, "mu of fedprox", ge=0)

@@ -76,7 +76,10 @@ def init(
 @deploy.command()
 def roster(
     folder: Kit,
-    config: Annotated[Path, typer.Argument(metavar="RUN.toml", help="TOML of the experiment.")],
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="RUN.toml", help="TOML of the experiment, or its shipped name."),
+    ],
     change: Change = None,
     vocabulary: Annotated[
         Path | None, typer.Option(help="FedVLN: words to use; default: counted at all nodes.")

@@ -12,13 +12,14 @@ from fedsuite.errors import InputError
 from fedsuite.roster import Roster, read_roster
 from fedsuite.run_folder import variant_of
 from simulations.experiments.request import Request, describe, split_changes
+from simulations.shipped import config_file
 from simulations.systems import load_system
 
 SHOWN = 4  # names of runs in a line
 
 
 def cost(
-    configs: Annotated[list[Path], typer.Argument(help="TOMLs of experiments.")],
+    configs: Annotated[list[Path], typer.Argument(help="TOMLs of experiments, or shipped names.")],
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key, in all runs."),
@@ -46,7 +47,8 @@ def cost_table(configs: Sequence[Path], changes: Sequence[str] = ()) -> Iterator
         for (count, exact), names in alike.items():
             shown = f"{'' if exact else 'about '}{count:,}"
             times = " | ".join(duration(count * s) for s in (COLD_S, WARM_S))
-            place = f"{config.parent.name}/{config.name}"
+            file = config_file(config)
+            place = f"{file.parent.name}/{file.name}"
             yield f"| {place} | {_listed(names)} | {shown} | {times} |"
 
 

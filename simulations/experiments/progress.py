@@ -1,4 +1,4 @@
-"""Shows how a run goes: a live line on a terminal, one line a round elsewhere (logs, pipes).
+"""Shows how a run goes: a live line on a terminal and in a notebook, one line a round elsewhere (logs, pipes).
 
 Preparing data gets a bar there, and everywhere a line for all that is done.
 """
@@ -14,24 +14,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from fedsuite.progress import in_lines
+from simulations.experiments.notebook import NotebookLine
 
 SHOWN_METRICS = 4
 BAR = 24
 
 
 class OnTerminal:
-    """A context manager whose live part is there on a terminal only."""
+    """A context manager whose live part is there on a terminal, or what is `lively`, only."""
 
-    def __init__(self, console: Console, live: Live | Progress) -> None:
+    def __init__(
+        self, console: Console, live: Live | Progress | NotebookLine, lively: bool = False
+    ) -> None:
         self.console, self.live = console, live
+        self.lively = lively or console.is_terminal
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
+        if self.lively:
             self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.console.is_terminal:
+        if self.lively:
             with suppress(OSError):  # of a terminal that was closed
                 self.live.stop()
 
@@ -67,8 +71,12 @@ class RunDisplay(OnTerminal):
         self.metrics = ""
         self.doing = "starting"
         self._begun: tuple[float, int] | None = None
-        self._live = Live(self.line(), console=console, transient=True, refresh_per_second=4)
-        super().__init__(console, self._live)
+        self._live = (
+            NotebookLine(self.line())
+            if console.is_jupyter
+            else Live(self.line(), console=console, transient=True, refresh_per_second=4)
+        )
+        super().__init__(console, self._live, lively=console.is_jupyter and not console.quiet)
 
     def show(self, event: Mapping[str, Any]) -> None:
         kind = str(event["kind"]).removeprefix("closing-")
@@ -85,7 +93,7 @@ class RunDisplay(OnTerminal):
             self.clients, self.doing = 0, f"{event['done']} messages"
         else:
             self._show_round(event, closing=kind == "closing")
-        if self.console.is_terminal:
+        if self.lively:
             self._live.update(self.line())
 
     def line(self) -> Text:
@@ -101,7 +109,7 @@ class RunDisplay(OnTerminal):
             self.metrics = short_metrics(event["metrics"])
         name = "closing" if closing else f"round {self.done}/{self.rounds}"
         shown = short_metrics(event["metrics"]) or "done"
-        if not self.console.is_terminal and (self.done or closing or event["metrics"]):
+        if not self.lively and (self.done or closing or event["metrics"]):
             self.console.print(
                 f"{name}  {shown}  ({event['seconds']:.1f} s)", highlight=False, soft_wrap=True
             )

@@ -25,12 +25,15 @@ from simulations.experiments.variants import (
     sweep_of,
     with_seeds,
 )
+from simulations.shipped import config_file
 from simulations.systems import load_system
 
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments. sweep: None unless one was typed; dry: nothing will be written, whatever lies in the folder."""
+    """The arguments. config_file: a path, or the name of a shipped configuration (shipped.py); sweep: None unless one was
+    typed; dry: nothing will be written, whatever lies in the folder.
+    """
 
     config_file: Path | None = None
     changes: Sequence[str] = ()
@@ -78,9 +81,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(
-            f"{path}: no such file; `ls simulations/*/` shows the TOMLs that come along"
-        ) from None
+        raise InputError(f"{path}: no such file; give a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: no valid TOML ({error}); text values need quotes") from None
     except (
@@ -112,7 +113,8 @@ def given(key: str, typed: Mapping[str, str], table: Mapping[str, Any]) -> str:
 def describe(request: Request, typed: Mapping[str, str]) -> Described:
     """The runs that are asked for; `typed`: the keys of --set."""
     request.check()
-    table = read_toml(request.config_file) if request.config_file else {}
+    file = config_file(request.config_file) if request.config_file else None
+    table = read_toml(file) if file else {}
     if typed.get("resume") or table.get("resume"):
         raise InputError("resume: use the option --resume RUN")
     stored = None
@@ -120,8 +122,8 @@ def describe(request: Request, typed: Mapping[str, str]) -> Described:
         complaint = f"{request.resume}: no such run folder"
         results_dir = given("results-dir", typed, table)
         stored = folders.find(request.resume, results_dir, Path.is_dir, complaint)
-    if request.config_file:
-        return replace(_in_file(request, request.config_file, typed, table), stored=stored)
+    if file:
+        return replace(_in_file(request, file, typed, table), stored=stored)
     if stored:
         return _in_folder(request, stored)
     kind = "a sweep" if request.sweep else "a run"
@@ -132,7 +134,7 @@ def _in_file(
     request: Request, file: Path, typed: Mapping[str, str], table: Mapping[str, Any]
 ) -> Described:
     """The runs of a TOML's content, with the seeds and the sweep that were typed."""
-    source, system = str(file), load_system(given("system", typed, table))
+    source, system = str(request.config_file), load_system(given("system", typed, table))
     if request.seeds:
         table = with_seeds(table, request.seeds)
     options = request.sweep.table(system.config_class) if request.sweep else None

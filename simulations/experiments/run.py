@@ -47,7 +47,7 @@ def run_request(
         run_experiment(experiment, way, console)
     except KeyboardInterrupt:
         with suppress(OSError):  # a terminal that was closed takes no more words
-            print(_stopped(experiment, way), file=sys.stderr, flush=True)
+            print(stopped(experiment, way), file=sys.stderr, flush=True)
         raise typer.Exit(EXIT_STOPPED) from None
     results = RunFolder(experiment.folder).results
     if results.is_file():
@@ -211,7 +211,7 @@ def _has_results(folder: RunFolder) -> bool:
     return folder.model.exists() or any(row["round"] > 0 for row in rows)
 
 
-def _stopped(experiment: Experiment, way: Way) -> str:
+def stopped(experiment: Experiment, way: Way) -> str:
     """What is left after Ctrl-C, and how to go on."""
     again = f"continue with: fedsuite run --resume {experiment.folder}{way.options}"
     if experiment.record is not None:

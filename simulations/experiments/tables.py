@@ -4,12 +4,13 @@ from pathlib import Path
 
 from rich.table import Column, Table
 
-from fedsuite.config import limits_of, to_flat
+from fedsuite.config import to_flat
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, read_rows, run_folders
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.experiments.folders import is_experiment, labels_of
 from simulations.experiments.progress import short_metrics
+from simulations.key_rows import key_rows
 from simulations.systems import load_system
 
 UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
@@ -107,12 +108,8 @@ def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
 
 def keys_table(system: str) -> Table:
     """Every key of a system with its default, its meaning and what it may be."""
-    cls = load_system(system).config_class
-    defaults = to_flat(cls())
     columns = [Column(name, overflow="fold") for name in ("key", "default", "meaning")]
     table = Table(*columns, title=f"system = {system}", show_lines=False)
-    for key, limits in limits_of(cls).items():
-        bounds = [f"{sign} {bound:g}" for sign, bound in limits.bounds().items()]
-        valid = " | ".join(map(str, limits.choices)) if limits.choices else ", ".join(bounds)
-        table.add_row(key, str(defaults[key]), f"{limits.help} ({valid})" if valid else limits.help)
+    for row in key_rows(system):
+        table.add_row(row.key, str(row.default), row.meaning)
     return table

@@ -5,12 +5,15 @@ NEGATIVE; with W >= 0 in every entry: FMMC, the fastest mixing Markov chain. s i
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from fedsuite.driving.topology.matcha import Edge, laplacian, without_mean
 from fedsuite.errors import InputError
+
+SOLVED = ("fmmc", "fdla")  # values of federation.mixing-matrix
 
 
 def fastest_weights(edges: Sequence[Edge], num_silos: int, *, signed: bool) -> np.ndarray:
@@ -20,6 +23,7 @@ def fastest_weights(edges: Sequence[Edge], num_silos: int, *, signed: bool) -> n
     """
     if not edges:
         return np.eye(num_silos)
+    check_solver()
     import cvxpy  # slow to import
 
     cp: Any = cvxpy  # half of its functions have no annotations
@@ -45,6 +49,14 @@ def fastest_weights(edges: Sequence[Edge], num_silos: int, *, signed: bool) -> n
             f"mixing weights: the solver found none ({problem.status}); choose mixing metropolis"
         )
     return _matrix(np.asarray(w.value, dtype=np.float64), edges, num_silos, signed=signed)
+
+
+def check_solver() -> None:
+    """InputError unless the package that finds these weights is installed."""
+    if find_spec("cvxpy") is None:
+        raise InputError(
+            "federation.mixing-matrix: fmmc and fdla need cvxpy; pip install 'fedsuite[topology]', or choose metropolis"
+        )
 
 
 def _matrix(

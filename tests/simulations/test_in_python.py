@@ -1,0 +1,110 @@
+"""`from simulations import run`: the same run as the command's, as frames, with exceptions for errors."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+import simulations
+from fedsuite.errors import InputError, RunFailed
+from simulations import run
+from simulations.experiments.notebook import NotebookLine
+from tests.harness import ROOT
+from tests.mistakes.refusing import Call
+
+TOY = 'system = "tests.toy:SYSTEM"\nnum-rounds = 3\n'
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("toy.toml").write_text(TOY)
+    return "toy.toml"
+
+
+def test_it_is_the_commands_run(toy: str, call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = run(toy, seed=4, results_dir="a", name="x", **{"step-size": 0.05})
+    assert "round 3/3" in capsys.readouterr().out
+    assert list(frames.rounds["round"]) == [0, 1, 2, 3] and set(frames.rounds["run"]) == {"x"}
+    assert set(frames.clients["partition"]) == {0, 1, 2}
+    sets = ("seed=4", "results-dir=b", "name=x", "step-size=0.05")
+    assert call("run", toy, *(word for s in sets for word in ("--set", s)))[0] == 0
+    assert Path("a/x/history.jsonl").read_bytes() == Path("b/x/history.jsonl").read_bytes()
+
+
+def test_several_runs_and_none_of_the_words(toy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = run(toy, seeds=[0, 1], num_rounds=1, quiet=True)
+    assert [run.name.rpartition("/")[2] for run in frames.runs] == ["seed-0", "seed-1"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"config": "cdl/quickstrat"}, "did you mean cdl/quickstart"),
+        ({"num_round": 1}, "did you mean 'num-rounds'"),
+        ({"num_rounds": [1]}, "expected text, a number, True or False, got list"),
+        ({"num_rounds": 1, "num-rounds": 1}, "given twice"),
+        ({"num_rounds": True}, "num-rounds must be a whole number"),
+    ],
+)
+def test_bad_input_is_an_exception(toy: str, given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run(**{"config": toy, **given})
+    assert [p.name for p in Path.cwd().iterdir()] == [toy]
+
+
+def test_a_failed_run_is_an_exception_too(toy: str) -> None:
+    with pytest.raises(RunFailed):
+        run(toy, fault="nan", name="x", quiet=True)
+
+
+def test_a_stopped_run_goes_on(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C, or a notebook's stop button, between two rounds."""
+    rounds = iter(range(100))
+
+    def stop(*_: object) -> None:
+        if next(rounds) == 12:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("simulations.experiments.progress.RunDisplay.show", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(toy, name="x")
+    frames = run(resume="x")
+    assert list(frames.rounds["round"]) == [0, 1, 2, 3]
+    run(toy, name="y")
+    assert Path("runs/x/history.jsonl").read_bytes() == Path("runs/y/history.jsonl").read_bytes()
+
+
+def test_importing_the_package_is_quick() -> None:
+    code = "import sys, simulations; print([m for m in ('flwr', 'torch', 'rich', 'pandas') if m in sys.modules])"
+    told = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True, timeout=60)
+    assert told == "[]\n"
+    with pytest.raises(AttributeError, match="walk"):
+        simulations.walk  # noqa: B018
+
+
+def test_a_notebook_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Shown:
+        def update(self, line: Text) -> None:
+            seen.append(str(line))
+
+    def display(line: Text, display_id: bool) -> Shown:
+        seen.append(str(line))
+        return Shown()
+
+    module = ModuleType("IPython.display")
+    module.display = display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    line = NotebookLine(Text("starting"))
+    line.start()
+    line.update(Text("round 1/3"))
+    line.stop()
+    assert seen == ["starting", "round 1/3", ""]
