@@ -7,15 +7,16 @@ experiment of several runs can go on without the TOML. A single run has none: it
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import full_path, read_object
+from fedsuite.files import full_path
+from fedsuite.history.experiments import EXPERIMENT_FILE as EXPERIMENT_FILE  # noqa: PLC0414
+from fedsuite.history.experiments import FORMAT as FORMAT  # noqa: PLC0414
+from fedsuite.history.experiments import is_experiment as is_experiment  # noqa: PLC0414
+from fedsuite.history.experiments import labels_of as labels_of  # noqa: PLC0414
+from fedsuite.history.experiments import read_record as read_record  # noqa: PLC0414
 from fedsuite.run_folder import RunFolder
-from fedsuite.values import shown
 
-FORMAT = 1
-EXPERIMENT_FILE = "experiment.json"
 LOCK = ".lock"
 
 
@@ -43,41 +44,10 @@ def is_taken(path: Path) -> bool:
     return path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir()))
 
 
-def is_experiment(folder: Path) -> bool:
-    """Whether an experiment of several runs writes here."""
-    return (folder / EXPERIMENT_FILE).is_file()
-
-
 def is_run(folder: Path) -> bool:
     """Whether a run writes here."""
     run = RunFolder(folder)
     return folder.is_dir() and (bool(run.status()) or run.config.exists())
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """experiment.json of an experiment; InputError if it is not one that was written here."""
-    file, cure = folder / EXPERIMENT_FILE, "put the file back or give the experiment another name"
-    record = read_object(file, "the record of an experiment", cure)
-    if record.get("format") != FORMAT:
-        raise InputError(f"{file}: format {shown(record.get('format'))}, expected {FORMAT}; {cure}")
-    runs = record.get("runs")
-    if not (isinstance(runs, list) and runs and all(map(_is_recorded, runs))):
-        raise InputError(f"{file}: lists no runs with name and settings; {cure}")
-    return record
-
-
-def _is_recorded(run: object) -> bool:
-    """Whether this is a run as experiment.json lists it."""
-    return (
-        isinstance(run, dict)
-        and isinstance(run.get("name"), str)
-        and isinstance(run.get("settings"), dict)
-    )
-
-
-def labels_of(folder: Path) -> list[str]:
-    """Labels of all runs of an experiment, in order, begun or not."""
-    return [str(run["name"]) for run in read_record(folder)["runs"]]
 
 
 def check_place(folder: Path, several: bool, may_be_there: bool) -> None:

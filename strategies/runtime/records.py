@@ -6,7 +6,8 @@ used always has a line of its own.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fedsuite.arrays import num_bytes
@@ -22,7 +23,8 @@ class RoundRecords:
     """Lines of round `number`; `prefix` is "closing-" after the last round, else ""; names: partition -> name.
 
     metrics: the round's own; trained: replies to its training tasks; depth: of optimizer steps,
-    exchanges taken as a chain; passed_over: who failed of those asked in turn.
+    exchanges taken as a chain; passed_over: who failed of those asked in turn; seconds: of the server's clock that went into
+    waiting for replies, the strategy's own work, and evaluation, which has both.
     """
 
     def __init__(self, number: int, prefix: str, names: Mapping[int, str]) -> None:
@@ -31,6 +33,7 @@ class RoundRecords:
         self.metrics: dict[str, float] = {}
         self.trained: list[Reply] = []
         self.depth = 0
+        self.seconds = dict.fromkeys(("waiting", "merging", "evaluation"), 0.0)
         self.passed_over: list[tuple[str, CheckedReply]] = []
         self._sums: dict[tuple[int, str], Event] = {}
         self._times: dict[tuple[int, str], Event] = {}
@@ -83,6 +86,20 @@ class RoundRecords:
 
     def sums(self) -> list[Event]:
         return list(self._times.values())
+
+    @contextmanager
+    def spent(self, name: str, whole: bool = False) -> Iterator[None]:
+        """Count what happens meanwhile as seconds of `name`, without what another `spent` counts inside; whole: with it."""
+        begin, before = time.monotonic(), dict(self.seconds)
+        try:
+            yield
+        finally:
+            elapsed = time.monotonic() - begin
+            if whole:
+                self.seconds = before
+            else:
+                elapsed -= sum(self.seconds.values()) - sum(before.values())
+            self.seconds[name] += elapsed
 
     def emit_progress(self, on_event: Callable[[Mapping[str, Any]], None]) -> None:
         """Now and then, how many of the small messages are through."""

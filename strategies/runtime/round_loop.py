@@ -8,7 +8,7 @@ interruption.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from fedsuite.arrays import with_prefix
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.federation import Exchanges, RoundResult, RoundStrategy, ServerState
+from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
@@ -148,23 +148,26 @@ class RoundLoop:
         kind = "closing" if prefix else "round"
         if metrics or not prefix:
             self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
-        seconds = time.monotonic() - begin
-        self.emit({"round": number, "kind": kind, "seconds": seconds, "metrics": metrics})
+        took = {"seconds": time.monotonic() - begin}
+        took |= {f"{name}-seconds": seconds for name, seconds in rows.seconds.items()}
+        self.emit({"round": number, "kind": kind, **took, "metrics": metrics})
 
     def _evaluate(
         self, number: int, strategy: RoundStrategy, state: ServerState, rows: RoundRecords
     ) -> tuple[ServerState, bool]:
         """Score the state; whether it is the best so far."""
-        found = self._run(strategy.evaluate(number, state, self.clients), rows)
+        with rows.spent("evaluation", whole=True):
+            found = self._run(strategy.evaluate(number, state, self.clients), rows)
         rows.metrics = {**found.metrics, **rows.metrics}
         return bookkeeping.after_evaluation(strategy.selection, number, found.state, found.metrics)
 
     def _run(self, exchanges: Exchanges, rows: RoundRecords) -> RoundResult:
         """Every exchange that a step of the strategy asks for, then its result, checked."""
         try:
-            tasks = next(exchanges)
-            while True:
-                tasks = exchanges.send(self.exchange.replies(tasks, rows))
+            with rows.spent("merging"):
+                tasks = next(exchanges)
+                while True:
+                    tasks = exchanges.send(self._replies(tasks, rows))
         except StopIteration as stop:
             if not isinstance(stop.value, RoundResult):
                 raise TypeError(
@@ -173,6 +176,10 @@ class RoundLoop:
             state = stop.value.state
             self.exchange.check(state.arrays | with_prefix(state.optimizer, "optimizer."), rows)
             return stop.value
+
+    def _replies(self, tasks: Sequence[Task], rows: RoundRecords) -> list[Reply]:
+        with rows.spent("waiting"):
+            return self.exchange.replies(tasks, rows)
 
 
 def _prepare_folder(settings: RunSettings, folder: RunFolder) -> RunState | None:

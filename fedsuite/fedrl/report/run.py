@@ -10,7 +10,7 @@ other methods have rows with noise too, because noise alone frees a greedy polic
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedsuite.fedrl.config import FedRLConfig
@@ -90,7 +90,7 @@ def outcomes_of(
     frames = frames or load_runs(run_dir)
     final, rounds = last_values(frames.closing), frames.rounds
     updates = rounds.reindex(columns=["train.updates"])["train.updates"].fillna(0.0)
-    frames = replace(frames, rounds=rounds.assign(**{"gradient-steps": updates.cumsum()}))
+    frames = frames.replaced(rounds=rounds.assign(**{"gradient-steps": updates.cumsum()}))
     best = int(final["best-round"])
     ended: dict[str, float] = {
         "best-round": best,

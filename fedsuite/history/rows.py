@@ -1,4 +1,4 @@
-"""What happened in a run, one JSON object a line, and its reading into pandas frames.
+"""What happened in a run, one JSON object a line: the writer, and a plain reader that checks every row.
 
 `history.jsonl` is deterministic: equal runs write equal bytes, so it holds no times, node ids or paths; wall-clock goes to
 `timings.jsonl`. Lines of a round are written together when the round is over. Kinds of history lines:
@@ -11,16 +11,12 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedsuite.errors import InputError, one_line
+from fedsuite.errors import InputError
 from fedsuite.files import sha256_of, telling, write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 HISTORY, TIMINGS = "history.jsonl", "timings.jsonl"
 Row = Mapping[str, Any]
@@ -116,50 +112,3 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
             raise ValueError(f"metric {key} is {number}, expected a finite number")
         plain[key] = number
     return plain
-
-
-@dataclass(frozen=True)
-class RunFrames:
-    """Tables of one or more runs; columns run, round and one per metric, by its own name.
-
-    rounds, closing: one line a round, one per finished run; clients, closing_clients: one per client and exchange.
-    """
-
-    rounds: "pd.DataFrame"
-    clients: "pd.DataFrame"
-    closing: "pd.DataFrame"
-    closing_clients: "pd.DataFrame"
-
-
-def load_runs(folders: Path | str | Sequence[Path | str]) -> RunFrames:
-    """Frames of a run folder, of all runs in a folder, or of a list of either."""
-    import pandas as pd
-
-    given = [folders] if isinstance(folders, Path | str) else list(folders)
-    kinds = ("round", "client", "closing", "closing-client")
-    tables: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    for folder in (run for entry in given for run in run_folders(Path(entry))):
-        for row in read_rows(folder / HISTORY, torn_end=True):
-            plain = {k: v for k, v in row.items() if k not in ("kind", "metrics")}
-            if row["kind"] not in tables:
-                known = ", ".join(kinds)
-                raise InputError(
-                    f"{folder / HISTORY}: a row of kind {one_line(row['kind'], 50)}, expected {known}; put the file "
-                    "back from a copy"
-                )
-            tables[row["kind"]].append({"run": folder.name, **plain, **row.get("metrics", {})})
-    return RunFrames(*(pd.DataFrame(rows) for rows in tables.values()))
-
-
-def run_folders(folder: Path) -> list[Path]:
-    """`folder` itself if it is a run, else the runs in it, by name."""
-    if (folder / HISTORY).is_file():
-        return [folder]
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such run folder; `fedsuite runs` lists what is there")
-    found = sorted(path.parent for path in folder.glob(f"*/{HISTORY}"))
-    if not found:
-        raise InputError(
-            f"{folder}: no runs in this folder (no {HISTORY}); `fedsuite run` makes one"
-        )
-    return found

@@ -1,0 +1,31 @@
+"""What happened in a run: its writing, and its reading into pandas frames.
+
+Nothing here imports pandas or Arrow before a frame is asked for.
+"""
+
+from fedsuite.history.experiments import run_folders
+from fedsuite.history.frames import RunFrames
+from fedsuite.history.rows import (
+    HISTORY,
+    TIMINGS,
+    HistoryWriter,
+    Row,
+    finite_metrics,
+    read_rows,
+)
+from fedsuite.history.runs import Run, Runs, load_run, load_runs
+
+__all__ = [
+    "HISTORY",
+    "TIMINGS",
+    "HistoryWriter",
+    "Row",
+    "Run",
+    "RunFrames",
+    "Runs",
+    "finite_metrics",
+    "load_run",
+    "load_runs",
+    "read_rows",
+    "run_folders",
+]

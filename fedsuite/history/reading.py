@@ -1,0 +1,168 @@
+"""A run's history as Arrow tables, one per kind of row: the same rows as `read_rows` gives, ten times as fast.
+
+Arrow reads well-formed rows only. What it cannot read, or what could mean something else, is read again by `read_rows`,
+which names a damaged line.
+"""
+
+import io
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsuite.errors import InputError, one_line
+from fedsuite.files import telling
+from fedsuite.history.rows import HISTORY, read_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+Sources = Sequence[tuple[str, Path]]  # what runs are called, and their folders
+KINDS = ("round", "client", "closing", "closing-client")
+_HEADS = {"round": "int64", "kind": "string", "partition": "int64", "name": "string", "task": "string",
+          "status": "string", "reason": "string", "num-examples": "int64", "bytes-down": "int64",
+          "bytes-up": "int64", "messages": "int64", "admitted": "float64"}  # fmt: skip
+TIMED = {"round": "int64", "kind": "string", "task": "string", "seconds": "float64", "compute-seconds": "float64",
+         "waiting-seconds": "float64", "merging-seconds": "float64", "evaluation-seconds": "float64"}  # fmt: skip
+_METRICS = "metrics"
+_BLOCK_BYTES = 1 << 22
+
+
+class Unreadable(ValueError):
+    """Rows that are for `read_rows`."""
+
+
+def read_tables(folder: Path) -> "Mapping[str, pa.Table | pd.DataFrame]":
+    """The history of a run by kind of row: a column per field and metric, in the order in which they first appear.
+
+    A last line without its end is left out; a history that is not there yet has no rows.
+    """
+    import pyarrow as pa
+
+    path = folder / HISTORY
+    if not path.is_file():
+        return {}
+    with telling(path):
+        data = path.read_bytes()
+    data = data[: data.rfind(b"\n") + 1]
+    if not data:
+        return {}
+    try:
+        table = _parsed(data)
+    except (Unreadable, pa.ArrowException):
+        return _plainly_read(path)
+    kinds = table.column("kind").unique().to_pylist()
+    for kind in kinds:
+        _check_kind(kind, path)
+    return {kind: _of_kind(table, kind, data) for kind in kinds}
+
+
+def read_timings(path: Path) -> "pd.DataFrame":
+    """Rows of timings.jsonl without their metrics, a column per field of `TIMED`; no rows where there is no file."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if not path.is_file():
+        return pd.DataFrame(columns=list(TIMED))
+    with telling(path):
+        data = path.read_bytes()
+    data = data[: data.rfind(b"\n") + 1]
+    if not data:
+        return pd.DataFrame(columns=list(TIMED))
+    try:
+        return _arrow(data, TIMED, "ignore").to_pandas()
+    except (Unreadable, pa.ArrowException):
+        return pd.DataFrame(read_rows(path, torn_end=True)).reindex(columns=list(TIMED))
+
+
+def _parsed(data: bytes) -> "pa.Table":
+    if b"null" in data:  # Arrow takes it for a value that is not there
+        raise Unreadable
+    return _flat(_arrow(data, _HEADS, "infer"))
+
+
+def _arrow(data: bytes, fields: Mapping[str, str], others: str) -> "pa.Table":
+    """Rows by Arrow; others: what becomes of fields without a type, "infer" or "ignore"."""
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in fields.items()])
+    options = arrow_json.ReadOptions(block_size=_BLOCK_BYTES)
+    parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
+    table = arrow_json.read_json(pa.BufferReader(data), options, parsing)
+    complete = table.num_rows == data.count(b"\n")
+    if not complete or any(table.column(name).null_count for name in ("round", "kind")):
+        raise Unreadable
+    return table
+
+
+def _flat(table: "pa.Table") -> "pa.Table":
+    """The table with a column per metric in place of the one column of all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if _METRICS not in table.column_names:
+        return table
+    metrics = table.column(_METRICS)
+    if not pa.types.is_struct(metrics.type):
+        raise Unreadable
+    rest = table.drop_columns([_METRICS])
+    for field, column in zip(metrics.type, metrics.flatten(), strict=True):
+        numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        if not numeric or field.name in (*table.column_names, "run"):
+            raise Unreadable
+        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
+            raise Unreadable
+        rest = rest.append_column(field.name, column)
+    return rest
+
+
+def _of_kind(table: "pa.Table", kind: str, data: bytes) -> "pa.Table":
+    """The rows of one kind, without the columns that none of them has."""
+    import pyarrow.compute as pc
+
+    mask = pc.equal(table.column("kind"), kind)
+    lines = pc.indices_nonzero(mask)
+    own = table.filter(mask)
+    first = {}
+    for name in own.column_names:
+        column = own.column(name)
+        if name != "kind" and column.null_count < len(column):
+            first[name] = lines[pc.index(pc.is_valid(column), True).as_py()].as_py()
+    return own.select(_in_order(first, data))
+
+
+def _in_order(first: Mapping[str, int], data: bytes) -> list[str]:
+    """Names of columns as they come in the lines in which they come first; first: name -> number of that line."""
+    order: dict[str, None] = {}
+    file, at = io.BytesIO(data), 0
+    for number in sorted(set(first.values())):
+        line = next(itertools.islice(file, number - at, None))
+        at = number + 1
+        order |= dict.fromkeys(_as_columns(json.loads(line)))
+    return [name for name in order if name in first]
+
+
+def _as_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's fields, then its metrics."""
+    plain = {key: value for key, value in row.items() if key not in ("kind", _METRICS)}
+    return {**plain, **row.get(_METRICS, {})}
+
+
+def _plainly_read(path: Path) -> "dict[str, pd.DataFrame]":
+    import pandas as pd
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in read_rows(path, torn_end=True):
+        _check_kind(row["kind"], path)
+        found.setdefault(row["kind"], []).append(_as_columns(row))
+    return {kind: pd.DataFrame(rows) for kind, rows in found.items()}
+
+
+def _check_kind(kind: str, path: Path) -> None:
+    if kind not in KINDS:
+        raise InputError(
+            f"{path}: a row of kind {one_line(kind, 50)}, expected {', '.join(KINDS)}; put the file back from a copy"
+        )

@@ -1,0 +1,217 @@
+"""Frames of real runs of the three systems, and what becomes of damaged, torn and missing files."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fedsuite.errors import InputError
+from fedsuite.history import HISTORY, TIMINGS, load_run, load_runs, read_rows, reading, run_folders
+from fedsuite.history.frames import RunFrames
+from tests.history.conftest import NAMES
+
+WIDE = ("rounds", "clients", "closing", "closing_clients")
+ROW = '{"round": 1, "kind": "round", "metrics": {"loss": 0.5}}\n'
+
+
+def written(folder: Path, text: str, name: str = HISTORY) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder
+
+
+def experiment(folder: Path, *labels: str) -> Path:
+    for number, label in enumerate(labels):
+        written(folder / label, ROW.replace("0.5", str(number)))
+    runs = [{"name": label, "settings": {}} for label in labels]
+    (folder / "experiment.json").write_text(json.dumps({"format": 1, "runs": runs}))
+    return folder
+
+
+def test_the_quick_reader_gives_the_frames_of_the_plain_one(
+    three_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = load_runs(three_runs)
+    frames = {name: getattr(quick, name) for name in (*WIDE, "evaluations", "messages", "timing")}
+
+    def refuse(*_: object) -> None:
+        raise reading.Unreadable
+
+    monkeypatch.setattr(reading, "_arrow", refuse)
+    plain = load_runs(three_runs)
+    for name, frame in frames.items():
+        assert_frame_equal(frame, getattr(plain, name), obj=name)
+    assert [len(frames[name]) > 0 for name in WIDE] == [True] * 4
+    assert list(frames["rounds"]["run"].unique()) == list(NAMES)
+
+
+def test_rounds_are_the_rows_of_the_file(three_runs: Path) -> None:
+    for name in NAMES:
+        rows = [r for r in read_rows(three_runs / name / HISTORY) if r["kind"] == "round"]
+        frame = load_run(three_runs / name).rounds
+        told = [{k: v for k, v in line.items() if pd.notna(v)} for line in frame.to_dict("records")]
+        assert told == [{"run": name, "round": r["round"], **r["metrics"]} for r in rows]
+
+
+def test_evaluations_have_splits_units_and_clients(three_runs: Path) -> None:
+    runs = load_runs(three_runs)
+    found = runs.evaluations
+    of = {name: found[found["run"] == name] for name in NAMES}
+    vln = of["vln-train-parallel"]
+    success = vln[(vln["metric"] == "sr") & (vln["split"] == "val_unseen")]
+    assert set(success["unit"]) == {"share"} and "" in set(success["client"])
+    together = success[success["client"] == ""].set_index("round")["value"]
+    wide = runs.rounds[runs.rounds["run"] == "vln-train-parallel"].set_index("round")
+    assert together.to_dict() == wide["val_unseen.sr"].dropna().to_dict()
+    assert success["client"].nunique() == 3  # two unseen houses, and all
+    assert {"silo-00", "silo-03", ""} <= set(of["cdl-ring"]["client"])
+    own = of["cdl-ring"][of["cdl-ring"]["metric"] == "own.count"]
+    assert set(own["value"]) == {6.0} and set(own["unit"]) == {"count"}
+    tests = of["rl-joint"][of["rl-joint"]["closing"]]
+    assert {"test", "test-noisy"} <= set(tests["split"])
+    training = {"local-steps", "update-norm", "epsilon", "mixings", "loss", "released.0"}
+    assert not training & set(found["metric"]) and "train" not in set(found["split"])
+
+
+def test_messages_count_every_byte_and_message(three_runs: Path) -> None:
+    found = load_runs(three_runs).messages
+    for name in NAMES:
+        rows = [r for r in read_rows(three_runs / name / HISTORY) if "client" in r["kind"]]
+        own = found[found["run"] == name]
+        for key in ("bytes-down", "bytes-up"):
+            assert own[key].sum() == sum(r[key] for r in rows) > 0
+        assert own["messages"].sum() == sum(r.get("messages", 1) for r in rows)
+        assert set(own["client"]) == {r["name"] for r in rows}
+
+
+def test_timing_says_where_a_round_went(three_runs: Path) -> None:
+    runs = load_runs(three_runs)
+    found = runs.timing
+    assert found["total-s"].gt(0).all()
+    parts = found[["waiting-s", "merging-s", "evaluation-s"]]
+    assert parts.notna().all(axis=None) and parts.ge(0).all(axis=None)
+    assert (parts.sum(axis=1) <= found["total-s"]).all()
+    trained = found[(found["round"] > 0) & ~found["closing"]]
+    assert trained["local-work-s"].gt(0).all() and trained["waiting-s"].gt(0).all()
+    assert (trained["local-work-s"] <= trained["waiting-s"]).all()  # one after another, in process
+    start = found[found["startup-s"] > 0]
+    assert list(start["round"]) == [0] * 3
+    for name in NAMES:
+        of_rounds = runs.rounds[runs.rounds["run"] == name]["serial-depth"].max()
+        assert found[found["run"] == name]["serial-depth"].sum() == of_rounds > 0
+
+
+def test_a_run_knows_what_it_was(three_runs: Path, tmp_path: Path) -> None:
+    run = load_run(three_runs / "vln-train-parallel")
+    assert (run.system, run.seed, run.status, run.experiment) == (
+        "tests.golden.runs:FEDVLN", 0, "completed", "",
+    )  # fmt: skip
+    assert run.config["num-rounds"] == 4 and "torch" in run.versions
+    about = load_runs(three_runs).about
+    assert list(about["run"]) == list(NAMES) and about["data"].str.fullmatch("[0-9a-f]{16}").all()
+    assert about["data"].nunique() == 3
+    moved = shutil.copytree(run.folder, tmp_path / "moved")
+    assert load_run(moved).data == run.data
+    roster = json.loads((moved / "roster.json").read_text())
+    roster["members"][0]["examples"] += 1
+    (moved / "roster.json").write_text(json.dumps(roster))
+    assert load_run(moved).data != run.data
+
+
+def test_a_running_run_loads_without_its_torn_line(three_runs: Path, tmp_path: Path) -> None:
+    for name in NAMES:
+        whole = (three_runs / name / HISTORY).read_bytes()
+        cut = whole[: whole.index(b"\n", len(whole) // 2) + 40]
+        run = written(tmp_path / name, "")
+        (run / HISTORY).write_bytes(cut)
+        frames = load_run(run)
+        assert len(frames.rounds) + len(frames.clients) == cut.count(b"\n")
+        assert frames.timing.empty and "total-s" in frames.timing
+
+
+@pytest.mark.parametrize("text", ["", '{"round": 0, "ki'])
+def test_a_run_without_rows_has_empty_frames(tmp_path: Path, text: str) -> None:
+    run = load_run(written(tmp_path / "run", text))
+    for name in (*WIDE, "evaluations", "messages", "timing"):
+        assert len(getattr(run, name)) == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "garbage", "[1]", "", '{"kind": "round"}', '{"round": 1}', '{"round": 1.5, "kind": "round"}',
+        '{"round": 1, "kind": "round", "metrics": {"loss": NaN}}',
+        '{"round": 1, "kind": "round", "metrics": {"loss": 1e999}}',
+        '{"round": 1, "kind": "round", "metrics": {"loss": null}}',
+        '{"round": 1, "kind": "round", "metrics": {"loss": "low"}}',
+        '{"round": 1, "kind": "round", "metrics": 3}',
+        '{"round": 1, "kind": "round"}{"round": 2, "kind": "round"}',
+    ],
+)  # fmt: skip
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    run = written(tmp_path / "run", ROW + line + "\n" + ROW)
+    with pytest.raises(InputError, match=r"history\.jsonl: line 2 is damaged"):
+        _ = load_run(run).rounds
+
+
+def test_an_unknown_kind_is_told(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", ROW + '{"round": 1, "kind": "lap"}\n')
+    with pytest.raises(InputError, match="a row of kind lap, expected round, client"):
+        _ = load_run(run).rounds
+
+
+def test_what_arrow_cannot_hold_is_read_plainly(tmp_path: Path) -> None:
+    large = ROW.replace("0.5", str(2 * 10**29))
+    frame = load_runs([written(tmp_path / "a", ROW), written(tmp_path / "b", large)]).rounds
+    assert list(frame["run"]) == ["a", "b"] and int(frame["loss"][1]) > 10**29
+
+
+def test_columns_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+    lines = [
+        {"round": 1, "kind": "client", "name": "a", "metrics": {"z": 1.0, "b": 2}},
+        {"round": 1, "kind": "client", "name": "b", "metrics": {"c": 1.0, "z": 2.0}, "messages": 3},
+        {"round": 1, "kind": "round", "metrics": {"b": 1.0, "c": 1.0, "z": 4.0}},
+    ]
+    run = load_run(written(tmp_path / "run", "".join(json.dumps(line) + "\n" for line in lines)))
+    assert list(run.clients.columns) == ["run", "round", "name", "z", "b", "messages", "c"]
+    assert list(run.rounds.columns) == ["run", "round", "b", "c", "z"]
+
+
+def test_runs_are_found_and_named_apart(tmp_path: Path) -> None:
+    one = experiment(tmp_path / "one", "a/seed-0", "a/seed-1", "b/seed-0")
+    two = experiment(tmp_path / "two", "seed-0", "seed-1")
+    written(tmp_path / "alone", ROW)
+    runs = load_runs(tmp_path)
+    names = ["alone", "one/a/seed-0", "one/a/seed-1", "one/b/seed-0", "two/seed-0", "two/seed-1"]
+    assert list(runs.rounds["run"]) == names == [run.name for run in runs.runs]
+    assert list(runs.about["variant"]) == ["", "a", "a", "b", "", ""]
+    assert list(load_runs([one / "b" / "seed-0", two, one]).rounds["run"]) == [
+        "one/b/seed-0", "two/seed-0", "two/seed-1", "one/a/seed-0", "one/a/seed-1",
+    ]  # fmt: skip
+    again = shutil.copytree(one, tmp_path / "copy" / "one")
+    both = load_runs([one / "a" / "seed-0", again / "a" / "seed-0"])
+    assert [run.name for run in both.runs] == [f"{tmp_path.name}/one/a/seed-0", "copy/one/a/seed-0"]
+    assert run_folders(one) == [one / "a/seed-0", one / "a/seed-1", one / "b/seed-0"]
+    with pytest.raises(InputError, match="3 runs in this folder, expected one"):
+        load_run(one)
+
+
+def test_frames_can_be_replaced(three_runs: Path) -> None:
+    run: RunFrames = load_run(three_runs / NAMES[0])
+    other: Any = run.rounds.assign(new=np.arange(len(run.rounds)))
+    assert "new" in run.replaced(rounds=other).rounds and "new" not in run.rounds
+    assert len(run.clients) == len(run.replaced(rounds=other).clients)
+
+
+def test_damaged_timings_are_told(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", ROW)
+    written(run, "garbage\n", TIMINGS)
+    with pytest.raises(
+        InputError, match=r"timings\.jsonl: line 1 is damaged.*times alone are lost"
+    ):
+        _ = load_run(run).timing
