@@ -22,6 +22,7 @@ from simulations.experiments.request import Request
 from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
+from simulations.report_command import add_to as add_report
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c
@@ -37,6 +38,7 @@ data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
 app.add_typer(deploy, name="deploy")
 shipped_commands.add_to(app)
+add_report(app)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 

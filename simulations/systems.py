@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flwr.client import NumPyClient
 
     from fedsuite.federation import RoundStrategy
+    from fedsuite.report.page.answers import Answers, RunRead
 
 BUILT_IN: Mapping[str, str] = {
     "fedvln": "simulations.fedvln.system:SYSTEM",
@@ -61,6 +62,15 @@ def _nothing(*_: object) -> None:
     """A step that a system does without."""
 
 
+def later(path: str) -> Callable[..., Any]:
+    """The function at `module:NAME`, imported when it is called: a server has no use for data and training."""
+
+    def call(*given: Any) -> Any:
+        return imported(path, path, {})(*given)
+
+    return call
+
+
 @dataclass(frozen=True)
 class System(Generic[C]):
     """What the server app, the client app and the command line need to know of a system.
@@ -74,6 +84,7 @@ class System(Generic[C]):
     compare: tables and plots over the completed runs of an experiment of several; gets its folder and
     the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
     It writes <folder>/results.md. None: a table of the last metrics.
+    answers: what `fedsuite report` says of a run, from what was read of it; opens no data.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
     describe: where one member's own data are, by its name: convert and check them, and say what the roster needs to know
     (the third argument: whether to count words). None: it cannot.
@@ -93,21 +104,15 @@ class System(Generic[C]):
     draw: Callable[[C, Path], None] = _nothing
     report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
+    answers: Callable[[C, "RunRead"], "Answers"] = later(
+        "fedsuite.report.page.answers:plain_answers"
+    )
     engine: Literal["ray", "inprocess"] = "ray"
     describe: Callable[[C, str, bool, Progress], Part] | None = None
     accepts: Callable[[C, NodeSettings], None] = _nothing
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)
     costs: Callable[[C, Roster | None], StepCosts] | None = None
-
-
-def later(path: str) -> Callable[..., Any]:
-    """The function at `module:NAME`, imported when it is called: a server has no use for data and training."""
-
-    def call(*given: Any) -> Any:
-        return imported(path, path, {})(*given)
-
-    return call
 
 
 def load_system(name: str) -> System[Any]:

@@ -64,6 +64,7 @@ SYSTEM = System(
     report=later("fedsuite.driving.report.run:write_results"),
     draw=later("fedsuite.driving.report.run:draw_data"),
     compare=later("fedsuite.driving.report.experiment:write_comparison"),
+    answers=later("fedsuite.driving.report.answers:answers"),
     node_key="silo",
     unread=UNREAD,
     costs=later("simulations.cdl.costs:costs_of"),

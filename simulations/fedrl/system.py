@@ -29,6 +29,7 @@ SYSTEM = System(
     validate=validate,
     report=later("fedsuite.fedrl.report.run:write_results"),
     compare=later("fedsuite.fedrl.report.experiment:write_comparison"),
+    answers=later("fedsuite.fedrl.report.answers:answers"),
     engine="inprocess",
     node_key="party",
     costs=later("simulations.fedrl.costs:costs_of"),

@@ -128,6 +128,7 @@ SYSTEM = System(
     report=later("fedsuite.vln.report.run:write_results"),
     draw=later("fedsuite.vln.report.run:draw_data"),
     compare=later("fedsuite.vln.report.experiment:write_comparison"),
+    answers=later("fedsuite.vln.report.answers:answers"),
     node_key="scan",
     unread=UNREAD,
     costs=later("simulations.fedvln.costs:costs_of"),

@@ -14,7 +14,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.networks import count_parameters
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.report.run import DRAWINGS, draw_curves, last_metrics, left_out_line
-from fedsuite.history import load_runs
+from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import (
     SEEDS,
     Column,
@@ -44,7 +44,10 @@ COLUMNS = (
 
 def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
     """`runs`: <variant>, <variant>/seed-<s> or seed-<s> -> settings of a completed run at <folder>/<name>."""
-    outcomes = [_outcome(folder, label, config) for label, config in runs.items()]
+    outcomes = [
+        outcome_of(config, folder / label, line_name(folder, label), label)
+        for label, config in runs.items()
+    ]
     groups = grouped(outcomes)
     write_csv(folder / "results.csv", groups)
     federated = grouped(o for o in outcomes if not runs[o.run].federation.pooled)
@@ -59,17 +62,20 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
             shutil.copyfile(drawing, folder / drawing.name)
 
 
-def _outcome(folder: Path, label: str, config: CDLConfig) -> Outcome:
-    frames = load_runs(folder / label)
+def outcome_of(
+    config: CDLConfig, run_dir: Path, name: str, run: str, frames: RunFrames | None = None
+) -> Outcome:
+    """Errors, sizes and times of a completed run, read unless its frames are at hand."""
+    frames = frames or load_runs(run_dir)
     metrics = last_metrics(frames)
     steps, seconds = metrics.get("mixings", 0.0), metrics.get("simulated-seconds", 0.0)
     found = {title: metrics.get(key, math.nan) for title, key in ERRORS.items()} | {
-        "constant": read_baselines(folder / label).get("constant", {}).get("rmse", math.nan),
+        "constant": read_baselines(run_dir).get("constant", {}).get("rmse", math.nan),
         "parameters": trained_parameters(config),
         "mixings": int(steps),
         "cycle ms": 1000 * seconds / steps if steps and seconds else math.nan,
     }
-    return Outcome(line_name(folder, label), label, {}, found, frames)
+    return Outcome(name, run, {}, found, frames)
 
 
 def _silo_table(folder: Path, groups: Mapping[str, Sequence[Outcome]]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.files import read_table
-from fedsuite.history import load_runs
+from fedsuite.history import RunFrames, load_runs
 from fedsuite.privacy.accounting import PrivacyStatement
 from fedsuite.report.outcomes import Column, Outcome, cells, grouped, last_values, rounds_of
 from fedsuite.report.plots import MOST_CURVES, learning_curves
@@ -80,12 +80,14 @@ class FedRLOutcome(Outcome):
         )
 
 
-def outcomes_of(config: FedRLConfig, run_dir: Path, run: str = "") -> list[FedRLOutcome]:
-    """The tests of a finished run. Noise that changes nothing by design is no test of its own.
+def outcomes_of(
+    config: FedRLConfig, run_dir: Path, run: str = "", frames: RunFrames | None = None
+) -> list[FedRLOutcome]:
+    """The tests of a finished run, read unless its frames are at hand. Noise that changes nothing by design is no test of its own.
 
     Its rounds have a column gradient-steps: up to and including each round.
     """
-    frames = load_runs(run_dir)
+    frames = frames or load_runs(run_dir)
     final, rounds = last_values(frames.closing), frames.rounds
     updates = rounds.reindex(columns=["train.updates"])["train.updates"].fillna(0.0)
     frames = frames.replaced(rounds=rounds.assign(**{"gradient-steps": updates.cumsum()}))

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedsuite.errors import InputError
 from fedsuite.files import read_table
-from fedsuite.history import load_runs
+from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
@@ -61,9 +61,15 @@ def headline(stage: str) -> str:
     return "bleu-2" if stage == SPEAKER_STAGE else "sr"
 
 
-def outcome_of(config: FedVLNConfig, run_dir: Path, name: str = "", run: str = "") -> FedVLNOutcome:
-    """Read a completed run; InputError if its history lacks what its settings promise."""
-    frames = load_runs(run_dir)
+def outcome_of(
+    config: FedVLNConfig,
+    run_dir: Path,
+    name: str = "",
+    run: str = "",
+    frames: RunFrames | None = None,
+) -> FedVLNOutcome:
+    """Read a completed run, unless its frames are at hand; InputError if its history lacks what its settings promise."""
+    frames = frames or load_runs(run_dir)
     evaluated = _evaluations(pd.concat([frames.rounds, frames.closing]), config.stage)
     if not evaluated:
         raise InputError(

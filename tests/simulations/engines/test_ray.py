@@ -118,7 +118,10 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
 
     process = start_cli(tmp_path, "run", "toy.toml", "--workers", "2", start_new_session=True)
     wait_for_checkpoint(process, folder, 2)
-    assert len(processes_in(tmp_path, nothing_left_behind)) > 5  # the check below sees something
+    running = processes_in(tmp_path, nothing_left_behind)
+    assert len(running) > 5  # the check below sees something
+    # Ray's workers, too, have the priority of whoever starts them.
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in running} == {os.nice(0)}
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err

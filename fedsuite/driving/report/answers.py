@@ -1,0 +1,148 @@
+"""What `fedsuite report` says of a CDL run: errors, silos, what leaves a silo, and the paper's tables 2 and 3."""
+
+from collections.abc import Iterator, Mapping
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.report.experiment import outcome_of
+from fedsuite.driving.report.run import last_metrics, left_out_line
+from fedsuite.files import read_table
+from fedsuite.report.outcomes import Column, Outcome, read_baselines
+from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
+from fedsuite.report.page.shared_arrays import shared_line
+from fedsuite.roster import ROSTER, read_roster
+from fedsuite.run_folder import RunFolder
+
+PAPER = read_table(__file__, "paper.json")
+ERRORS = tuple(Column(t, t, 3) for t in ("RMSE", "MAE", "silo RMSE", "worst silo", "everywhere"))
+SIZES = (
+    Column("parameters", "parameters", 0, with_spread=False),
+    Column("cycle ms", "cycle ms", 1, with_spread=False),
+)
+MIXINGS = Column("mixings", "mixings", 0, with_spread=False)
+CURVES = (
+    Curve("rmse", "RMSE of the average model", lower=True),
+    Curve("silo-rmse.mean", "RMSE of own models at home, mean", lower=True),
+)
+AXES = {
+    "mixings": "mixing steps",
+    "simulated-seconds": "simulated time of the overlay (s)",
+    "overlay-bytes": "sent over the overlay (bytes)",
+}
+PUBLISHED_MIXINGS, PUBLISHED_PIXELS, PUBLISHED_BATCH = 3600, 200, 32
+
+
+def answers(config: CDLConfig, run: RunRead) -> Answers:
+    """Of one run, completed or not."""
+    outcome = None
+    if run.completed:
+        outcome = outcome_of(config, run.folder, "", run.label, run.frames)
+    return Answers(
+        outcomes=(outcome,) if outcome else (),
+        columns=(*ERRORS, *SIZES, MIXINGS),
+        lower=True,
+        baselines=_baselines(run),
+        curves=CURVES,
+        axes=AXES,
+        scores=_silos(run) if outcome else None,
+        leaves=tuple(_leaves(config, run)),
+        papers=tuple(_papers(config, outcome)) if outcome else (),
+        notes=(
+            "Errors in radians, of the average model over all test frames; silo: own models at home; everywhere: own models on all test frames.",
+            *filter(None, [left_out_line(run.folder).strip()]),
+        ),
+    )
+
+
+def _baselines(run: RunRead) -> dict[str, Mapping[str, float]]:
+    """Of the mean training angle, and of angles drawn at random."""
+    found = read_baselines(run.folder)
+    return {
+        name: {"RMSE": found[name]["rmse"], "MAE": found[name]["mae"]}
+        for name in ("constant", "random")
+        if name in found
+    }
+
+
+def _silos(run: RunRead) -> ClientScores:
+    """RMSE of every silo's own model on its own test frames."""
+    metrics = last_metrics(run.frames)
+    file = run.folder / ROSTER
+    members = read_roster(file).members if file.is_file() else ()
+    names = {
+        number: name
+        for member in members
+        for number, name in zip(member.listed("silos", int), member.names("names"), strict=True)
+    }
+    values = {}
+    for key, value in metrics.items():
+        head, _, rest = key.partition(".")
+        number, _, kind = rest.partition(".")
+        if head == "silo" and kind == "rmse" and number.isdigit():
+            values[names.get(int(number), f"silo {number}")] = value
+    return ClientScores("RMSE of own models at home", values, lower=True, digits=3)
+
+
+def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
+    own = config.federation
+    if own.pooled:
+        yield "The frames of all silos are with one client: they have left their silos."
+        return
+    sent = "the network and what its optimizer tracks" if config.training.optimizer == "gradient-tracking" else "its network"  # fmt: skip
+    if own.scenario == "local":
+        yield "No weights are mixed: every silo trains for itself."
+    else:
+        model = RunFolder(run.folder).model
+        yield shared_line(model, f"A silo sends, at each mixing step, {sent}") + "."
+    if config.objective.contrastive:
+        yield "The sub-network of the contrastive loss stays in its silo."
+    if own.silos_per_client > 1:
+        yield f"{own.silos_per_client} silos share a client: what they mix among themselves is not in its bytes."
+    if overlay := last_metrics(run.frames).get("overlay-bytes"):
+        yield f"Between silos, over the overlay, {overlay / 1e6:,.1f} MB would be sent."
+    yield "Frames and angles stay in their silo; scores and numbers of frames leave it. No noise is added to what is sent: no differential-privacy guarantee can be stated."
+
+
+def _papers(config: CDLConfig, outcome: Outcome) -> Iterator[Paper]:
+    """Table 2 (Gaia) or 3, of the data set whose character the roads have; drives are beside Udacity+."""
+    underlay = config.federation.underlay
+    if underlay not in PAPER or config.federation.underlay_file:
+        return
+    character = "udacity" if config.data.dir else config.data.road_character
+    found = PAPER[underlay]
+    keys = {"RMSE": f"{character}.rmse", "MAE": f"{character}.mae", "parameters": "any.parameters", "cycle ms": "any.cycle"}  # fmt: skip
+    columns = [
+        column
+        for column in (*ERRORS[:2], *SIZES)
+        if any(keys[column.title] in row for row in found["rows"].values())
+    ]
+    rows = {
+        name: {c.title: row.get(keys[c.title], "-") for c in columns}
+        for name, row in found["rows"].items()
+    }
+    yield Paper(
+        source=PAPER["source"],
+        table=f"{found['table']}, {PAPER['names'][character]}",
+        columns=columns,
+        rows=rows,
+        data=("drives of data.dir" if config.data.dir else "generated roads",),
+        size=tuple(_size(config, character)),
+        budget=tuple(_budget(config, outcome)),
+        note=PAPER["note"],
+    )
+
+
+def _size(config: CDLConfig, character: str) -> Iterator[str]:
+    if config.data.image_size != PUBLISHED_PIXELS:
+        yield f"{config.data.image_size} pixels (published: {PUBLISHED_PIXELS})"
+    published = PAPER["per-silo"][f"{character}.{config.federation.underlay}"]
+    if not config.data.dir:
+        ours = config.data.train_frames + config.data.test_frames
+        yield f"{ours:,} frames a silo (published: {published:,})"
+
+
+def _budget(config: CDLConfig, outcome: Outcome) -> Iterator[str]:
+    mixings = outcome.metrics["mixings"]
+    if mixings < PUBLISHED_MIXINGS:
+        yield f"{mixings:,.0f} mixing steps (published: {PUBLISHED_MIXINGS:,})"
+    if config.training.batch_size != PUBLISHED_BATCH:
+        yield f"batches of {config.training.batch_size} (published: {PUBLISHED_BATCH})"

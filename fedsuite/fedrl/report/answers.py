@@ -1,0 +1,108 @@
+"""What `fedsuite report` says of a FedRL run: tests, what left the parties and what noise guarantees, and the paper's tables."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.report.run import (
+    FIXED,
+    MEASURES,
+    NOTES,
+    REWARD,
+    REWARD_LABEL,
+    FedRLOutcome,
+    outcomes_of,
+)
+from fedsuite.files import read_table
+from fedsuite.report.outcomes import Column
+from fedsuite.report.page.answers import Answers, Curve, Paper, RunRead
+
+PAPER = read_table(__file__, "paper.json")
+WORK = (
+    Column("best round", "best-round", 0, with_spread=False),
+    Column("gradient steps", "gradient-steps", 0, with_spread=False),
+)
+_FOLD = re.compile(r"[-._]fold-?\d+$")
+
+
+def answers(config: FedRLConfig, run: RunRead) -> Answers:
+    """Of one run, completed or not. Folds of a variant are one line."""
+    measures, kind = MEASURES[config.world.kind], config.world.kind
+    tests = outcomes_of(config, run.folder, run.label, run.frames) if run.completed else []
+    score = measures[0]
+    title = score.title.removesuffix(" (%)")
+    return Answers(
+        outcomes=tests,
+        columns=(*measures, *WORK),
+        curves=(
+            Curve(f"valid.{score.metric}", f"{title} in validation (%)", score.scale),
+            Curve(f"valid.{REWARD.metric}", f"{REWARD_LABEL} in validation"),
+        ),
+        leaves=tuple(_leaves(config, tests)),
+        papers=tuple(_papers(config)) if tests else (),
+        notes=(NOTES[kind], "Both parties act together: there is one score, none of a client alone."),
+        line=_FOLD.sub("", run.line),
+    )  # fmt: skip
+
+
+def _leaves(config: FedRLConfig, tests: Sequence[FedRLOutcome]) -> Iterator[str]:
+    roles = config.federation.roles
+    if config.federation.method in FIXED:
+        yield "Nothing is learnt and nothing is exchanged."
+    elif len(roles) == 1:
+        whole = config.federation.method.endswith("-full")
+        yield (
+            "One learner sees everything: what both parties see has left them."
+            if whole
+            else f"{roles[0]} learns alone: nothing is exchanged."
+        )
+    else:
+        yield "Between parties pass Q-values, joint actions, targets or gradients, and the shared MLP (docs/fedrl.md)."
+    if tests and tests[0].privacy is not None:
+        counts = ", ".join(f"{role} {count:,}" for role, count in tests[0].released.items())
+        yield f"Q-vectors released in training and evaluation: {counts} ({tests[0].run})."
+        yield from tests[0].privacy.text
+
+
+def _papers(config: FedRLConfig) -> Iterator[Paper]:
+    """Table 1 by the size of maps, table 2 by corpus."""
+    world = config.world
+    grid = world.kind == "gridworld"
+    own = PAPER[world.kind]
+    found = own.get(str(world.grid_size) if grid else config.data.text_source)
+    if found is None:
+        return
+    columns = MEASURES[world.kind][:2]
+    rows = {
+        name: {c.title: row.get(f"test.{c.metric}", "-") for c in columns}
+        for name, row in found["rows"].items()
+    }
+    yield Paper(
+        source=PAPER["source"],
+        table=found["table"],
+        columns=columns,
+        rows=rows,
+        data=tuple(_grid_data(config) if grid else _text_data(config)),
+        size=() if grid else ("word vectors of other texts",),
+        budget=("gradient steps of our own, the paper states none",),
+        note=own["note"],
+    )
+
+
+def _grid_data(config: FedRLConfig) -> Iterator[str]:
+    rules = config.published.rules
+    if not config.data.dir:
+        yield "generated maps"
+    if rules.distance == "manhattan":
+        yield "agents meet by the Manhattan distance (published: along an anti-diagonal)"
+    if rules.starts == "exact":
+        yield "starts as stored (published: one cell off)"
+
+
+def _text_data(config: FedRLConfig) -> Iterator[str]:
+    if not config.data.dir:
+        yield "generated texts"
+    if config.world.task != "names":
+        yield "arguments (published: action names)"
+    if config.published.rules.selection == "test-fold":
+        yield "scored on a fold of its own (published: the best in validation)"

@@ -1,0 +1,170 @@
+"""How clients fared: their own final scores and the worst of them, who took part how often, and what failed."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fedsuite.report.page.answers import ClientScores
+from fedsuite.report.page.digest import Digest
+from fedsuite.report.page.model import Figure, Section, table_of
+from fedsuite.report.page.results import lines_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST_ROWS, MOST_BARS = 20, 80  # lines of the drawing of scores; clients of the drawing of rounds
+MOST_WORST, MOST_NAMES = 5, 24
+
+
+def scores_section(digests: Sequence[Digest]) -> Section:
+    """Final scores client by client: their spread, and who is worst off."""
+    lines: dict[str, pd.DataFrame] = {}
+    for name, own in lines_of(digests).items():
+        scores = [d.answers.scores for d in own if d.completed and d.answers.scores]
+        if any(s.values for s in scores):
+            lines[name] = pd.DataFrame([s.values for s in scores]).T
+    how = next((d.answers.scores for d in digests if d.completed and d.answers.scores), None)
+    if not lines or how is None:
+        return Section("Scores by client")
+    means = {name: found.mean(axis=1) for name, found in lines.items()}
+    rows = [_spread_row(name, scores, how) for name, scores in means.items()]
+    tables = [table_of(f"{how.label}, by client", rows, "A client's score is its mean over runs.")]
+    worst = [row for name, scores in means.items() for row in _worst_rows(name, scores, how)]
+    tables.append(table_of("Worst off", worst))
+    drawn = dict(list(means.items())[:MOST_ROWS])
+    more = f" (the first {MOST_ROWS} of {len(means)} lines)" if len(means) > len(drawn) else ""
+    words = f"One dot per client. {'. '.join('; '.join(f'{k} {v}' for k, v in row.items()) for row in rows[:MOST_ROWS])}."  # fmt: skip
+    picture = Figure("scores-by-client", f"{how.label}, one dot per client, a stroke at the median{more}", words, partial(_draw_scores, drawn, how))  # fmt: skip
+    return Section("Scores by client", tables=tuple(tables), figures=(picture,))
+
+
+def _spread_row(name: str, scores: "pd.Series[float]", how: ClientScores) -> dict[str, str]:
+    ordered = scores.dropna().sort_values(ascending=not how.lower)  # the worst first
+    text = [_shown(ordered.quantile(q), how) for q in ((1, 0.75, 0.5, 0.25, 0) if how.lower else (0, 0.25, 0.5, 0.75, 1))]  # fmt: skip
+    titles = ("worst", "worst quarter", "median", "best quarter", "best")
+    return {"line": name, "clients": str(len(ordered)), **dict(zip(titles, text, strict=True))}
+
+
+def _worst_rows(name: str, scores: "pd.Series[float]", how: ClientScores) -> list[dict[str, str]]:
+    ordered = scores.dropna().sort_values(ascending=not how.lower, kind="stable")[:MOST_WORST]
+    counts = {str(c): f"{n:,.0f}" for c, n in how.counts.items()}
+    return [
+        {
+            "line": name,
+            "client": str(c),
+            "score": _shown(v, how),
+            "scored on": counts.get(str(c), "-"),
+        }
+        for c, v in ordered.items()
+    ]
+
+
+def _shown(value: float, how: ClientScores) -> str:
+    return f"{value:.{how.digits}f}"
+
+
+def _draw_scores(lines: Mapping[str, "pd.Series[float]"], how: ClientScores) -> "Drawing":
+    from fedsuite.report.plots import COLOURS, blank_figure
+
+    figure, axes = blank_figure(5.6, 1.1 + 0.45 * len(lines))
+    for row, scores in enumerate(reversed(lines.values())):
+        values = np.sort(scores.dropna().to_numpy())
+        spread = 0.24 * ((np.arange(len(values)) * 0.618034) % 1 - 0.5)  # even, and always the same
+        axes.plot(values, row + spread, "o", color=COLOURS[0], markersize=4, alpha=0.6)
+        median = float(np.median(values))
+        axes.plot([median, median], [row - 0.3, row + 0.3], color=COLOURS[1], linewidth=2)
+    axes.set_yticks(range(len(lines)), [_short(name) for name in reversed(lines)])
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.set_xlabel(how.label)
+    return figure
+
+
+def _short(name: str, most: int = 24) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def participation_section(digests: Sequence[Digest]) -> Section:
+    """Who trained in how many rounds."""
+    rows, tables, figures = [], [], []
+    for name, own in lines_of(digests).items():
+        trained = pd.concat([d.members.set_index("name")["trained"] for d in own], axis=1).mean(
+            axis=1
+        )
+        rounds = np.mean([d.rounds for d in own])
+        chosen = trained[trained > 0]
+        row = {"line": name, "clients": len(trained), "ever trained": len(chosen), "rounds": f"{rounds:.4g}"}  # fmt: skip
+        least, median, most = (chosen.min(), chosen.median(), chosen.max()) if len(chosen) else (0, 0, 0)  # fmt: skip
+        rows.append({**row, "fewest": f"{least:.4g}", "median": f"{median:.4g}", "most": f"{most:.4g}"})  # fmt: skip
+    note = "Rounds in which a client trained, of those that ever did; means over runs."
+    tables.append(table_of("Rounds by client", rows, note))
+    if len(lines_of(digests)) == 1:
+        members = _members(digests)
+        rows = [{"client": n, **{k: f"{v:,.4g}" if isinstance(v, float) else str(v) for k, v in m.items()}} for n, m in members.items()]  # fmt: skip
+        tables.append(table_of("Every client", rows, long=len(rows) > MOST_WORST))
+        bars = {n: float(m["rounds trained"]) for n, m in members.items() if m["rounds trained"]}
+        if 1 < len(bars) <= MOST_BARS:
+            words = f"Bar chart, one bar per client: from {min(bars.values()):.4g} to {max(bars.values()):.4g} rounds."
+            figures.append(Figure("participation", "Rounds in which each client trained, most first", words, partial(_draw_bars, bars)))  # fmt: skip
+    return Section("Who took part", tables=tuple(tables), figures=tuple(figures))
+
+
+def _members(digests: Sequence[Digest]) -> dict[str, dict[str, object]]:
+    """Client -> what it did, as means over runs."""
+    every = pd.concat([d.members for d in digests])
+    sums = every.groupby("name", sort=False)[["trained", "evaluated", "failed", "up"]].mean()
+    first = every.drop_duplicates("name").set_index("name")
+    return {
+        str(name): {
+            "role": first.loc[name, "role"] or "-",
+            "examples": f"{first.loc[name, 'examples']:,}",
+            "rounds trained": float(row["trained"]),
+            "rounds evaluated": float(row["evaluated"]),
+            "failed": float(row["failed"]),
+            "sent (MB)": f"{row['up'] / 1e6:.3f}",
+        }
+        for name, row in sums.iterrows()
+    }
+
+
+def _draw_bars(bars: Mapping[str, float]) -> "Drawing":
+    from matplotlib.ticker import MaxNLocator
+
+    from fedsuite.report.plots import COLOURS, blank_figure
+
+    ordered = sorted(bars.items(), key=lambda b: -b[1])
+    figure, axes = blank_figure(5.6, 3.2)
+    axes.bar(range(len(ordered)), [v for _, v in ordered], color=COLOURS[0])
+    if len(ordered) <= MOST_NAMES:
+        names = [_short(n, 14) for n, _ in ordered]
+        axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
+    else:
+        axes.set_xlabel("clients, those with most rounds first")
+    axes.grid(visible=False, axis="x")
+    axes.set_axisbelow(True)
+    axes.set_ylabel("rounds")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def failures_section(digests: Sequence[Digest]) -> Section:
+    """Replies that could not be used, and updates that a merge turned down."""
+    failed = [d for d in digests if d.num_failures]
+    rows = [
+        {"run": d.place.label, **{k: str(v) for k, v in row.items()}}
+        for d in failed
+        for row in d.failures.to_dict("records")
+    ]
+    tables = []
+    if rows:
+        total = sum(d.num_failures for d in failed)
+        title = f"Replies that could not be used: {total}"
+        title += f", the first {len(rows)} of them" if len(rows) < total else ""
+        tables.append(table_of(title, rows, long=len(rows) > MOST_ROWS))
+    turned = [{"run": d.place.label, **row} for d in digests for row in d.admitted]
+    if turned:
+        tables.append(table_of("Updates rejected or shortened", turned, long=len(turned) > MOST_ROWS))  # fmt: skip
+    text = () if rows else ("Every reply of every client could be used.",)
+    return Section("Failures", text=text, tables=tuple(tables))

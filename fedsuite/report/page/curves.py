@@ -1,0 +1,104 @@
+"""Curves of the scores over rounds, steps, bytes and time: one drawing per metric and axis."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from fedsuite.report.page.answers import Curve
+from fedsuite.report.page.digest import AXES, Digest
+from fedsuite.report.page.model import Figure, Section
+from fedsuite.report.page.results import lines_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST_POINTS = 200  # of a line that is drawn
+MOST_LINES = 7  # that can be told apart
+SIZE_IN = (5.6, 3.6)
+
+
+def curves_section(digests: Sequence[Digest]) -> Section:
+    """A drawing for every metric over every axis that any run has recorded; nothing where no round was evaluated twice."""
+    drawn = [d for d in digests if len(d.course) > 1]
+    if not drawn:
+        return Section("Curves")
+    curves = {c.metric: c for d in drawn for c in d.answers.curves if c.metric in d.course}
+    titles = {**AXES, **{k: v for d in drawn for k, v in d.answers.axes.items()}}
+    axes = [name for name in titles if any(_moves(d, name) for d in drawn)]
+    figures = [
+        _figure(curve, axis, titles[axis], drawn) for axis in axes for curve in curves.values()
+    ]
+    text = ["Several runs of a line: mean over them, round by round, with one standard deviation on either side."]  # fmt: skip
+    if late := [d.place.label for d in drawn if not d.completed]:
+        text.append(f"Not completed, drawn as far as they came: {', '.join(late)}.")
+    return Section("Curves", tuple(text), figures=tuple(f for f in figures if f))
+
+
+def _moves(digest: Digest, axis: str) -> bool:
+    """Whether the run recorded this axis, and it is not one point."""
+    return axis in digest.course and digest.course[axis].nunique() > 1
+
+
+def _figure(curve: Curve, axis: str, label: str, digests: Sequence[Digest]) -> Figure | None:
+    lines = {}
+    for name, own in lines_of(digests).items():
+        have = [d for d in own if curve.metric in d.course and _moves(d, axis)]
+        if have:
+            lines[name] = mean_course([d.course for d in have], axis, curve)
+    if not lines:
+        return None
+    best = sorted(lines, key=lambda n: lines[n]["mean"].iloc[-1], reverse=not curve.lower)
+    kept = {name: lines[name] for name in lines if name in best[:MOST_LINES]}
+    title = f"{curve.label} over {label}"
+    if len(kept) < len(lines):
+        title += f" (the {len(kept)} of {len(lines)} lines that end best)"
+    words = ". ".join(_words(name, line) for name, line in kept.items())
+    name = f"{curve.metric}-over-{axis}".replace(".", "-").replace("/", "-")
+    return Figure(name, title, f"Line chart. {words}.", partial(_draw, kept, curve, label), label)
+
+
+def mean_course(courses: Sequence[pd.DataFrame], axis: str, curve: Curve) -> pd.DataFrame:
+    """x and mean and deviation of the metric, round by round over runs (x is their mean too), thinned out; deviation NaN for one run."""
+    whole = pd.concat(courses)[list(dict.fromkeys(("round", axis, curve.metric)))].dropna()
+    by_round = whole.groupby("round")
+    mean = by_round[curve.metric].mean() * curve.scale
+    deviation = by_round[curve.metric].std() * curve.scale
+    x = mean.index.to_series() if axis == "round" else by_round[axis].mean()
+    found = pd.DataFrame({"x": x, "mean": mean, "deviation": deviation})
+    every = -(-len(found) // MOST_POINTS)
+    last = found.iloc[[-1]]
+    thin = found.iloc[::every]
+    return thin if thin.index[-1] == last.index[-1] else pd.concat([thin, last])
+
+
+def _words(name: str, line: pd.DataFrame) -> str:
+    first, last = line.iloc[0], line.iloc[-1]
+    return (
+        f"{name}: from {first['mean']:.4g} at {first['x']:,.4g} to {last['mean']:.4g} at {last['x']:,.4g}, "
+        f"between {line['mean'].min():.4g} and {line['mean'].max():.4g}"
+    )
+
+
+def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str) -> "Drawing":
+    from matplotlib.ticker import MaxNLocator
+
+    from fedsuite.report.plots import blank_figure, look_of
+
+    figure, axes = blank_figure(*SIZE_IN)
+    handles = []
+    for number, line in enumerate(lines.values()):
+        look = look_of(number)
+        every = max(1, len(line) // 20)
+        handles += axes.plot(line["x"], line["mean"], markersize=4, markevery=every, **look)
+        band = line.dropna()
+        if len(band):
+            low, high = band["mean"] - band["deviation"], band["mean"] + band["deviation"]
+            axes.fill_between(band["x"], low, high, color=look["color"], alpha=0.2, linewidth=0)
+    axes.set(xlabel=label, ylabel=curve.label)
+    if label == AXES["round"]:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(lines) > 1:
+        figure.legend(handles, list(lines), frameon=False, loc="outside lower center", ncols=2)
+    return figure

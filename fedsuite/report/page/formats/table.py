@@ -1,0 +1,77 @@
+"""Formats by the ending of what is to be written, each a function that makes it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fedsuite.errors import InputError
+from fedsuite.files import telling, write_atomically
+from fedsuite.report.page.model import Report
+
+Writer = Callable[[Report, Path], None]
+
+
+def _html(report: Report, file: Path) -> None:
+    from fedsuite.report.page.formats.html import as_html
+
+    write_atomically(file, as_html(report).encode())
+
+
+def _markdown(report: Report, file: Path) -> None:
+    from fedsuite.report.page.formats.markdown import as_markdown
+
+    write_atomically(file, as_markdown(report).encode())
+
+
+def _latex(report: Report, file: Path) -> None:
+    from fedsuite.report.page.formats.latex import as_latex
+
+    write_atomically(file, as_latex(report).encode())
+
+
+def _pdf(report: Report, file: Path) -> None:
+    from fedsuite.report.page.formats.drawing import as_pdf
+
+    if not report.figures():
+        raise InputError(f"{file}: these runs have no figures; write .html, .md or .tex")
+    write_atomically(file, as_pdf(report))
+
+
+def _folder(report: Report, folder: Path) -> None:
+    """report.md with its figures as PNG, the tables as LaTeX, and every figure as PDF too."""
+    from fedsuite.report.page.formats.drawing import write_figures
+    from fedsuite.report.page.formats.latex import as_latex
+    from fedsuite.report.page.formats.markdown import as_markdown
+
+    with telling(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_figures(report, folder, ("png", "pdf"))
+    write_atomically(folder / "report.md", as_markdown(report, "png").encode())
+    write_atomically(folder / "report.tex", as_latex(report).encode())
+
+
+FOLDER = "/"
+FORMATS: Mapping[str, Writer] = {
+    ".html": _html,
+    ".md": _markdown,
+    ".tex": _latex,
+    ".pdf": _pdf,
+    FOLDER: _folder,
+}
+
+
+def format_of(out: str) -> Writer:
+    """By the ending; a name that ends in "/", or a folder that is there, is a folder."""
+    if out.endswith(FOLDER) or Path(out).is_dir():
+        return FORMATS[FOLDER]
+    if (ending := Path(out).suffix.lower()) in FORMATS:
+        return FORMATS[ending]
+    known = ", ".join(FORMATS)
+    raise InputError(f"-o {out}: expected a name that ends in one of {known} (a folder)")
+
+
+def check_free(out: str, overwrite: bool) -> None:
+    """InputError where something is there already that would be written over."""
+    path = Path(out)
+    taken = any(path.iterdir()) if path.is_dir() else path.exists()
+    if taken and not overwrite:
+        raise InputError(f"-o {out}: is there already; choose another name, or --overwrite")

@@ -1,0 +1,196 @@
+"""What `fedsuite report` says of a FedVLN run: scores, houses, what leaves a house, and the paper's table of its stage."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from fedsuite.files import read_table
+from fedsuite.report.outcomes import Column, read_baselines
+from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
+from fedsuite.report.page.shared_arrays import shared_line
+from fedsuite.roster import ROSTER, read_roster
+from fedsuite.run_folder import RunFolder
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.report.outcome import (
+    PERCENT,
+    PRE_EXPLORE,
+    PRIVACY,
+    SPEAKER_STAGE,
+    SPLIT_NAMES,
+    TEXTS,
+    TITLES,
+    FedVLNOutcome,
+    headline,
+    outcome_of,
+    selection_text,
+)
+from fedsuite.vln.report.run import CURVE_LABELS
+from fedsuite.vln.stages import is_personal, share_of
+
+PAPER = read_table(__file__, "paper.json")
+AGENT, SPEAKER = ("sr", "spl", "ne", "osr", "cls", "ndtw"), ("bleu-2", "bleu-4", "bleu-4-published")
+WORK = (
+    Column("local steps", "local-steps", 0, with_spread=False),
+    Column("serial depth", "serial-depth", 0, with_spread=False),
+)
+# Widths of the published view features: ResNet-152; CLIP ViT-B/32 and RN101, RN50x4, RN50.
+PUBLISHED_WIDTHS = {2048: "ResNet-152", 512: "CLIP", 640: "CLIP", 1024: "CLIP"}
+PUBLISHED_HOUSES = {"r2r": 61, "rxr": 60}
+PUBLISHED_STEPS = {"train": 80_000, "augment": 200_000, "speaker": 80_000, "pre-explore": 200_000}
+
+
+def answers(config: FedVLNConfig, run: RunRead) -> Answers:
+    """Of one run, completed or not."""
+    outcome = None
+    if run.completed:
+        outcome = outcome_of(config, run.folder, "", run.label, run.frames)
+    before = {"before training": outcome.before} if outcome and outcome.before else {}
+    shown = SPEAKER if config.stage == SPEAKER_STAGE else AGENT
+    metric = headline(config.stage)
+    return Answers(
+        outcomes=(outcome,) if outcome else (),
+        columns=[*(c for s in reversed(VALIDATION) for c in _columns(s, shown)), *WORK],
+        baselines={**before, **read_baselines(run.folder)},
+        curves=[
+            Curve(f"{s}.{metric}", f"{CURVE_LABELS[metric]}, {SPLIT_NAMES[s]}" + _unit(metric), _scale(metric))
+            for s in reversed(VALIDATION)
+        ],
+        scores=_houses(outcome, run.frames.clients, run.frames.closing_clients) if outcome else None,
+        leaves=tuple(_leaves(config, run, outcome)),
+        papers=tuple(_papers(config, run, outcome)) if outcome else (),
+        notes=_notes(outcome) if outcome else (),
+    )  # fmt: skip
+
+
+def _scale(name: str) -> float:
+    return 100 if name in PERCENT else 1
+
+
+def _unit(name: str) -> str:
+    return " (%)" if name in PERCENT else ""
+
+
+def _columns(split: str, names: tuple[str, ...]) -> list[Column]:
+    return [
+        Column(f"{TITLES[n]} {SPLIT_NAMES[split]}{_unit(n)}", f"{split}.{n}", 2, _scale(n))
+        for n in names
+    ]
+
+
+def _notes(outcome: FedVLNOutcome) -> tuple[str, ...]:
+    how = selection_text(outcome.config.evaluation.selection, [outcome.selected])
+    return (f"Scores are those of the {how}.",)
+
+
+def _houses(
+    outcome: FedVLNOutcome, clients: pd.DataFrame, closing: pd.DataFrame
+) -> ClientScores | None:
+    """The headline score that every house gave the result, in unseen houses if there are any."""
+    metric = headline(outcome.config.stage)
+    both = pd.concat([part for part in (clients, closing) if len(part)])
+    for split in reversed(VALIDATION):
+        name = f"{split}.{metric}"
+        if name not in both:
+            continue
+        used = (both["task"] == "evaluate") & (both["round"] == outcome.selected)
+        own = both[used & both[name].notna()].drop_duplicates("name", keep="last")
+        if len(own) > 1:
+            values = {str(k): _scale(metric) * float(v) for k, v in zip(own["name"], own[name], strict=True)}  # fmt: skip
+            label = f"{CURVE_LABELS[metric]}, {SPLIT_NAMES[split]}{_unit(metric)}"
+            counts = (
+                dict(zip(own["name"].astype(str), own[f"{split}.count"], strict=True))
+                if f"{split}.count" in own
+                else {}
+            )
+            return ClientScores(label, values, counts=counts)
+    return None
+
+
+def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -> Iterator[str]:
+    own, model = config.federation, RunFolder(run.folder).model
+    what = "speaker" if config.stage == SPEAKER_STAGE else "agent"
+    if own.method == "centralised":
+        yield "The data of all houses are with one client: instructions, views and floor plans have left their houses."
+    elif own.method == "local-only":
+        yield "No weights leave a house: every house trains for itself."
+    else:
+        named = f"language encoder of its {what}" if share_of(config).prefixes != ("",) else what
+        yield (
+            shared_line(model, f"A house sends, after each visit, the {named}", share_of(config))
+            + "."
+        )
+        yield "Instructions, views and floor plans stay in their house."
+    if outcome and config.stage == PRE_EXPLORE and outcome.metrics["privacy"] >= 0:
+        level = int(outcome.metrics["privacy"])
+        yield f"Level of disclosure (Table 6 of the paper): {level}, {TEXTS['privacy'][level]}."
+    yield "Numbers of instructions and scores leave a house with every evaluation."
+    if own.method == "federated":
+        yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
+    if is_personal(config):
+        yield "Every house is scored with an agent of its own, which it keeps."
+
+
+def _papers(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome) -> Iterator[Paper]:
+    """The table of the stage: agents with generated instructions have rows of their own."""
+    key = config.data.dataset if config.stage in ("train", "augment") else config.stage
+    found = PAPER[key]
+    augmented = config.stage == "augment"
+    if key == "r2r":
+        kept = {k: v for k, v in found["rows"].items() if k.endswith("_aug") == augmented}
+    elif augmented:
+        return  # the paper has none on Room-across-Room
+    else:
+        kept = found["rows"]
+    names = {n for row in kept.values() for n in row}
+    splits = [s for s in reversed(VALIDATION) if any(n.startswith(f"{s}.") for n in names)]
+    shown = ("bleu-2",) if config.stage == SPEAKER_STAGE else AGENT
+    columns = [c for s in splits for c in _columns(s, shown)]
+    columns += [PRIVACY] if config.stage == PRE_EXPLORE else []
+    titles = {column.metric: column.title for column in columns} | {"privacy.level": PRIVACY.title}
+    yield Paper(
+        source=PAPER["source"],
+        table=found["table"],
+        columns=columns,
+        rows={k: {titles[n]: text for n, text in row.items()} for k, row in kept.items()},
+        data=tuple(_data(config, run)),
+        size=tuple(_size(config)),
+        budget=tuple(_budget(config, outcome)),
+        note=PAPER["note"] + (f" {TEXTS['bleu_note'].strip()}" if config.stage == SPEAKER_STAGE else ""),
+    )  # fmt: skip
+
+
+def _data(config: FedVLNConfig, run: RunRead) -> Iterator[str]:
+    if not config.data.dir:
+        yield "generated houses"
+        return
+    file = run.folder / ROSTER
+    roster = read_roster(file) if file.is_file() else None
+    width = roster.facts.get("feature-size") if roster else None
+    if width not in PUBLISHED_WIDTHS:
+        yield f"views of {width or 'unknown'} numbers (published: 2048 of ResNet-152, 512 of CLIP)"
+    seen = sum(len(m.details.get("houses", [])) for m in roster.members if m.role == "seen") if roster else 0  # fmt: skip
+    wanted = PUBLISHED_HOUSES[config.data.dataset]
+    if config.stage != PRE_EXPLORE and 0 < seen < wanted:
+        yield f"{seen} training houses (published: {wanted})"
+    if config.data.dataset == "rxr" and config.data.language != "en":
+        yield f"language {config.data.language} (published: en)"
+    if config.ablations.blind_to != "nothing" or config.ablations.shuffle_instructions:
+        yield "an ablation"
+
+
+def _size(config: FedVLNConfig) -> Iterator[str]:
+    if config.agent.hidden_size != 512:
+        yield f"hidden size {config.agent.hidden_size} (published: 512)"
+    if config.agent.max_actions != 35:
+        yield f"at most {config.agent.max_actions} actions (published: 35)"
+
+
+def _budget(config: FedVLNConfig, outcome: FedVLNOutcome) -> Iterator[str]:
+    steps, published = outcome.metrics["local-steps"], PUBLISHED_STEPS[config.stage]
+    if steps < 0.9 * published:
+        yield f"{steps:,.0f} local steps (published: about {published:,} or more)"
+    if config.evaluation.selection != "best-val-unseen":
+        yield "another choice of the round (published: best on val-unseen)"
+    if config.stage != SPEAKER_STAGE and config.evaluation.trajectory != "published":
+        yield "nDTW without an entry per camera turn"

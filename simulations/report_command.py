@@ -1,0 +1,150 @@
+"""`fedsuite report RUN... -o FILE`: what runs came to, as a page, tables or figures; without -o in the terminal.
+
+Runs are named by path or by name inside runs/: a run, an experiment, a variant of one, or a folder of any of them.
+Runs of several systems are a part each.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedsuite.errors import InputError
+from fedsuite.history import HISTORY
+from fedsuite.run_folder import RunFolder, read_stored_config
+from simulations.experiments.folders import is_experiment, is_run, labels_of
+from simulations.systems import System, load_system
+
+if TYPE_CHECKING:
+    from fedsuite.report.page.digest import Digest, Place
+    from fedsuite.report.page.model import Report
+
+MOST_NAMED = 3  # runs that the title names
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(report)
+
+
+def report(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs or experiments (paths or names).")
+    ],
+    out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE",
+            help="Write .html (a page for itself), .md, .tex (tables), .pdf (figures) or FOLDER/ (all figures, Markdown, "
+            "LaTeX); repeat for more. Without: tables in the terminal.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Write over files that are there.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Report on runs: scores, curves, clients, privacy, settings, and the paper's numbers."""
+    from fedsuite.report.page.formats.table import check_free, format_of
+    from fedsuite.report.page.formats.terminal import print_report
+
+    writers = {name: format_of(name) for name in out or []}
+    for name in writers:
+        check_free(name, overwrite)
+    made = make_report(runs)
+    for name, write in writers.items():
+        write(made, Path(name))
+        print(f"written: {name}")
+    if not writers:
+        print_report(made)
+
+
+def make_report(runs: list[str]) -> "Report":
+    """A report of all runs that these names stand for, each once."""
+    from rich.console import Console
+
+    from fedsuite.config import to_flat
+    from fedsuite.report.page.build import report_of
+
+    places = places_of(runs)
+    systems: dict[str, tuple[list[Digest], dict[str, Any]]] = {}
+    with Console(stderr=True).status("") as status:
+        for number, place in enumerate(places, 1):
+            status.update(f"reading run {number} of {len(places)}")
+            system = _system_of(place)
+            _, defaults = [], to_flat(system.config_class())
+            systems.setdefault(system.name, ([], defaults))[0].append(_digest(place, system))
+    named = [Path(name).name or name for name in dict.fromkeys(runs)]
+    title = ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} runs and experiments"
+    return report_of(title, systems)
+
+
+def _system_of(place: "Place") -> System[Any]:
+    return load_system(str(read_stored_config(RunFolder(place.folder)).get("system", "")))
+
+
+def _digest(place: "Place", system: System[Any]) -> "Digest":
+    from fedsuite.config import read_config
+    from fedsuite.report.page.digest import digest_of
+
+    folder = RunFolder(place.folder)
+    config = read_config(system.config_class, read_stored_config(folder), str(folder.config))
+    return digest_of(place, config, system.answers)
+
+
+def places_of(names: list[str]) -> "list[Place]":
+    """All runs that are meant, in order, each once; those of several experiments are called after theirs too."""
+    from fedsuite.report.page.digest import Place
+
+    found: dict[Path, Place] = {}
+    for name in names:
+        for place in _places(name):
+            found.setdefault(place.folder.resolve(), place)
+    experiments = dict.fromkeys(place.experiment for place in found.values())
+    if len(experiments) == 1:
+        return list(found.values())
+    often = Counter(folder.name for folder in experiments)
+    called = {f: f.name if often[f.name] == 1 else f"{f.parent.name}/{f.name}" for f in experiments}
+
+    def placed(place: Place) -> Place:
+        own, name = place.experiment, called[place.experiment]
+        if place.folder == own:
+            return replace(place, label=name, line=name)
+        line = name if place.line == own.name else f"{name}/{place.line}"
+        return replace(place, label=f"{name}/{place.label}", line=line)
+
+    return [placed(place) for place in found.values()]
+
+
+def _places(name: str) -> "list[Place]":
+    for path in (Path(name).expanduser().absolute(), (Path("runs") / name).absolute()):
+        if path.is_dir() and (folders := _run_folders(path)):
+            return [_place(folder) for folder in folders]
+    raise InputError(f"{name}: no run, and no folder of runs; `fedsuite runs` lists the runs")
+
+
+def _run_folders(path: Path) -> list[Path]:
+    """The run itself, or all begun runs below, those of an experiment in its order."""
+    if (path / HISTORY).is_file():
+        return [path]
+    if is_experiment(path):
+        return [path / label for label in labels_of(path) if (path / label / HISTORY).is_file()]
+    if is_run(path):
+        raise InputError(f"{path}: has not begun its first round; there is nothing to report yet")
+    below = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    inside = [p for p in below if is_experiment(p) or (p / HISTORY).is_file()]
+    return [folder for p in inside for folder in _run_folders(p)]
+
+
+def _place(folder: Path) -> "Place":
+    """Label and line of a run, which may be one of an experiment's."""
+    from fedsuite.report.outcomes import line_name
+    from fedsuite.report.page.digest import Place
+    from simulations.experiments.tables import status_of
+
+    status = status_of(RunFolder(folder))
+    for above in folder.parents[:2]:
+        if is_experiment(above):
+            label = folder.relative_to(above).as_posix()
+            return Place(folder, label, line_name(above, label), above, status)
+    return Place(folder, folder.name, folder.name, folder, status)
