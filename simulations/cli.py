@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
+from simulations.cdl import commands as cdl
 from simulations.deploy.commands import deploy
 from simulations.engines.ray import Resources
 from simulations.experiments.launching import Engine
@@ -20,6 +21,7 @@ from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
+from simulations.fedrl import commands as fedrl
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c
@@ -44,6 +46,8 @@ app.add_typer(data, name="data")
 app.add_typer(deploy, name="deploy")
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
+cdl.add_to(app)
+fedrl.add_to(app)
 
 
 @app.command(
