@@ -14,6 +14,7 @@ from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
 from simulations import shipped_commands
+from simulations.cdl import commands as cdl
 from simulations.deploy.commands import deploy
 from simulations.engines.ray import Resources
 from simulations.experiments.launching import Engine
@@ -23,6 +24,7 @@ from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
 from simulations.report_command import add_to as add_report
+from simulations.fedrl import commands as fedrl
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c
@@ -41,6 +43,8 @@ shipped_commands.add_to(app)
 add_report(app)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
+cdl.add_to(app)
+fedrl.add_to(app)
 
 
 @app.command(

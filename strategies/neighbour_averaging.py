@@ -21,7 +21,7 @@ import numpy as np
 from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
-from fedsuite.driving.message_keys import AVERAGE, OWN, TERMS, by_silo
+from fedsuite.driving.message_keys import AVERAGE, OWN, SILOS, TERMS, by_silo
 from fedsuite.driving.topology.mixing import average_model, consensus_distance
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES, MixingLimits, MixingRule
 from fedsuite.federation import (
@@ -35,8 +35,6 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.values import chosen
-
-SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside the average model
 
 
 class Schedule(Protocol):

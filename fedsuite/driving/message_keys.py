@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 OWN, AVERAGE = "own.", "average."  # evaluation: each silo's backbone [S, ...]; one model for all
+SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside the average network
 TERMS = ("regression-loss", "cd-plus", "cd-minus", "loss")  # of the objective, in training
 
 

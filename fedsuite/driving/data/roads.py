@@ -23,6 +23,7 @@ from numpy.lib.format import open_memmap
 
 from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
 from fedsuite.driving.data.rendering.scene import (
+    Poses,
     Scene,
     render,
     sample_poses,
@@ -87,3 +88,10 @@ def _write_silo(partial: Path, name: str, scene: Scene, size: int, settings: Roa
         render(scene, poses, rng, out=images)
         images.flush()
     os.replace(draft, partial / name)
+
+
+def poses_of(settings: RoadSettings, silo: int, split: str) -> Poses:
+    """Where on the road the frames of a silo's split were taken: the poses that its pictures were drawn from."""
+    counts = dict(zip(SPLITS, (settings.train_sizes()[silo], settings.test_frames), strict=True))
+    rng = rng_for(settings.seed, f"roads {split}", 0, silo)
+    return sample_poses(silo_scene(settings, silo), counts[split], rng)

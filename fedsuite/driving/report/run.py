@@ -24,13 +24,13 @@ from fedsuite.driving.evaluation.metrics import (
     random_baseline,
 )
 from fedsuite.driving.plan import plan_of
-from fedsuite.driving.report.overlays import plot_overlay
+from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.files import write_json
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, last_values, read_baselines
-from fedsuite.report.plots import learning_curves
+from fedsuite.report.plots import learning_curves, save_figure
 from fedsuite.report.tables import markdown_table
 from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
@@ -98,10 +98,8 @@ def draw_data(config: CDLConfig, run_dir: Path) -> None:
     plot_steering(silos[:DRAWN_SILOS], run_dir / DRAWINGS[0])
     plot_frames(silos[:DRAWN_SILOS], run_dir / DRAWINGS[1])
     if plan.overlay.edges:
-        plot_overlay(
-            plan.network.position_deg, plan.network.labels, plan.overlay.edges, run_dir / DRAWINGS[2],
-            title=f"{config.federation.scenario} over {plan.network.name}", directed=plan.directed,
-        )  # fmt: skip
+        title = f"{config.federation.scenario} over {plan.network.name}"
+        save_figure(overlay_of(plan, title), run_dir / DRAWINGS[2])
 
 
 def baselines_of(silos: Sequence[Silo], seed: int) -> dict[str, object]:

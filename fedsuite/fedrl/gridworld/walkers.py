@@ -42,6 +42,11 @@ class Ground:
         row, col = cells[..., 0] + self.pad, cells[..., 1] + self.pad
         return ((map_index * self.side + row) * self.side + col).astype(np.int32)
 
+    def cells(self, places: np.ndarray) -> np.ndarray:
+        """Cells (row, col) [..., 2] of places [...], on whichever map they are."""
+        row, col = np.divmod(places % self.side**2, self.side)
+        return np.stack([row, col], axis=-1) - self.pad
+
     def hops(self, agent: int) -> np.ndarray:
         """What joint action u adds to the place of agent 0 (alpha) or 1 (beta) [17]; the last entry, IDLE's, is 0."""
         hop = np.array([row * self.side + col for row, col in MOVES], np.int32)

@@ -55,6 +55,11 @@ class TextWorld:
             **{f"{split}-episodes": len(rows) for split, rows in self.splits.items()},
         }
 
+    @property
+    def tag_names(self) -> tuple[str, ...]:
+        """Part of speech by its id."""
+        return tuple(self._corpus.tag_ids())
+
     def num_episodes(self, split: Split) -> int:
         return len(self.splits[split])
 

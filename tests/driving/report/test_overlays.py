@@ -1,50 +1,53 @@
-"""Drawings of overlays: where silos stand, what is drawn, and faults."""
+"""Drawings of overlays: where silos stand, what is drawn, and the weights that are told."""
 
 import numpy as np
 import pytest
 
-from fedsuite.driving.report import overlays
-from fedsuite.driving.report.overlays import places, plot_overlay
-from fedsuite.errors import InputError
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.plan import make_plan
+from fedsuite.driving.report.overlays import overlay_map, overlay_of, places
+from tests.harness import changed
 
 LABELS = ("Lyon", "Turin", "Genoa")
 POSITIONS = np.array([[45.8, 4.8], [45.1, 7.7], [44.4, 8.9]])
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    made = []
-    original = overlays.blank_figure
-
-    def recording(*size):
-        figure, axes = original(*size)
-        made.append(axes)
-        return figure, axes
-
-    monkeypatch.setattr(overlays, "blank_figure", recording)
-    return made
+def arrows(axes):
+    return [t for t in axes.texts if t.arrow_patch is not None]
 
 
-def test_map(tmp_path, drawn):
-    file = tmp_path / "plots" / "ring.png"
-    plot_overlay(POSITIONS, LABELS, [(0, 1), (1, 2), (2, 0)], file, "ring", directed=True)
-    assert file.read_bytes().startswith(b"\x89PNG")
-    (axes,) = drawn
+def words(axes):
+    return [t.get_text() for t in axes.texts if t.arrow_patch is None]
+
+
+def test_map():
+    figure = overlay_map(POSITIONS, LABELS, [(0, 1), (1, 2), (2, 0)], title="ring", directed=True)
+    (axes,) = figure.axes
     assert axes.collections[0].get_offsets().tolist() == POSITIONS[:, ::-1].tolist()
-    arrows = [t for t in axes.texts if t.arrow_patch is not None]
-    assert [tuple(t.xy) for t in arrows] == [(7.7, 45.1), (8.9, 44.4), (4.8, 45.8)]
-    assert [t.get_text() for t in axes.texts if t.arrow_patch is None] == list(LABELS)
+    assert [tuple(t.xy) for t in arrows(axes)] == [(7.7, 45.1), (8.9, 44.4), (4.8, 45.8)]
+    assert words(axes) == list(LABELS)
     assert (axes.get_title(), axes.get_xlabel()) == ("ring", "longitude (degrees)")
 
 
-def test_links_are_drawn_once_on_a_circle(tmp_path, drawn):
-    plot_overlay(None, LABELS, [(0, 1), (1, 0), (2, 1)], tmp_path / "tree.svg")
-    (axes,) = drawn
-    assert sum(t.arrow_patch is not None for t in axes.texts) == 2
+def test_links_are_drawn_once_on_a_circle():
+    (axes,) = overlay_map(None, LABELS, [(0, 1), (1, 0), (2, 1)]).axes
+    assert len(arrows(axes)) == 2
     at = places(None, 3)
     assert np.hypot(*at.T) == pytest.approx([1, 1, 1]) and at[0] == pytest.approx([0, 1])
 
 
-def test_a_format_that_is_unknown(tmp_path):
-    with pytest.raises(InputError, match="cannot draw this format"):
-        plot_overlay(None, LABELS, [], tmp_path / "a.doc")
+@pytest.mark.parametrize(("scenario", "told"), [("ring", {".50"}), ("matcha", None)])
+def test_a_plan_tells_its_mixing_weights_between_the_networks_own_links(scenario, told):
+    plan = make_plan(changed(CDLConfig(), scenario=scenario, underlay="geant"))
+    figure = overlay_of(plan)
+    (axes,) = figure.axes
+    numbers = [w for w in words(axes) if w not in plan.network.labels]
+    once = {(min(e), max(e)) for e in plan.overlay.edges}
+    assert len(arrows(axes)) == (len(plan.overlay.edges) if plan.directed else len(once))
+    assert len(axes.lines) == plan.network.underlay.number_of_edges() == 61
+    expected = told or {
+        f"{plan.mixing.matcha.alpha * p:.2f}".removeprefix("0")
+        for p in plan.mixing.matcha.probabilities
+        if p > 0
+    }
+    assert set(numbers) == expected

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fedsuite.driving.data.readers import archive, donkeycar
 from fedsuite.driving.data.readers.drive import Drive, ReadOptions
-from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_picture
+from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_frame, read_picture
 from fedsuite.driving.data.readers.text_drives import Dronet, ImageCsv, UdacityReal, UdacitySim
 from fedsuite.errors import InputError
 from fedsuite.values import chosen
@@ -25,6 +25,7 @@ __all__ = [
     "has_kind",
     "pictures",
     "read_drive",
+    "read_frame",
     "read_picture",
 ]
 

@@ -27,6 +27,7 @@ FRACTION = Unit("fraction of full lock", 1.0)
 RADIANS = Unit("radians", math.pi)
 WHEEL = Unit("radians of the steering wheel", 4 * math.pi)
 DEGREE = math.pi / 180
+IN_DEGREES = {unit.name: 1 / DEGREE for unit in (RADIANS, WHEEL)}  # degrees of an angle of 1
 NAMED = {"radians": RADIANS, "degrees": RADIANS, "normalised": FRACTION}  # in drives.toml
 
 

@@ -34,6 +34,24 @@ class FrameFormat:
 
 def read_picture(path: Path, form: FrameFormat) -> np.ndarray:
     """uint8 [C, H, W] of one image file; InputError if it does not decode."""
+    return _cropped(_decoded(path, form), form)
+
+
+def read_frame(path: Path, form: FrameFormat) -> np.ndarray:
+    """The same for a network that was trained on generated roads, whose frames are square and whole: a square picture is
+    not cropped, only brought to `size_px`; any other is treated as a recorded drive's."""
+    picture, size = _decoded(path, form), form.size_px
+    if picture.width != picture.height:
+        return _cropped(picture, form)
+    if picture.width != size:
+        smaller = picture.width > size
+        filter_ = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+        picture = picture.resize((size, size), filter_)
+    return _channel_first(picture)
+
+
+def _decoded(path: Path, form: FrameFormat) -> Image.Image:
+    """Upright, grey or RGB."""
     check_readable(path)
     try:
         with Image.open(path) as image:
@@ -42,7 +60,7 @@ def read_picture(path: Path, form: FrameFormat) -> np.ndarray:
                     f"{path}: pixels of mode {image.mode}, expected 8 bits a channel; save the image as 8-bit"
                 )
             upright = ImageOps.exif_transpose(image)
-            picture = upright.convert("L" if form.channels == 1 else "RGB")
+            return upright.convert("L" if form.channels == 1 else "RGB")
     except InputError:
         raise
     except FileNotFoundError:
@@ -52,6 +70,9 @@ def read_picture(path: Path, form: FrameFormat) -> np.ndarray:
         raise InputError(
             f"{path}: cannot be decoded ({reason}); fetch the image again or remove its row"
         ) from None
+
+
+def _cropped(picture: Image.Image, form: FrameFormat) -> np.ndarray:
     wide = picture.resize((WIDTH_PX, HEIGHT_PX), Image.Resampling.BILINEAR)
     return _sized(wide.crop(BOX), form.size_px)
 
@@ -80,5 +101,9 @@ def _sized(picture: Image.Image, size_px: int) -> np.ndarray:
         # The area mean of an enlargement would be blocks of equal pixels.
         filter_ = Image.Resampling.BOX if size_px < CROP_PX else Image.Resampling.BILINEAR
         picture = picture.resize((size_px, size_px), filter_)
+    return _channel_first(picture)
+
+
+def _channel_first(picture: Image.Image) -> np.ndarray:
     values = np.asarray(picture)
     return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
