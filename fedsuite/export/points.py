@@ -36,7 +36,7 @@ def points_of(run: Run) -> list[Point]:
             timed = took.get((number, closing), {})
             time_s += timed.get("startup-s", 0.0) + timed.get("total-s", 0.0)
             steps = int(line[STEPS]) if STEPS in line else steps
-            metrics = {str(name): float(value) for name, value in line.items()}
+            metrics = {name: float(value) for name, value in line.items()}
             found.append(Point(number, metrics, time_s, steps))
     return found
 
@@ -44,7 +44,7 @@ def points_of(run: Run) -> list[Point]:
 def _lines(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as mappings, without what they lack."""
     return [
-        {key: value for key, value in line.items() if pd.notna(value)}
+        {str(key): value for key, value in line.items() if pd.notna(value)}
         for line in frame.to_dict("records")
     ]
 

@@ -41,13 +41,13 @@ def _lines(folder: Path, every_s: float, console: Console, now: Standing, change
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    say(f"{now.name}: {now.status}, {line(now)}")
+    say(f"{now.name}: {now.status}, round {now.done}/{now.planned}")
     while not now.has_ended:
         if changes.quiet_s > PATIENCE_S and not now.held:
             say(f"{now.name}: {status_text(now, changes.quiet_s)}; no longer watched")
             return
         time.sleep(every_s)
-        before, now = now.done, standing(folder) if changes.came() else now
-        if now.done != before:
-            say(line(now))
+        known, now = len(now.rounds), standing(folder) if changes.came() else now
+        for over in now.rounds[known:]:
+            say(line(over, now.planned))
     say(f"{now.name}: {now.status}{f': {now.error}' if now.error else ''}")

@@ -9,12 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from simulations.experiments.progress import short_metrics
-from simulations.watching.state import Client, Standing
+from simulations.watching.state import Client, Round, Standing
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE, BAR = 30, 30
 MOST_CLIENTS, MOST_FAILURES = 24, 5
 SIGNS = {"ok": ("✓", "green"), "error": ("✗", "red"), "lost": ("?", "red")}
+URGENCY = (
+    "error",
+    "lost",
+    "working",
+    "ok",
+)  # the first ones are shown where there is no room for all
 STYLES = {"completed": "green", "failed": "red", "stopped": "yellow"}
 LONG_QUIET_S = 60.0
 
@@ -35,11 +41,11 @@ def screen(now: Standing, quiet_s: float) -> RenderableType:
     return Group(*parts)
 
 
-def line(now: Standing) -> str:
-    """One line for a log."""
-    shown = short_metrics(now.metrics) or "no metrics yet"
-    took = f"  ({now.took_s:.1f} s)" if now.took_s is not None else ""
-    return f"{_round(now)}  {shown}{took}"
+def line(over: Round, planned: int) -> str:
+    """One line for a log about a round that is over."""
+    took = f"({over.seconds:.1f} s)" if over.seconds is not None else ""
+    parts = [f"round {over.number}/{planned}", short_metrics(over.metrics) or "done", took]
+    return "  ".join(filter(None, parts))
 
 
 def status_text(now: Standing, quiet_s: float) -> str:
@@ -47,7 +53,7 @@ def status_text(now: Standing, quiet_s: float) -> str:
     if now.has_ended:
         return now.status
     quiet = f"nothing new for {clock(quiet_s)}" if quiet_s >= LONG_QUIET_S else ""
-    where = "" if now.held else "by no process of this machine"
+    where = "" if now.held else "but by no process of this machine"
     return ", ".join(filter(None, [now.status, where, quiet]))
 
 
@@ -70,10 +76,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
 
 
-def _round(now: Standing) -> str:
-    return f"round {0 if now.done is None else now.done}/{now.rounds}"
-
-
 def _head(now: Standing, quiet_s: float) -> Text:
     status = status_text(now, quiet_s)
     return Text.assemble(
@@ -82,10 +84,10 @@ def _head(now: Standing, quiet_s: float) -> Text:
 
 
 def _progress(now: Standing) -> Text:
-    filled = BAR * (now.done or 0) // now.rounds if now.rounds else 0
+    filled = BAR * now.done // now.planned if now.planned else 0
     left = f"about {clock(now.left_s)} left" if now.left_s and not now.has_ended else ""
     took = f"{now.took_s:.1f} s a round" if now.took_s is not None else "starting"
-    parts = [_round(now), "━" * filled + "╌" * (BAR - filled), took, left]
+    parts = [f"round {now.done}/{now.planned}", "━" * filled + "╌" * (BAR - filled), took, left]
     return Text("  ".join(filter(None, parts)))
 
 
@@ -98,11 +100,12 @@ def _curves(now: Standing) -> Table:
 
 
 def _present(now: Standing) -> RenderableType:
-    answered = sum(client.status != "working" for client in now.clients)
+    answered = sum(client.status in ("ok", "error") for client in now.clients)
     count = f": {answered} of {now.asked} clients have answered" if now.asked else ""
-    shown: list[RenderableType] = [_client(client) for client in now.clients[:MOST_CLIENTS]]
-    if more := len(now.clients) - MOST_CLIENTS:
-        shown += [Text(f"and {more} more")] if more > 0 else []
+    urgent = sorted(now.clients, key=lambda client: URGENCY.index(client.status))
+    shown: list[RenderableType] = [_client(client) for client in urgent[:MOST_CLIENTS]]
+    if len(urgent) > MOST_CLIENTS:
+        shown.append(Text(f"and {len(urgent) - MOST_CLIENTS} more"))
     return Group(Text(f"{now.doing}{count}"), Columns(shown))
 
 

@@ -28,6 +28,15 @@ class Client:
 
 
 @dataclass(frozen=True)
+class Round:
+    """A round that is over. seconds: None where that is not recorded."""
+
+    number: int
+    metrics: Mapping[str, float]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class Failure:
     """A reply that could not be used."""
 
@@ -38,8 +47,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class Standing:
-    """status: as recorded; held: whether a process of this machine writes to the run; rounds: planned; done: the last one
-    that is over, None before the first. took_s, left_s: seconds of the last round, and of all to come; None: unknown.
+    """status: as recorded; held: whether a process of this machine writes to the run; planned: rounds of the whole run;
+    rounds: those that are over. left_s: seconds of those to come, None where unknown.
 
     metrics: the last value of each; curves: of the main ones, by round. doing: the present exchange, "" between exchanges;
     clients: who takes part in it, as far as it is recorded, and asked: how many.
@@ -50,9 +59,8 @@ class Standing:
     status: str
     held: bool
     error: str
-    rounds: int
-    done: int | None
-    took_s: float | None
+    planned: int
+    rounds: Sequence[Round]
     left_s: float | None
     metrics: Mapping[str, float]
     curves: Mapping[str, Sequence[float]]
@@ -60,6 +68,16 @@ class Standing:
     asked: int
     clients: Sequence[Client]
     failures: Sequence[Failure]
+
+    @property
+    def done(self) -> int:
+        """The last round that is over; 0 before the first."""
+        return self.rounds[-1].number if self.rounds else 0
+
+    @property
+    def took_s(self) -> float | None:
+        """Seconds of the last round."""
+        return self.rounds[-1].seconds if self.rounds else None
 
     @property
     def has_ended(self) -> bool:
@@ -70,17 +88,20 @@ def standing(folder: Path) -> Standing:
     """Read it; InputError for a folder that is no run, or a damaged file."""
     run = load_run(folder)
     status, rounds = run.status, run.rounds  # in this order: an ended run lacks no round
-    times = run.timing[~run.timing["closing"].astype(bool)]["total-s"]
-    done = int(rounds["round"].max()) if len(rounds) else None
+    timing = run.timing[~run.timing["closing"].astype(bool)]
+    times = dict(zip(timing["round"], timing["total-s"], strict=True))
+    told = [
+        Round(int(row["round"]), _there(row), times.get(row["round"]))
+        for row in rounds.to_dict("records")
+    ]
     planned = int(run.config.get("num-rounds", 0))
-    left_s = None
-    if done is not None and done < planned and len(recent := times.iloc[1:].tail(_RECENT)):
-        left_s = float(recent.mean()) * (planned - done)
+    recent = [seconds for number, seconds in times.items() if number][-_RECENT:]
+    to_come = planned - (told[-1].number if told else 0)
+    left_s = sum(recent) / len(recent) * to_come if recent else None
     events = [] if run.has_ended else _since_last_round(folder / TIMINGS)
     doing, asked, clients = _present(events, run)
     return Standing(
-        run.name, run.system, status, _is_held(folder), str(run.record.get("error", "")), planned, done,
-        float(times.iloc[-1]) if len(times) else None, left_s,
+        run.name, run.system, status, _is_held(folder), str(run.record.get("error", "")), planned, told, left_s,
         _last(rounds) | _last(run.closing), _curves(rounds), doing, asked, clients, _failures(run, events),
     )  # fmt: skip
 
@@ -94,10 +115,14 @@ def _is_held(folder: Path) -> bool:
 
 def _last(frame: pd.DataFrame) -> dict[str, float]:
     """The last value of every metric."""
-    values = frame.drop(columns=["run", "round"], errors="ignore").ffill().tail(1)
-    return (
-        {str(k): float(v) for k, v in values.iloc[0].items() if pd.notna(v)} if len(values) else {}
-    )
+    rows = frame.ffill().tail(1).to_dict("records")
+    return _there(rows[0]) if rows else {}
+
+
+def _there(row: Mapping[Any, Any]) -> dict[str, float]:
+    """The metrics that a row has."""
+    told = {str(k): v for k, v in row.items() if k not in ("run", "round")}
+    return {k: float(v) for k, v in told.items() if pd.notna(v)}
 
 
 def _curves(rounds: pd.DataFrame) -> dict[str, list[float]]:
