@@ -21,6 +21,7 @@ from fedsuite.run_folder import RunFolder, variant_of
 if TYPE_CHECKING:
     import pandas as pd
 
+ENDED = ("completed", "failed", "stopped")
 _OF_THE_PLACE = ("data.cache-dir",)  # settings of data that do not say what they are
 
 
@@ -50,6 +51,11 @@ class Run(RunFrames):
     def status(self) -> str:
         """As recorded: running, completed, failed, stopped; unknown before the run has begun."""
         return str(self.record.get("status", "unknown"))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether run.json says so; of a run that was killed it does not."""
+        return self.status in ENDED
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -111,6 +117,16 @@ class Runs(RunFrames):
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    def again(self) -> "Runs":
+        """The same runs with what has been written since."""
+        return Runs([Run(run.place, run.name) for run in self.runs])
+
+    def look(self) -> "Runs":
+        """Itself, with run.json of every run read now: then frames, which are read later, lack nothing of an ended run."""
+        for run in self.runs:
+            _ = run.record
+        return self
 
     @cached_property
     def about(self) -> "pd.DataFrame":

@@ -61,7 +61,8 @@ class TaskExchange:
             for arrays in {id(task.arrays): task.arrays for task in ordered}.values():
                 self.check(arrays, records)
             event = {"round": records.number, "kind": f"{records.prefix}exchange"}
-            self.emit(event | {"task": ordered[0].kind, "clients": len(ordered)})
+            asked = [task.partition for task in ordered]
+            self.emit(event | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
         return self.judged(ordered, self._answers(ordered, records), records)
 
     def _answers(self, tasks: Sequence[Task], records: RoundRecords) -> list[RawReply | None]:

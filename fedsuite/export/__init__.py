@@ -1,0 +1,1 @@
+"""Taking the frames and scores of runs to other tools."""
