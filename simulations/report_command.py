@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsuite.errors import InputError
-from fedsuite.history import HISTORY
+from fedsuite.history import run_folders
+from fedsuite.history.experiments import place_of
 from fedsuite.run_folder import RunFolder, read_stored_config
-from simulations.experiments.folders import is_experiment, is_run, labels_of
 from simulations.systems import System, load_system
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def make_report(runs: list[str]) -> "Report":
         for number, place in enumerate(places, 1):
             status.update(f"reading run {number} of {len(places)}")
             system = _system_of(place)
-            _, defaults = [], to_flat(system.config_class())
-            systems.setdefault(system.name, ([], defaults))[0].append(_digest(place, system))
+            own = systems.setdefault(system.name, ([], to_flat(system.config_class())))
+            own[0].append(_digest(place, system))
     named = [Path(name).name or name for name in dict.fromkeys(runs)]
     title = ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} runs and experiments"
     return report_of(title, systems)
@@ -118,22 +118,9 @@ def places_of(names: list[str]) -> "list[Place]":
 
 def _places(name: str) -> "list[Place]":
     for path in (Path(name).expanduser().absolute(), (Path("runs") / name).absolute()):
-        if path.is_dir() and (folders := _run_folders(path)):
-            return [_place(folder) for folder in folders]
+        if path.is_dir():
+            return [_place(folder) for folder in run_folders(path)]
     raise InputError(f"{name}: no run, and no folder of runs; `fedsuite runs` lists the runs")
-
-
-def _run_folders(path: Path) -> list[Path]:
-    """The run itself, or all begun runs below, those of an experiment in its order."""
-    if (path / HISTORY).is_file():
-        return [path]
-    if is_experiment(path):
-        return [path / label for label in labels_of(path) if (path / label / HISTORY).is_file()]
-    if is_run(path):
-        raise InputError(f"{path}: has not begun its first round; there is nothing to report yet")
-    below = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-    inside = [p for p in below if is_experiment(p) or (p / HISTORY).is_file()]
-    return [folder for p in inside for folder in _run_folders(p)]
 
 
 def _place(folder: Path) -> "Place":
@@ -142,9 +129,7 @@ def _place(folder: Path) -> "Place":
     from fedsuite.report.page.digest import Place
     from simulations.experiments.tables import status_of
 
-    status = status_of(RunFolder(folder))
-    for above in folder.parents[:2]:
-        if is_experiment(above):
-            label = folder.relative_to(above).as_posix()
-            return Place(folder, label, line_name(above, label), above, status)
-    return Place(folder, folder.name, folder.name, folder, status)
+    found, status = place_of(folder), status_of(RunFolder(folder))
+    if not found.label:
+        return Place(folder, folder.name, folder.name, folder, status)
+    return Place(folder, found.label, line_name(found.root, found.label), found.root, status)

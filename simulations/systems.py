@@ -71,6 +71,9 @@ def later(path: str) -> Callable[..., Any]:
     return call
 
 
+_plain_answers = later("fedsuite.report.page.answers:plain_answers")
+
+
 @dataclass(frozen=True)
 class System(Generic[C]):
     """What the server app, the client app and the command line need to know of a system.
@@ -104,9 +107,7 @@ class System(Generic[C]):
     draw: Callable[[C, Path], None] = _nothing
     report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
-    answers: Callable[[C, "RunRead"], "Answers"] = later(
-        "fedsuite.report.page.answers:plain_answers"
-    )
+    answers: Callable[[C, "RunRead"], "Answers"] = _plain_answers
     engine: Literal["ray", "inprocess"] = "ray"
     describe: Callable[[C, str, bool, Progress], Part] | None = None
     accepts: Callable[[C, NodeSettings], None] = _nothing

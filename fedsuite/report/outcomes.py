@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from fedsuite.history import RunFrames
@@ -117,11 +118,13 @@ def rounds_of(groups: Groups[Any]) -> dict[str, pd.DataFrame]:
 
 def last_values(*frames: pd.DataFrame) -> dict[str, float]:
     """The last value of every metric that one run recorded, metrics of the last evaluation first."""
-    rows = pd.concat(frames).drop(columns=["run", "round"], errors="ignore").to_dict("records")
-    found: dict[str, float] = {}
-    for row in reversed(rows):
-        found |= {k: float(v) for k, v in row.items() if pd.notna(v) and k not in found}
-    return found
+    rows = pd.concat(frames).drop(columns=["run", "round"], errors="ignore")
+    known = rows.notna().to_numpy()
+    there = {name: np.flatnonzero(known[:, i]) for i, name in enumerate(rows.columns)}
+    last = {str(name): int(at[-1]) for name, at in there.items() if len(at)}
+    return {
+        name: float(rows[name].iloc[last[name]]) for name in sorted(last, key=lambda n: -last[n])
+    }
 
 
 def read_baselines(run_dir: Path) -> dict[str, Any]:

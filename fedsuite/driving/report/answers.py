@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.report.experiment import outcome_of
 from fedsuite.driving.report.run import last_metrics, left_out_line
@@ -28,6 +29,11 @@ AXES = {
     "simulated-seconds": "simulated time of the overlay (s)",
     "overlay-bytes": "sent over the overlay (bytes)",
 }
+NOTE = (
+    "Errors in radians, of the average model over all test frames. Silo: own models at home; everywhere: own models on "
+    "all test frames."
+)
+ROWS = "silos."  # arrays of the server's file that are the silos' own networks, not their average
 PUBLISHED_MIXINGS, PUBLISHED_PIXELS, PUBLISHED_BATCH = 3600, 200, 32
 
 
@@ -46,10 +52,7 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),
         papers=tuple(_papers(config, outcome)) if outcome else (),
-        notes=(
-            "Errors in radians, of the average model over all test frames; silo: own models at home; everywhere: own models on all test frames.",
-            *filter(None, [left_out_line(run.folder).strip()]),
-        ),
+        notes=(NOTE, *filter(None, [left_out_line(run.folder).strip()])),
     )
 
 
@@ -87,19 +90,21 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     if own.pooled:
         yield "The frames of all silos are with one client: they have left their silos."
         return
-    sent = "the network and what its optimizer tracks" if config.training.optimizer == "gradient-tracking" else "its network"  # fmt: skip
+    tracks = config.training.optimizer == "gradient-tracking"
+    sent = "its network, and as much again for its optimizer," if tracks else "its network"
     if own.scenario == "local":
         yield "No weights are mixed: every silo trains for itself."
     else:
         model = RunFolder(run.folder).model
-        yield shared_line(model, f"A silo sends, at each mixing step, {sent}") + "."
+        yield shared_line(model, f"A silo sends, at each mixing step, {sent}", Share(), ROWS) + "."
     if config.objective.contrastive:
         yield "The sub-network of the contrastive loss stays in its silo."
     if own.silos_per_client > 1:
         yield f"{own.silos_per_client} silos share a client: what they mix among themselves is not in its bytes."
-    if overlay := last_metrics(run.frames).get("overlay-bytes"):
+    if run.completed and (overlay := last_metrics(run.frames).get("overlay-bytes")):
         yield f"Between silos, over the overlay, {overlay / 1e6:,.1f} MB would be sent."
-    yield "Frames and angles stay in their silo; scores and numbers of frames leave it. No noise is added to what is sent: no differential-privacy guarantee can be stated."
+    yield "Frames and angles stay in their silo; scores and numbers of frames leave it."
+    yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
 
 
 def _papers(config: CDLConfig, outcome: Outcome) -> Iterator[Paper]:
@@ -109,7 +114,8 @@ def _papers(config: CDLConfig, outcome: Outcome) -> Iterator[Paper]:
         return
     character = "udacity" if config.data.dir else config.data.road_character
     found = PAPER[underlay]
-    keys = {"RMSE": f"{character}.rmse", "MAE": f"{character}.mae", "parameters": "any.parameters", "cycle ms": "any.cycle"}  # fmt: skip
+    keys = {"RMSE": f"{character}.rmse", "MAE": f"{character}.mae"}
+    keys |= {"parameters": "any.parameters", "cycle ms": "any.cycle"}
     columns = [
         column
         for column in (*ERRORS[:2], *SIZES)

@@ -1,4 +1,4 @@
-"""What `fedsuite report` says of a FedRL run: tests, what left the parties and what noise guarantees, and the paper's tables."""
+"""What `fedsuite report` says of a FedRL run: tests, what left the parties, what noise guarantees, the paper's tables."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def _leaves(config: FedRLConfig, tests: Sequence[FedRLOutcome]) -> Iterator[str]
         yield "Between parties pass Q-values, joint actions, targets or gradients, and the shared MLP (docs/fedrl.md)."
     if tests and tests[0].privacy is not None:
         counts = ", ".join(f"{role} {count:,}" for role, count in tests[0].released.items())
-        yield f"Q-vectors released in training and evaluation: {counts} ({tests[0].run})."
+        yield f"Q-vectors released in training and evaluation: {counts}."
         yield from tests[0].privacy.text
 
 

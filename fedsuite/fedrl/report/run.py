@@ -83,8 +83,9 @@ class FedRLOutcome(Outcome):
 def outcomes_of(
     config: FedRLConfig, run_dir: Path, run: str = "", frames: RunFrames | None = None
 ) -> list[FedRLOutcome]:
-    """The tests of a finished run, read unless its frames are at hand. Noise that changes nothing by design is no test of its own.
+    """The tests of a finished run, read unless its frames are at hand.
 
+    Noise that changes nothing by design is no test of its own.
     Its rounds have a column gradient-steps: up to and including each round.
     """
     frames = frames or load_runs(run_dir)

@@ -30,12 +30,12 @@ class RunRead:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of the rounds; scale: 100 draws shares in percent."""
+    """A metric of the rounds; scale: 100 draws shares in percent; lower: is better, None: nobody knows."""
 
     metric: str
     label: str
     scale: float = 1.0
-    lower: bool = False
+    lower: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ class Answers:
 
     outcomes: lines of the table of results, () for a run that has not completed; an outcome without a name is called after
     the run's line. columns: of that table, the score that the report opens with first. lower: whether less of that is
-    better. baselines: name -> metrics of what did not learn. axes: metrics of the rounds that curves may
+    better, None where nobody knows. baselines: name -> metrics of what did not learn. axes: metrics of the rounds that curves may
     stand over besides rounds, steps, bytes and time, and their labels. leaves: sentences on what leaves a client. line: the
     run's line, where it is another than its variant.
     """
 
     outcomes: Sequence[Outcome] = ()
     columns: Sequence[Column] = ()
-    lower: bool = False
+    lower: bool | None = False
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     curves: Sequence[Curve] = ()
     axes: Mapping[str, str] = field(default_factory=dict)
@@ -114,5 +114,6 @@ def plain_answers(_: Any, run: RunRead) -> Answers:
     return Answers(
         outcomes=(outcome,) if run.completed else (),
         columns=columns,
-        curves=[Curve(name, name) for name in drawn[:PANELS]],
+        lower=None,
+        curves=[Curve(name, name, lower=None) for name in drawn[:PANELS]],
     )

@@ -9,6 +9,7 @@ from fedsuite.report.page.digest import Digest
 from fedsuite.report.page.model import Part, Report
 from fedsuite.report.page.results import answer_of, paper_section, results_section
 from fedsuite.report.page.settings import again_section, ends_section, settings_section
+from fedsuite.report.page.times import times_section
 from fedsuite.report.page.traffic import traffic_section
 
 
@@ -21,6 +22,7 @@ def part_of(title: str, digests: Sequence[Digest], defaults: Mapping[str, Value]
         scores_section(digests),
         participation_section(digests),
         traffic_section(digests),
+        times_section(digests),
         failures_section(digests),
         settings_section(digests, defaults),
         ends_section(digests),

@@ -35,15 +35,22 @@ def scores_section(digests: Sequence[Digest]) -> Section:
     worst = [row for name, scores in means.items() for row in _worst_rows(name, scores, how)]
     tables.append(table_of("Worst off", worst))
     drawn = dict(list(means.items())[:MOST_ROWS])
-    more = f" (the first {MOST_ROWS} of {len(means)} lines)" if len(means) > len(drawn) else ""
-    words = f"One dot per client. {'. '.join('; '.join(f'{k} {v}' for k, v in row.items()) for row in rows[:MOST_ROWS])}."  # fmt: skip
-    picture = Figure("scores-by-client", f"{how.label}, one dot per client, a stroke at the median{more}", words, partial(_draw_scores, drawn, how))  # fmt: skip
+    title = f"{how.label}, one dot per client, a stroke at the median"
+    title += f" (the first {MOST_ROWS} of {len(means)} lines)" if len(means) > len(drawn) else ""
+    words = "; ".join(_worded(row) for row in rows[:MOST_ROWS])
+    draw = partial(_draw_scores, drawn, how)
+    picture = Figure("scores-by-client", title, f"One dot per client. {words}.", draw)
     return Section("Scores by client", tables=tuple(tables), figures=(picture,))
+
+
+def _worded(row: Mapping[str, str]) -> str:
+    return f"{row['line']}: {', '.join(f'{k} {v}' for k, v in row.items() if k != 'line')}"
 
 
 def _spread_row(name: str, scores: "pd.Series[float]", how: ClientScores) -> dict[str, str]:
     ordered = scores.dropna().sort_values(ascending=not how.lower)  # the worst first
-    text = [_shown(ordered.quantile(q), how) for q in ((1, 0.75, 0.5, 0.25, 0) if how.lower else (0, 0.25, 0.5, 0.75, 1))]  # fmt: skip
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    text = [_shown(float(ordered.quantile(1 - q if how.lower else q)), how) for q in shares]
     titles = ("worst", "worst quarter", "median", "best quarter", "best")
     return {"line": name, "clients": str(len(ordered)), **dict(zip(titles, text, strict=True))}
 
@@ -70,13 +77,13 @@ def _draw_scores(lines: Mapping[str, "pd.Series[float]"], how: ClientScores) -> 
     from fedsuite.report.plots import COLOURS, blank_figure
 
     figure, axes = blank_figure(5.6, 1.1 + 0.45 * len(lines))
-    for row, scores in enumerate(reversed(lines.values())):
+    for row, scores in enumerate(reversed(list(lines.values()))):
         values = np.sort(scores.dropna().to_numpy())
         spread = 0.24 * ((np.arange(len(values)) * 0.618034) % 1 - 0.5)  # even, and always the same
         axes.plot(values, row + spread, "o", color=COLOURS[0], markersize=4, alpha=0.6)
         median = float(np.median(values))
         axes.plot([median, median], [row - 0.3, row + 0.3], color=COLOURS[1], linewidth=2)
-    axes.set_yticks(range(len(lines)), [_short(name) for name in reversed(lines)])
+    axes.set_yticks(range(len(lines)), [_short(name) for name in reversed(list(lines))])
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.set_xlabel(how.label)
     return figure
@@ -88,41 +95,52 @@ def _short(name: str, most: int = 24) -> str:
 
 def participation_section(digests: Sequence[Digest]) -> Section:
     """Who trained in how many rounds."""
-    rows, tables, figures = [], [], []
-    for name, own in lines_of(digests).items():
-        trained = pd.concat([d.members.set_index("name")["trained"] for d in own], axis=1).mean(
-            axis=1
-        )
-        rounds = np.mean([d.rounds for d in own])
-        chosen = trained[trained > 0]
-        row = {"line": name, "clients": len(trained), "ever trained": len(chosen), "rounds": f"{rounds:.4g}"}  # fmt: skip
-        least, median, most = (chosen.min(), chosen.median(), chosen.max()) if len(chosen) else (0, 0, 0)  # fmt: skip
-        rows.append({**row, "fewest": f"{least:.4g}", "median": f"{median:.4g}", "most": f"{most:.4g}"})  # fmt: skip
+    lines, tables, figures = lines_of(digests), [], []
     note = "Rounds in which a client trained, of those that ever did; means over runs."
+    rows = [_rounds_row(name, own) for name, own in lines.items()]
     tables.append(table_of("Rounds by client", rows, note))
-    if len(lines_of(digests)) == 1:
+    if len(lines) == 1:
         members = _members(digests)
-        rows = [{"client": n, **{k: f"{v:,.4g}" if isinstance(v, float) else str(v) for k, v in m.items()}} for n, m in members.items()]  # fmt: skip
-        tables.append(table_of("Every client", rows, long=len(rows) > MOST_WORST))
-        bars = {n: float(m["rounds trained"]) for n, m in members.items() if m["rounds trained"]}
+        every = [{"client": n, **m} for n, m in members.items()]
+        tables.append(table_of("Every client", every, long=len(every) > MOST_WORST))
+        bars = {n: float(m["rounds trained"]) for n, m in members.items()}
+        bars = {n: count for n, count in bars.items() if count}
         if 1 < len(bars) <= MOST_BARS:
-            words = f"Bar chart, one bar per client: from {min(bars.values()):.4g} to {max(bars.values()):.4g} rounds."
-            figures.append(Figure("participation", "Rounds in which each client trained, most first", words, partial(_draw_bars, bars)))  # fmt: skip
+            words = f"A bar per client: from {min(bars.values()):.4g} to {max(bars.values()):.4g} rounds."
+            title = "Rounds in which each client trained, most first"
+            figures.append(Figure("participation", title, words, partial(_draw_bars, bars)))
     return Section("Who took part", tables=tuple(tables), figures=tuple(figures))
 
 
-def _members(digests: Sequence[Digest]) -> dict[str, dict[str, object]]:
+def _rounds_row(name: str, digests: Sequence[Digest]) -> dict[str, str]:
+    trained = pd.concat([d.members.set_index("name")["trained"] for d in digests], axis=1)
+    means = trained.mean(axis=1)
+    chosen = means[means > 0]
+    counts = [chosen.min(), chosen.median(), chosen.max()] if len(chosen) else [0.0, 0.0, 0.0]
+    fewest, median, most = (f"{count:.4g}" for count in counts)
+    return {
+        "line": name,
+        "clients": str(len(means)),
+        "ever trained": str(len(chosen)),
+        "rounds": f"{np.mean([d.rounds for d in digests]):.4g}",
+        "fewest": fewest,
+        "median": median,
+        "most": most,
+    }
+
+
+def _members(digests: Sequence[Digest]) -> dict[str, dict[str, str]]:
     """Client -> what it did, as means over runs."""
     every = pd.concat([d.members for d in digests])
     sums = every.groupby("name", sort=False)[["trained", "evaluated", "failed", "up"]].mean()
-    first = every.drop_duplicates("name").set_index("name")
+    first = {str(m["name"]): m for m in every.drop_duplicates("name").to_dict("records")}
     return {
         str(name): {
-            "role": first.loc[name, "role"] or "-",
-            "examples": f"{first.loc[name, 'examples']:,}",
-            "rounds trained": float(row["trained"]),
-            "rounds evaluated": float(row["evaluated"]),
-            "failed": float(row["failed"]),
+            "role": str(first[str(name)]["role"]) or "-",
+            "examples": f"{first[str(name)]['examples']:,}",
+            "rounds trained": f"{row['trained']:.4g}",
+            "rounds evaluated": f"{row['evaluated']:.4g}",
+            "failed": f"{row['failed']:.4g}",
             "sent (MB)": f"{row['up'] / 1e6:.3f}",
         }
         for name, row in sums.iterrows()
@@ -153,7 +171,7 @@ def failures_section(digests: Sequence[Digest]) -> Section:
     """Replies that could not be used, and updates that a merge turned down."""
     failed = [d for d in digests if d.num_failures]
     rows = [
-        {"run": d.place.label, **{k: str(v) for k, v in row.items()}}
+        {"run": d.place.label, **{str(k): str(v) for k, v in row.items()}}
         for d in failed
         for row in d.failures.to_dict("records")
     ]
@@ -165,6 +183,7 @@ def failures_section(digests: Sequence[Digest]) -> Section:
         tables.append(table_of(title, rows, long=len(rows) > MOST_ROWS))
     turned = [{"run": d.place.label, **row} for d in digests for row in d.admitted]
     if turned:
-        tables.append(table_of("Updates rejected or shortened", turned, long=len(turned) > MOST_ROWS))  # fmt: skip
+        title = "Updates rejected or shortened"
+        tables.append(table_of(title, turned, long=len(turned) > MOST_ROWS))
     text = () if rows else ("Every reply of every client could be used.",)
     return Section("Failures", text=text, tables=tuple(tables))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 200  # of a line that is drawn
 MOST_LINES = 7  # that can be told apart
 SIZE_IN = (5.6, 3.6)
+BAND = "Several runs of a line: their mean, round by round, with one standard deviation on either side."
 
 
 def curves_section(digests: Sequence[Digest]) -> Section:
@@ -30,7 +31,7 @@ def curves_section(digests: Sequence[Digest]) -> Section:
     figures = [
         _figure(curve, axis, titles[axis], drawn) for axis in axes for curve in curves.values()
     ]
-    text = ["Several runs of a line: mean over them, round by round, with one standard deviation on either side."]  # fmt: skip
+    text = [BAND]
     if late := [d.place.label for d in drawn if not d.completed]:
         text.append(f"Not completed, drawn as far as they came: {', '.join(late)}.")
     return Section("Curves", tuple(text), figures=tuple(f for f in figures if f))
@@ -49,18 +50,21 @@ def _figure(curve: Curve, axis: str, label: str, digests: Sequence[Digest]) -> F
             lines[name] = mean_course([d.course for d in have], axis, curve)
     if not lines:
         return None
-    best = sorted(lines, key=lambda n: lines[n]["mean"].iloc[-1], reverse=not curve.lower)
+    best = list(lines)
+    if curve.lower is not None:
+        best.sort(key=lambda n: lines[n]["mean"].iloc[-1], reverse=not curve.lower)
     kept = {name: lines[name] for name in lines if name in best[:MOST_LINES]}
     title = f"{curve.label} over {label}"
     if len(kept) < len(lines):
-        title += f" (the {len(kept)} of {len(lines)} lines that end best)"
+        which = "the first" if curve.lower is None else "those that end best"
+        title += f" ({len(kept)} of {len(lines)} lines, {which})"
     words = ". ".join(_words(name, line) for name, line in kept.items())
     name = f"{curve.metric}-over-{axis}".replace(".", "-").replace("/", "-")
     return Figure(name, title, f"Line chart. {words}.", partial(_draw, kept, curve, label), label)
 
 
 def mean_course(courses: Sequence[pd.DataFrame], axis: str, curve: Curve) -> pd.DataFrame:
-    """x and mean and deviation of the metric, round by round over runs (x is their mean too), thinned out; deviation NaN for one run."""
+    """Means of x and of the metric over runs, round by round, and its deviation (NaN for one run); thinned out."""
     whole = pd.concat(courses)[list(dict.fromkeys(("round", axis, curve.metric)))].dropna()
     by_round = whole.groupby("round")
     mean = by_round[curve.metric].mean() * curve.scale

@@ -1,4 +1,4 @@
-"""A run, reduced to what a report shows of it: a run of 365 rounds and 61 clients has 40,000 lines, its digest a few hundred.
+"""A run, reduced to what a report shows of it: of 40,000 lines of a long run a few hundred numbers.
 
 Runs are read one after the other, and of each only this stays.
 """
@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedsuite.config import Value
-from fedsuite.history import TIMINGS, RunFrames, load_runs, read_rows
+from fedsuite.history import RunFrames, load_run
 from fedsuite.report.admitted import admitted_rows
 from fedsuite.report.outcomes import last_values
 from fedsuite.report.page.answers import Answers, RunRead
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.roster import Roster
 
 MOST_FAILURES = 20  # of a run, that are listed one by one
 BYTES, SECONDS = "bytes", "seconds"
@@ -27,7 +27,8 @@ AXES = {
     BYTES: "MB sent and received by clients",
     SECONDS: "time in rounds (s)",
 }
-NO_FRAMES = RunFrames(*(pd.DataFrame() for _ in range(4)))
+NO_FRAMES = RunFrames(())
+_PARTS = ("startup-s", "waiting-s", "merging-s", "evaluation-s", "total-s", "local-work-s")
 _SENT = ("round", "name", "task", "status", "reason", "bytes-up", "bytes-down", "messages")
 
 
@@ -47,10 +48,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Digest:
-    """course: evaluated rounds with the axes that were recorded and the metrics of the curves. latest: last value of each metric.
+    """course: evaluated rounds with the axes that were recorded and the metrics of the curves. latest: last values.
 
     members: a line per client with name, role, examples, trained and evaluated (rounds), failed (exchanges), up and down
-    (bytes). moved: a line per task with up, down, messages. failures: the first ones, num_failures: all of them.
+    (bytes). moved: a line per task with up, down, messages. times: seconds of all rounds, by what they went to, as
+    `fedsuite.history.timing` names it. failures: the first ones, num_failures: all of them.
     """
 
     place: Place
@@ -62,6 +64,7 @@ class Digest:
     rounds: int
     members: pd.DataFrame
     moved: pd.DataFrame
+    times: Mapping[str, float]
     failures: pd.DataFrame
     num_failures: int
     admitted: list[dict[str, str]]
@@ -77,26 +80,26 @@ class Digest:
 
 def digest_of(place: Place, config: Any, answer: Callable[[Any, RunRead], Answers]) -> Digest:
     """Read a run, ask its system, and keep what is shown; config: its settings, as `answer` wants them."""
-    folder = RunFolder(place.folder)
-    frames = load_runs(place.folder)
-    read = RunRead(place.folder, place.label, place.line, place.status == "completed", frames)
-    answers = answer(config, read)
-    clients = _replies(frames.clients)
-    roster = _roster(place.folder)
+    run = load_run(place.folder)
+    completed = place.status == "completed"
+    answers = answer(config, RunRead(place.folder, place.label, place.line, completed, run))
+    clients, rounds = _replies(run.clients), run.rounds
+    timing = run.timing
     failed = clients[clients["status"] != "ok"]
     return Digest(
         place=place,
-        settings=dict(read_stored_config(folder)),
-        standing=folder.status(),
+        settings=run.config,
+        standing=run.record,
         answers=_without_frames(answers),
-        course=_course(frames.rounds, clients, answers, place.folder),
-        latest=last_values(frames.rounds, frames.closing),
-        rounds=int(frames.rounds["round"].max()) if len(frames.rounds) else 0,
-        members=_members(clients, roster),
-        moved=_moved(clients, _replies(frames.closing_clients)),
+        course=_course(rounds, clients, answers, timing),
+        latest=last_values(rounds, run.closing),
+        rounds=int(rounds["round"].max()) if len(rounds) else 0,
+        members=_members(clients, run.roster),
+        moved=_moved(clients, _replies(run.closing_clients)),
+        times={name: float(timing[name].sum(min_count=1)) for name in _PARTS},
         failures=failed.head(MOST_FAILURES)[["round", "name", "task", "status", "reason"]].copy(),
         num_failures=len(failed),
-        admitted=admitted_rows(frames.clients),
+        admitted=admitted_rows(run.clients),
     )
 
 
@@ -108,11 +111,6 @@ def _replies(clients: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _roster(folder: Path) -> Roster | None:
-    file = folder / ROSTER
-    return read_roster(file) if file.is_file() else None
-
-
 def _without_frames(answers: Answers) -> Answers:
     """Outcomes without the frames that they were made of, which take the room."""
     kept = [replace(o, frames=NO_FRAMES) for o in answers.outcomes]
@@ -120,14 +118,15 @@ def _without_frames(answers: Answers) -> Answers:
 
 
 def _course(
-    rounds: pd.DataFrame, clients: pd.DataFrame, answers: Answers, folder: Path
+    rounds: pd.DataFrame, clients: pd.DataFrame, answers: Answers, timing: pd.DataFrame
 ) -> pd.DataFrame:
     metrics = [c.metric for c in answers.curves if c.metric in rounds]
     if rounds.empty or not metrics:
         return pd.DataFrame()
     sums = clients.groupby("round")[["bytes-up", "bytes-down"]].sum().sum(axis=1).cumsum() / 1e6
     sums = sums.reindex(rounds["round"]).ffill()
-    seconds = _seconds(folder).cumsum().reindex(rounds["round"])
+    during = timing[~timing["closing"].astype(bool)].drop_duplicates("round", keep="last")
+    seconds = during.set_index("round")["total-s"].astype(float).cumsum().reindex(rounds["round"])
     beside = {BYTES: sums.to_numpy(), SECONDS: seconds.to_numpy()}
     axes = [name for name in (*AXES, *answers.axes) if name in rounds or name in beside]
     found = rounds.assign(**beside)[[*axes, *metrics]]
@@ -136,32 +135,33 @@ def _course(
     return found.dropna(subset=metrics, how="all").reset_index(drop=True)
 
 
-def _seconds(folder: Path) -> "pd.Series[float]":
-    """Round -> seconds that it took; empty where the times are lost."""
-    file = folder / TIMINGS
-    rows = read_rows(file, torn_end=True) if file.is_file() else []
-    times = {r["round"]: float(r.get("seconds", 0.0)) for r in rows if r["kind"] == "round"}
-    return pd.Series(times, dtype=float)
-
-
 def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
-    used = clients[clients["status"] == "ok"]
-    trained = used[(used["task"] == "train") & (used["round"] > 0)]
-    evaluated = used[used["task"] == "evaluate"]
+    members = {m.name: m for m in roster.members} if roster else {}
+    names = pd.Index([*members, *sorted(set(clients["name"].dropna()) - members.keys())], dtype=str)
+    places = names.get_indexer(clients["name"])
+    used = (clients["status"] == "ok").to_numpy()
+    task, number = clients["task"].to_numpy(), clients["round"].to_numpy(np.int64, na_value=0)
+
+    def rounds(mask: np.ndarray) -> np.ndarray:
+        """Distinct rounds of every client."""
+        return np.bincount(
+            np.unique(np.stack([places, number])[:, mask], axis=1)[0], minlength=len(names)
+        )
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(places, values, minlength=len(names))
+
     columns = {
-        "trained": trained.groupby("name")["round"].nunique(),
-        "evaluated": evaluated.groupby("name")["round"].nunique(),
-        "failed": clients[clients["status"] != "ok"].groupby("name").size(),
-        "up": clients.groupby("name")["bytes-up"].sum(),
-        "down": clients.groupby("name")["bytes-down"].sum(),
+        "name": names,
+        "role": [members[n].role if n in members else "" for n in names],
+        "examples": [members[n].examples if n in members else 0 for n in names],
+        "trained": rounds(used & (task == "train") & (number > 0)),
+        "evaluated": rounds(used & (task == "evaluate")),
+        "failed": total(~used),
+        "up": total(clients["bytes-up"].to_numpy()),
+        "down": total(clients["bytes-down"].to_numpy()),
     }
-    members = roster.members if roster else ()
-    names = list(dict.fromkeys([m.name for m in members] + sorted(set(clients["name"].dropna()))))
-    found = pd.DataFrame(columns, index=pd.Index(names, name="name")).fillna(0)
-    roles = {m.name: (m.role, m.examples) for m in members}
-    found.insert(0, "examples", [roles.get(n, ("", 0))[1] for n in names])
-    found.insert(0, "role", [roles.get(n, ("", 0))[0] for n in names])
-    return found.reset_index()
+    return pd.DataFrame(columns)
 
 
 def _moved(clients: pd.DataFrame, closing: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """The sections that answer first: the final scores beside what did not learn, and beside the published ones."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -22,7 +23,7 @@ def lines_of(digests: Sequence[Digest]) -> dict[str, list[Digest]]:
 
 
 def groups_of(digests: Sequence[Digest]) -> dict[str, list[Outcome]]:
-    """Outcomes that repeat each other. One with a name of its own has its line's behind it, if several lines have that name."""
+    """Outcomes that repeat each other; where several lines have one of the same name, the line's stands behind it."""
     lines: dict[str, set[str]] = {}
     for digest in digests:
         for outcome in digest.answers.outcomes:
@@ -56,14 +57,16 @@ def answer_of(title: str, digests: Sequence[Digest]) -> str:
         return f"{title}: no completed run.{left}"
     score, lower = columns[0], next(d.answers.lower for d in digests if d.answers.columns)
     means = {name: spread_of(own, score.metric).mean for name, own in groups.items()}
-    means = {name: mean for name, mean in means.items() if mean == mean}
-    order = sorted(means, key=lambda name: means[name], reverse=not lower)
+    means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+    order = list(means)
+    if lower is not None:
+        order.sort(key=lambda name: means[name], reverse=not lower)
     named = [f"{name} {score.cell(groups[name])} ({_runs(groups[name])})" for name in order]
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     beside = [f"{n} {score.cell(own)}" for n, own in baselines_of(digests).items()]
     beside = [text for text in beside if not text.endswith(f" {EMPTY}")]
-    what = f"{score.title} ({'lower' if lower else 'higher'} is better)"
-    text = f"{title}, {what}: {', '.join(named[:MOST_NAMED])}{more}"
+    what = {True: " (lower is better)", False: " (higher is better)", None: ""}[lower]
+    text = f"{title}, {score.title}{what}: {', '.join(named[:MOST_NAMED])}{more}"
     return f"{text}; without learning: {', '.join(beside)}.{left}" if beside else f"{text}.{left}"
 
 
@@ -136,7 +139,8 @@ def _counts(digests: Sequence[Digest]) -> dict[str, str]:
 def _unfinished(digests: Sequence[Digest]) -> Table:
     rows = []
     for d in digests:
-        latest = [f"{c.label} {c.scale * d.latest[c.metric]:.4g}" for c in d.answers.curves[:1] if c.metric in d.latest]  # fmt: skip
+        curves = [c for c in d.answers.curves[:1] if c.metric in d.latest]
+        latest = [f"{c.label} {c.scale * d.latest[c.metric]:.4g}" for c in curves]
         wanted = d.settings.get("num-rounds", "?")
         error = str(d.standing.get("error", ""))
         rows.append(

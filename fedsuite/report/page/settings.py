@@ -10,6 +10,10 @@ from fedsuite.report.page.digest import Digest
 from fedsuite.report.page.model import Section, Table, table_of
 from fedsuite.values import shown
 
+AGAIN = (
+    "Save the lines below a file's name under that name, then run the last line. Paths are those of the machine that "
+    "the runs were made on."
+)
 # Names and places of a run, on which no result depends.
 PLACES = frozenset(("name", "results-dir", "resume", "roster", "data.cache-dir"))
 _SEED = re.compile(r"^(?:(?P<variant>.+)/)?seed-(?P<seed>\d+)$")
@@ -17,7 +21,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def settings_section(digests: Sequence[Digest], defaults: Mapping[str, Value]) -> Section:
-    """Keys in which runs differ, one line per run or per runs that agree; keys that all have in common, but not by default."""
+    """Keys in which runs differ, a line for all that agree; keys that all have in common, but not by default."""
     differing = [k for k in differing_keys([d.settings for d in digests]) if k != "seed"]
     tables = []
     if differing:
@@ -101,12 +105,11 @@ def again_section(digests: Sequence[Digest], defaults: Mapping[str, Value]) -> S
         own = list(found)
         name = re.sub(r"[^A-Za-z0-9_-]", "-", folder.name) or "again"
         parts.append(f"# {name}.toml\n{toml_of(own, defaults)}\nfedsuite run {name}.toml")
-    text = "Save the lines of a file under the name above them, then run the last line. Paths are those of the machine that the runs were made on."
-    return Section("Run it again", text=(text,), code="\n\n".join(parts))
+    return Section("Run it again", text=(AGAIN,), code="\n\n".join(parts))
 
 
 def toml_of(digests: Sequence[Digest], defaults: Mapping[str, Value]) -> str:
-    """An experiment as TOML: what is not by default; variants and seeds as labels have them, or else a variant for every run."""
+    """An experiment as TOML: what is not by default; variants and seeds as in labels, or a variant for every run."""
     seeds, variants = _grid(digests)
     differing = set(differing_keys([d.settings for d in variants.values()]))
     own = {*differing, *(("seed",) if seeds else ())}
@@ -124,7 +127,7 @@ def toml_of(digests: Sequence[Digest], defaults: Mapping[str, Value]) -> str:
 
 
 def _grid(digests: Sequence[Digest]) -> tuple[list[int], dict[str, Digest]]:
-    """Seeds, and the first run of every variant; no seeds, and every run by itself, where runs are not all variants by all seeds."""
+    """Seeds, and the first run of every variant. Where runs are not all variants by all seeds: no seeds, every run."""
     labels = [d.place.folder.relative_to(d.place.experiment).as_posix() for d in digests]
     if len(digests) == 1 and labels[0] == ".":
         return [], {"": digests[0]}

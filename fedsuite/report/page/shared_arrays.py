@@ -6,20 +6,25 @@ from pathlib import Path
 
 from fedsuite.arrays import Share
 
+MOST_MODULES = 8
 
-def shared_line(model: Path, what: str, share: Share | None = None) -> str:
-    """Such as "the agent: 24 arrays, 465,123 numbers (encoder 5, decoder 15, critic 4)"; `what` alone where there is no file."""
+
+def shared_line(model: Path, what: str, share: Share, without: str = "") -> str:
+    """Such as "the agent: 24 arrays, 465,123 numbers (encoder 5, decoder 15, critic 4)".
+
+    without: beginning of the names of arrays that are in the file and are not meant. `what` alone where there is no file.
+    """
     if not model.is_file():
         return what
-    share = share or Share()
-    sizes = {k: n for k, n in _sizes(model) if k.startswith(share.prefixes)}
+    found = {k: n for k, n in _sizes(model) if k.startswith(share.prefixes)}
+    sizes = {k: n for k, n in found.items() if not (without and k.startswith(without))}
     counts: dict[str, int] = {}
     for name in sizes:
         module = name.partition(".")[0]
         counts[module] = counts.get(module, 0) + 1
     modules = ", ".join(f"{name} {count}" for name, count in counts.items())
-    found = f"{what}: {len(sizes)} arrays, {sum(sizes.values()):,} numbers"
-    return f"{found} ({modules})" if 1 < len(counts) <= 8 else found
+    text = f"{what}: {len(sizes)} arrays, {sum(sizes.values()):,} numbers"
+    return f"{text} ({modules})" if 1 < len(counts) <= MOST_MODULES else text
 
 
 def _sizes(model: Path) -> Iterator[tuple[str, int]]:

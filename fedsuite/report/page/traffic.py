@@ -47,12 +47,20 @@ def traffic_section(digests: Sequence[Digest]) -> Section:
 
 
 def _leaves(digests: Sequence[Digest]) -> list[str]:
-    """What the system says, with the lines that it is said of where it is not all of them."""
+    """What the system says, with the lines that it is said of where it is not all of them; one run speaks for its line."""
     said: dict[str, list[str]] = {}
-    for digest in digests:
-        for text in digest.answers.leaves:
-            names = said.setdefault(text, [])
-            if digest.line not in names:
-                names.append(digest.line)
-    every = len(lines_of(digests))
-    return [text if len(n) == every else f"{', '.join(n)}: {text}" for text, n in said.items()]
+    lines, others = lines_of(digests), []
+    for name, own in lines.items():
+        speaker = next((d for d in own if d.completed), own[0])
+        for text in speaker.answers.leaves:
+            said.setdefault(text, []).append(name)
+        if any(d.completed and d.answers.leaves != speaker.answers.leaves for d in own):
+            others.append(speaker.place.label)
+    found = [
+        text if len(n) == len(lines) else f"{', '.join(n)}: {text}" for text, n in said.items()
+    ]
+    if others:
+        found.append(
+            f"Numbers are those of {', '.join(others)}; other runs of the same line have others."
+        )
+    return found

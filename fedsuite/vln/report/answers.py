@@ -88,7 +88,7 @@ def _houses(
 ) -> ClientScores | None:
     """The headline score that every house gave the result, in unseen houses if there are any."""
     metric = headline(outcome.config.stage)
-    both = pd.concat([part for part in (clients, closing) if len(part)])
+    both = pd.concat([clients, closing])
     for split in reversed(VALIDATION):
         name = f"{split}.{metric}"
         if name not in both:

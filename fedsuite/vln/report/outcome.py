@@ -107,8 +107,10 @@ def outcome_of(
 def _evaluations(rows: pd.DataFrame, stage: str) -> list[dict[str, float]]:
     """Rows with a headline score, without what they lack (NaN), in order."""
     names = [f"{split}.{headline(stage)}" for split in VALIDATION]
+    known = [name for name in names if name in rows]
+    rows = rows.dropna(subset=known, how="all") if known else rows[:0]
     plain = [{str(k): v for k, v in row.items() if pd.notna(v)} for row in rows.to_dict("records")]
-    return [row for row in plain if any(name in row for name in names)]
+    return plain
 
 
 def _selected(

@@ -35,7 +35,8 @@ def _replaced(text: str) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield "% Tables of `fedsuite report`. In the preamble: \\usepackage{booktabs}\\usepackage[T1]{fontenc}\\usepackage{textcomp}"
+    yield "% Tables of `fedsuite report`. In the preamble:"
+    yield r"% \usepackage{booktabs} \usepackage[T1]{fontenc} \usepackage{textcomp}"
     for sentence in report.answer:
         yield from ("", escaped(sentence))
     for part in report.parts:

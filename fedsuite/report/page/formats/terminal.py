@@ -1,5 +1,7 @@
 """A report in a terminal: its sentences and its tables; of figures their titles are left out."""
 
+from typing import Literal
+
 from fedsuite.errors import one_line
 from fedsuite.report.page.formats.html import LONGEST, aligned
 from fedsuite.report.page.model import Report, Table
@@ -43,7 +45,7 @@ def _shown(table: Table, width: int) -> object:
     from rich.text import Text
 
     shown = table.rows[:MOST_ROWS] if table.long else table.rows
-    columns, rows, kinds = table.columns, shown, aligned(table)
+    columns, rows, kinds = table.columns, list(shown), aligned(table)
     if (
         _width(table) > width and len(shown) < len(columns) - 1
     ):  # few rows stand better side by side
@@ -51,8 +53,8 @@ def _shown(table: Table, width: int) -> object:
         kinds = ["t"] * len(columns)
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for title, kind in zip(columns, kinds, strict=True):
-        side = "right" if kind == "n" else "left"
-        grid.add_column(Text(one_line(title)), justify=side, overflow="fold")
+        justify: Literal["left", "right"] = "right" if kind == "n" else "left"
+        grid.add_column(Text(one_line(title)), justify=justify, overflow="fold")
     for row in rows:
         grid.add_row(*(Text(one_line(cell, LONGEST)) for cell in row))
     left = len(table.rows) - len(shown)

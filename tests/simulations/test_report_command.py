@@ -1,0 +1,87 @@
+"""`fedsuite report` as people type it."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulations import cli as command
+from tests.harness import exit_code_of
+from tests.written_runs import houses_run
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+OFFLINE = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=3000",
+)  # fmt: skip
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """`call("runs/a")` in `tmp_path`, in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    houses_run(tmp_path / "runs" / "quick", 0, 0.4)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedsuite", "report", *arguments])
+        code = exit_code_of(command.main)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_tables_come_to_the_terminal_and_files_where_they_are_named(call, tmp_path: Path) -> None:
+    code, out, err = call("quick")
+    assert (code, err) == (0, "") and "SR val-unseen" in out
+    code, out, err = call("quick", "-o", "quick.md", "-o", "quick.tex")
+    assert (code, out.split("\n")[:2], err) == (0, ["written: quick.md", "written: quick.tex"], "")
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "quick.md", "quick.tex"}
+    before = (tmp_path / "quick.md").read_bytes()
+    code, _, err = call("quick", "-o", "quick.md")
+    assert (code, err.count("\n")) == (2, 1) and "is there already" in err
+    assert call("quick", "-o", "quick.md", "--overwrite")[0] == 0
+    assert (tmp_path / "quick.md").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nothing"], "nothing: no run, and no folder of runs"),
+        (["quick", "-o", "a.docx"], "-o a.docx: expected a name that ends in one of .html, .md, .tex, .pdf, /"),
+        (["quick", "-o", "no/such/a.md"], "no/such/a.md"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(call, arguments: list[str], complaint: str) -> None:
+    code, _, err = call(*arguments)
+    assert code == 2 and complaint in err and err.count("\n") == 1
+
+
+def test_damaged_runs_are_named(call, tmp_path: Path) -> None:
+    history = tmp_path / "runs" / "quick" / "history.jsonl"
+    history.write_text("{}\n" + history.read_text())
+    code, _, err = call("quick")
+    assert code == 2 and f"{history}: line 1 is damaged" in err and err.count("\n") == 1
+    (tmp_path / "runs" / "quick" / "config.json").unlink()
+    code, _, err = call("quick")
+    assert code == 2 and "config.json" in err and err.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no chromium here")
+def test_a_browser_opens_the_page_without_errors_or_requests(call, tmp_path: Path) -> None:
+    assert call("quick", "-o", "quick.html")[0] == 0
+    log = tmp_path / "net.json"
+    opened = subprocess.run(
+        [BROWSER, *OFFLINE, f"--user-data-dir={tmp_path / 'chrome'}", f"--log-net-log={log}", "--dump-dom",
+         f"file://{tmp_path / 'quick.html'}"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in opened.stderr
+    pressed = re.findall(r'<button[^>]*aria-pressed="(true|false)"', opened.stdout)
+    assert pressed == ["true", *["false"] * 4]  # the script ran, under the page's own policy
+    asked = {line for line in log.read_text().split('"') if line.startswith(("http:", "https:"))}
+    assert not asked
