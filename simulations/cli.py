@@ -20,6 +20,7 @@ from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
+from simulations.fedvln.commands import add_to as add_walk
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c
@@ -42,6 +43,7 @@ app = typer.Typer(
 data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
 app.add_typer(deploy, name="deploy")
+add_walk(app)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 
