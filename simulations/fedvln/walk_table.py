@@ -9,7 +9,6 @@ from rich.table import Table
 
 from fedsuite.errors import one_line
 from fedsuite.vln.evaluation.following import STOP_HERE, InstructionWalk
-from fedsuite.vln.report.walks import summary
 from fedsuite.vln.walking import Walker
 
 SHOWN_WORDS = 3  # of every decision
@@ -33,7 +32,7 @@ def lines_of(name: str, walker: Walker, walk: InstructionWalk) -> Iterator[Rende
         limit = walker.config.data.max_instruction_length
         yield f"not read: the last {walk.left_out} words (data.max-instruction-length = {limit})"
     yield steps_table(walker, walk)
-    yield summary(walk)
+    yield walk.summary
 
 
 def steps_table(walker: Walker, walk: InstructionWalk) -> Table:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from fedsuite.arrays import module_arrays
 from fedsuite.errors import InputError
 from fedsuite.history import read_rows
 from fedsuite.roster import ROSTER, read_roster
@@ -63,6 +65,22 @@ def test_a_houses_own_agent_walks_as_it_did_there(explored):
         walk = walker.walk(path=entry["instr_id"])
         poses = list(zip(walk.viewpoints, walk.heading_rad.tolist(), strict=True))
         assert poses == [(v, h) for v, h, _ in entry["trajectory"]]
+
+
+def test_a_house_that_trained_alone_walks_with_its_own_agent(chain):
+    chain.play("alone", "train", **METHODS["env-based"])
+    run = chain.run("alone")
+    first, second = scans(run, "seen")
+    stored = load_file(run / "model.safetensors")
+    own = module_arrays(Walker.of_run(run, second, personal=True).agent)
+    assert own and all(np.array_equal(v, stored[f"1/{k}"]) for k, v in own.items())
+    assert any(not np.array_equal(v, stored[f"0/{k}"]) for k, v in own.items())
+    with pytest.raises(
+        InputError, match="alone leaves no whole agent with the server; give --pers"
+    ):
+        Walker.of_run(run, first)
+    with pytest.raises(InputError, match="personal: alone keeps no agent of"):
+        Walker.of_run(run, scans(run, "unseen")[0], personal=True)
 
 
 def test_an_instruction_of_ones_own(walker):

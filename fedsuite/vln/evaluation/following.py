@@ -62,6 +62,17 @@ class InstructionWalk:
         length_m: np.ndarray = np.linalg.norm(np.diff(self.positions_m, axis=0), axis=1)
         return length_m
 
+    @property
+    def summary(self) -> str:
+        """How it ended, in one line."""
+        moves = len(self.viewpoints) - 1
+        ended = "stopped" if self.stopped else "cut off"
+        text = f"{ended} after {moves} move{'s' * (moves != 1)}, {self.lengths_m.sum():.1f} m"
+        if self.scores:
+            ne, spl, ndtw = (self.scores[k] for k in ("ne", "spl", "ndtw"))
+            text += f"; {ne:.1f} m from the goal, SPL {spl:.2f}, nDTW {ndtw:.2f}"
+        return text
+
 
 @torch.no_grad()
 def follow(

@@ -69,7 +69,7 @@ def compare_walks(
         for axes, storey in zip(plans[number], storeys, strict=True):
             draw_storey(axes, house, storey, [own[name], *paths], window)
             _draw_numbers(axes, house, storey, own[name])
-        title = f"{one_line(name, 60)}\n{summary(walk)}"
+        title = f"{one_line(name, 60)}\n{walk.summary}"
         plans[number][0].set_title(title, fontsize=9, x=len(storeys) / 2, parse_math=False)
         parts = _parts(walk, len(blocks[number]))
         for axes, part in zip(blocks[number], parts, strict=True):
@@ -89,17 +89,6 @@ def compare_walks(
 def draw_attention(axes: Axes, walk: InstructionWalk) -> AxesImage:
     """A walk's attention over all words in one heat map [decisions, words]; the image, for a colour bar."""
     return _draw_words(axes, walk, slice(None), _darkest(walk), len(walk.decisions))
-
-
-def summary(walk: InstructionWalk) -> str:
-    """How the walk ended, in one line."""
-    moves = len(walk.viewpoints) - 1
-    ended = "stopped" if walk.stopped else "cut off"
-    text = f"{ended} after {moves} move{'s' * (moves != 1)}, {walk.lengths_m.sum():.1f} m"
-    if walk.scores:
-        own = walk.scores
-        text += f"; {own['ne']:.1f} m from the goal, SPL {own['spl']:.2f}, nDTW {own['ndtw']:.2f}"
-    return text
 
 
 def _grid(

@@ -8,7 +8,7 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.vln.data.floor_plan import FloorPlan
 from fedsuite.vln.evaluation.following import Decision, InstructionWalk
-from fedsuite.vln.report.walks import MOST_WORDS, compare_walks, draw_attention, summary
+from fedsuite.vln.report.walks import MOST_WORDS, compare_walks, draw_attention
 
 POSITIONS_M = np.array([[0.0, 0, 1], [2, 0, 1], [2, 3, 1], [4, 3, 1]])
 EDGES = np.diag(np.ones(3, bool), 1)
@@ -103,4 +103,4 @@ def test_refused():
 
 
 def test_summary_without_a_goal():
-    assert summary(replace(walk_of(0, 1), scores={})) == "stopped after 1 move, 2.0 m"
+    assert replace(walk_of(0, 1), scores={}).summary == "stopped after 1 move, 2.0 m"
