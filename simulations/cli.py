@@ -26,6 +26,7 @@ from simulations.fedrl import commands as fedrl
 from simulations.look_commands import add_to as add_look_commands
 from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
 from simulations.report_command import add_to as add_report
+from simulations.fedvln.commands import add_to as add_walk
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c
@@ -43,6 +44,7 @@ app.add_typer(deploy, name="deploy")
 shipped_commands.add_to(app)
 add_report(app)
 add_look_commands(app)
+add_walk(app)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 cdl.add_to(app)

@@ -20,7 +20,7 @@ def apply_ablations(house: House, config: FedVLNConfig, partition: int) -> House
     """The house as the run's ablations let the agent know it."""
     if config.ablations.blind_to == "language":
         house = replace(
-            house, samples={s: tuple(map(_without_words, v)) for s, v in house.samples.items()}
+            house, samples={s: tuple(map(without_words, v)) for s, v in house.samples.items()}
         )
     if config.ablations.blind_to == "vision":
         house = replace(house, views=np.zeros_like(house.views))
@@ -43,7 +43,8 @@ def with_false_directions(house: House, words: Vocabulary) -> House:
     return replace(house, samples={**house.samples, "train": train} if train else house.samples)
 
 
-def _without_words(sample: Sample) -> Sample:
+def without_words(sample: Sample) -> Sample:
+    """The sample with the empty instruction (start, end)."""
     return replace(sample, tokens=np.array([sample.tokens[0], EOS]), text="")
 
 

@@ -63,6 +63,17 @@ def _score(
     visited, views = walk_all(agent, world, samples, config)
     if folder is not None:
         _leave(folder, split, house, samples, visited, views)
+    return walk_metrics(house, samples, visited, views, config)
+
+
+def walk_metrics(
+    house: House,
+    samples: Sequence[Sample],
+    visited: Sequence[Sequence[int]],
+    views: Sequence[Sequence[int]],
+    config: FedVLNConfig,
+) -> dict[str, np.ndarray]:
+    """Metrics [B] of walks that `walk_all` made, against the samples' own paths, as the run counts them."""
     if config.evaluation.trajectory == "published":
         visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
     return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])

@@ -87,13 +87,13 @@ def draw_house(seed: int, house: int) -> House:
     """House number `house` of the world `seed`."""
     rng = rng_for(seed, "generated-house-plan", 0, house)
     for _ in range(_ATTEMPTS):
-        drawn = _attempt(rng, _scan_id(seed, house))
+        drawn = _attempt(rng, scan_id(seed, house))
         if drawn is not None:
             return drawn
     raise RuntimeError(f"no usable plan for house {house} of seed {seed} in {_ATTEMPTS} attempts")
 
 
-def _scan_id(seed: int, house: int) -> str:
+def scan_id(seed: int, house: int) -> str:
     """Eleven letters and digits, like the ids of real scans."""
     number = int(sha256_of(f"generated house {seed}/{house}".encode())[:24], 16)
     return "".join(_LETTERS[number // 62**k % 62] for k in range(11))

@@ -27,6 +27,7 @@ from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import join_houses
+from fedsuite.vln.data.floor_plan import floor_plan
 from fedsuite.vln.data.roster import TEST_ONLY, make_roster, open_house
 from fedsuite.vln.data.sources import Sources, open_sources
 from fedsuite.vln.evaluation.baselines import random_walk_scores
@@ -198,8 +199,8 @@ def _draw_walks(config: FedVLNConfig, sources: Sources, model: Path, run_dir: Pa
     visited, _ = walk_all(agent, join_houses([house]), chosen, config)
     paths = [DrawnPath(f"agent, {s.instr_id}", w) for s, w in zip(chosen, visited, strict=True)]
     paths += [DrawnPath(f"reference, {s.instr_id}", s.path, is_reference=True) for s in chosen]
-    graph, title = house.graph, f"unseen house {house.graph.scan}"
-    plot_paths(graph.position_m, graph.edge, paths, run_dir / "walks.png", title=title)
+    plan, title = floor_plan(house.graph, sources.generated), f"unseen house {house.graph.scan}"
+    plot_paths(plan, paths, run_dir / "walks.png", title=title)
 
 
 def _join_submissions(run_dir: Path) -> None:
