@@ -19,8 +19,8 @@ Settings = TypeVar("Settings", bound=RunSettings)
 def open_finished(folder: Path | str, cls: type[Settings]) -> tuple[RunFolder, Settings]:
     """The run in `folder` and its settings; InputError if it is not over, or of a system with other settings."""
     run = RunFolder(Path(folder).absolute())
-    if not run.path.is_dir():
-        raise InputError(f"{folder}: no such run folder; `fedsuite runs` lists what is there")
+    if not run.config.is_file():
+        raise InputError(f"{folder}: no run lies here; `fedsuite runs` lists what is there")
     stored = read_stored_config(run)
     if stored.keys() - limits_of(cls).keys():
         raise InputError(

@@ -6,6 +6,7 @@ distances look alike both ways.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ from fedsuite.driving.plan import Plan
 from fedsuite.report.plots import COLOURS, blank_figure
 
 _MANY = 40  # above this many silos, labels would cover one another
-_FEW_WEIGHTS = 60  # above this many edges, numbers would
+_FEW_WEIGHTS = 70  # above this many edges, numbers would
 _SHORT = 0.08  # of the map's width: edges that have no room for a number
 _NEAR = 0.12  # of the same: silos whose labels would meet
 _NO_WEIGHT = 0.3  # as wide as if it were this
@@ -102,14 +103,18 @@ def overlay_of(plan: Plan, title: str = "") -> Figure:
 def _draw_edge(
     axes: Axes, start: np.ndarray, end: np.ndarray, weight: float, directed: bool
 ) -> None:
-    style = {"arrowstyle": "-|>" if directed else "-", "color": COLOURS[0], "alpha": 0.7}
+    style: dict[str, Any] = {
+        "arrowstyle": "-|>" if directed else "-",
+        "color": COLOURS[0],
+        "alpha": 0.7,
+    }
     style |= {"shrinkA": 4, "shrinkB": 4, "linewidth": 0.5 + 3 * abs(weight)}
     axes.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=style, zorder=2)
 
 
 def _write_weight(axes: Axes, middle: np.ndarray, weight: float) -> None:
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
-    look = {"ha": "center", "va": "center", "fontsize": 6, "color": COLOURS[0]}
+    box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": COLOURS[0]}
     axes.annotate(f"{weight:.2f}".replace("0.", ".", 1), tuple(middle), bbox=box, zorder=4, **look)
 
 

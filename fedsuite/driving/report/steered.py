@@ -4,6 +4,7 @@ Angles are left positive, in the unit of the run. Recorded angles are light blue
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +16,8 @@ from fedsuite.driving.data.given import Given
 from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.report.plots import COLOURS, blank_panels
 
-TRUTH = {"color": COLOURS[4], "linestyle": "--"}
-STEERED = {"color": COLOURS[1], "linestyle": "-"}
+TRUTH: dict[str, Any] = {"color": COLOURS[4], "linestyle": "--"}
+STEERED: dict[str, Any] = {"color": COLOURS[1], "linestyle": "-"}
 MOST_FRAMES, MOST_GROUPS = 16, 12
 _LEAN_DEG = 60.0  # of the largest angle in a drawing
 _COLUMNS, _BINS = 4, 31
@@ -66,7 +67,7 @@ def steering_distributions(given: Given, angles: np.ndarray, unit: str) -> Figur
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     limit = float(np.nanmax(np.abs(np.concatenate([given.truth, angles])))) or 1.0
-    bins = np.linspace(-limit, limit, _BINS)
+    bins = np.linspace(-limit, limit, _BINS).tolist()
     for axes, (name, own) in zip(panels, parts, strict=False):
         _draw_histograms(axes, name, given.truth[own], angles[own], bins)
     for unused in panels[len(parts) :]:
@@ -112,7 +113,7 @@ def errors_on_road(given: Given, angles: np.ndarray, unit: str) -> Figure:
         axes.set_xlabel(label)
         axes.set_ylim(bottom=0)
     panels[0].set_ylabel(f"size of the error ({unit})")
-    dot = {"marker": "o", "linestyle": "", "markersize": 4}
+    dot: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 4}
     handles = [
         Line2D([], [], color=COLOURS[4], label="frame", **dot),
         Line2D([], [], color=COLOURS[1], marker="o", markersize=4, label="median of a tenth"),
@@ -138,7 +139,7 @@ def _draw_frame(axes: Axes, image: np.ndarray) -> None:
     axes.set_yticks([])
 
 
-def _draw_arrow(axes: Axes, size_px: int, share: float, look: dict[str, str]) -> None:
+def _draw_arrow(axes: Axes, size_px: int, share: float, look: dict[str, Any]) -> None:
     """From the middle of the lower edge; share: of the largest angle, left positive."""
     lean = np.deg2rad(_LEAN_DEG) * share
     start = np.array([size_px / 2 - 0.5, size_px - 1.0])
@@ -148,7 +149,7 @@ def _draw_arrow(axes: Axes, size_px: int, share: float, look: dict[str, str]) ->
 
 
 def _draw_histograms(
-    axes: Axes, name: str, truth: np.ndarray, angles: np.ndarray, bins: np.ndarray
+    axes: Axes, name: str, truth: np.ndarray, angles: np.ndarray, bins: list[float]
 ) -> None:
     share = np.full(len(angles), 1 / len(angles))
     axes.hist(truth, bins=bins, weights=share, color=TRUTH["color"], alpha=0.8)

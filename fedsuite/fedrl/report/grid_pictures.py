@@ -1,6 +1,7 @@
 """Drawings of a Grid-World episode: the map with both agents, what each party saw, the Q-values that chose the action."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -115,7 +116,12 @@ def _draw_map(axes: Axes, episode: GridEpisode, at: int) -> None:
         if agent in episode.windows:
             side = episode.windows[agent].shape[-1]
             corner = (col - side / 2, row - side / 2)
-            look = {"fill": False, "edgecolor": colour, "linestyle": "--", "linewidth": 1.2}
+            look: dict[str, Any] = {
+                "fill": False,
+                "edgecolor": colour,
+                "linestyle": "--",
+                "linewidth": 1.2,
+            }
             axes.add_patch(Rectangle(corner, side, side, **look))
     axes.set_xticks([])
     axes.set_yticks([])

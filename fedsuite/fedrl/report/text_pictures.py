@@ -1,6 +1,7 @@
 """Drawings of a Text2Action episode: the words with their tags, which were selected and whether rightly, the Q-values."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -117,7 +118,7 @@ def _draw_words(axes: Axes, episode: TextEpisode, where: list[Slot], at: int) ->
         if i == at:
             axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor="black", linewidth=1.6))
         colour = "black" if i <= at else "0.6"
-        mono = {"family": "monospace", "color": colour, "va": "center"}
+        mono: dict[str, Any] = {"family": "monospace", "color": colour, "va": "center"}
         axes.text(slot.column, row - 0.17, episode.words[i][: slot.width], fontsize=7.6, **mono)
         axes.text(slot.column, row + 0.24, episode.tags[i], fontsize=4.8, **mono)
     axes.set_xlim(-1, LINE_CHARACTERS + 1)
@@ -142,7 +143,7 @@ def _draw_values(axes: Axes, episode: TextEpisode, at: int) -> None:
     if several:
         for number, role in enumerate(read[0].q):
             gains = [_gain(step.q[role]) for step in read]
-            look = {"marker": "osD"[number], "linestyle": "", "markersize": 3}
+            look: dict[str, Any] = {"marker": "osD"[number], "linestyle": "", "markersize": 3}
             axes.plot(places, gains, color=COLOUR_OF[role], label=role, **look)
     chosen = np.array([step.action == SELECT for step in read])
     top = np.maximum(joint, 0)[chosen]

@@ -25,7 +25,7 @@ VARIANTS = {
     "group": {"silos_per_client": 2},
     "average": {"batch_norm": "average", "loss": "none"},
     "local": {"batch_norm": "local", "loss": "none", "silos_per_client": 2},
-    "pooled": {"scenario": "pooled", "loss": "none"},
+    "pooled": {"scenario": "cll", "loss": "none"},
     "drives": {"num_silos": 0, "loss": "none"},
 }  # fmt: skip
 
@@ -34,12 +34,12 @@ VARIANTS = {
 def runs(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """The finished run of a variant, made once."""
     results = tmp_path_factory.mktemp("steered")
-    write_drives(results / "drives")
+    write_drives(results / "recorded")
 
     def run(name: str) -> Path:
         if not (results / name).exists():
-            data = {"data_dir": str(results / "drives")} if name == "drives" else {}
-            config = config_of(cache, results, name, num_rounds=2, **VARIANTS[name], **data)
+            data = {"data_dir": str(results / "recorded")} if name == "drives" else {}
+            config = config_of(cache, results, name, num_rounds=1, **VARIANTS[name], **data)
             recorded(config)
         return results / name
 
@@ -73,7 +73,7 @@ def held_out(pilot: Pilot, silo: str) -> Frames:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_silos_test_frames_give_the_runs_own_errors(runs: Runs, variant: str) -> None:
     run = runs(variant)
-    scores = round_rows(run)[2]
+    scores = round_rows(run)[1]
     names = silo_names(Pilot.of_run(run, "silo-02" if variant == "local" else "").roster)
     assert len(names) == {"pooled": 1, "drives": 2}.get(variant, 4)
     for number, name in enumerate(names):
@@ -83,7 +83,8 @@ def test_a_silos_test_frames_give_the_runs_own_errors(runs: Runs, variant: str) 
     if variant != "local":
         pilot = Pilot.of_run(run)
         given = pilot.test_frames()
-        assert errors_of(pilot.steer_frames(given.images), given.truth).rmse == scores["rmse"]
+        found = errors_of(pilot.steer_frames(given.images), given.truth)
+        assert found.rmse == pytest.approx(scores["rmse"], rel=1e-6)  # other batches
 
 
 def test_square_pictures_of_generated_roads_are_taken_whole(runs: Runs, tmp_path: Path) -> None:
@@ -130,6 +131,8 @@ def test_places_on_generated_roads_are_those_of_the_frames(runs: Runs) -> None:
 
 
 def test_a_run_that_cannot_steer_is_refused(runs: Runs, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run lies here"):
+        Pilot.of_run(tmp_path)
     local = tmp_path / "local"
     shutil.copytree(runs("local"), local)
     with pytest.raises(InputError, match=r"no average network can steer; name a silo: silo-00, "):
@@ -161,7 +164,7 @@ def test_the_command_prints_a_line_a_picture_and_draws(
     assert lines[0].startswith("silo-01/test/0  ") and " radians  " in lines[0] and "° " in lines[0]
     angle = float(lines[0].split()[1])
     assert ("left" in lines[0]) == (angle > 0) and "recorded" in lines[0]
-    scores = round_rows(Path(run))[2]
+    scores = round_rows(Path(run))[1]
     assert lines[6].startswith(f"RMSE {scores['silo.1.rmse']:.4f}, MAE {scores['silo.1.mae']:.4f}")
     assert Image.open(file).width > 300
     before = file.read_bytes()
