@@ -4,7 +4,7 @@ BIN := .venv/bin
 export FLWR_TELEMETRY_ENABLED := 0
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: install demo test test-fast lint format clean
+.PHONY: install demo test test-fast lint format docs clean
 
 install: .venv/installed
 
@@ -40,5 +40,9 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Into site/; opens from the file system. Keys are read from the code, links and anchors are checked.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist site *.egg-info

@@ -1,6 +1,6 @@
 """What was typed after `fedsuite run`, and the runs that it describes, their keys yet unchecked.
 
-A TOML describes one run, or one per variant, seed or combination of a sweep (variants.py; README.md shows them).
+A TOML describes one run, or one per variant, seed or combination of a sweep (variants.py; docs/experiments.md shows them).
 What is stored of a run or an experiment takes the place of the TOML where it is resumed without one.
 """
 

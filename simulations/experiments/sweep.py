@@ -1,7 +1,8 @@
 """Sweeps: one configuration, some keys varied over lists of values, every combination a run.
 
-README.md shows the table [sweep]: a `metric` of the round rows (higher is better unless `lower`), optional `targets`, and
-[sweep.vary] with a list of values for each key. The same may be typed over any TOML (--metric, --target, --vary).
+docs/experiments.md shows the table [sweep]: a `metric` of the round rows (higher is better unless `lower`), optional
+`targets`, and [sweep.vary] with a list of values for each key. The same may be typed over any TOML (--metric, --target,
+--vary).
 
 A combination is a variant, named "server-learning-rate-1_local-epochs-2" after its keys and values, sections left out
 where that leaves no doubt; variants come in product order, the last key changing fastest.

@@ -1,6 +1,7 @@
 """The app bundle as Flower's own code builds it: no SuperLink, nothing installed."""
 
 import shutil
+import tomllib
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -72,3 +73,13 @@ def test_the_licence_is_the_standard_text() -> None:
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License\n                           Version 2.0, January 2004" in text
     assert "Copyright [yyyy] [name of copyright owner]" in text  # nobody's name filled in
+
+
+@pytest.mark.parametrize("package", SHIPPED)
+def test_a_wheel_has_every_file_that_is_no_code(package: str) -> None:
+    """Configurations, tables and texts, by the patterns of pyproject.toml."""
+    settings = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["setuptools"]
+    patterns = settings["package-data"].get(package, [])
+    packed = {file for pattern in patterns for file in (ROOT / package).glob(pattern)}
+    inside = (p for p in (ROOT / package).rglob("*") if p.is_file())
+    assert packed == {p for p in inside if p.suffix not in (".py", ".pyc")}

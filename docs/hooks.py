@@ -1,0 +1,100 @@
+"""What MkDocs adds when it builds the site: pages that are made of the code, so that they are never out of date.
+
+reference/SYSTEM.md: every key of a system, from its settings classes. index.md, changelog.md, contributing.md, licence.md:
+the files at the top of the repository. results/NAME/index.md: what lies in a folder of scores, which pages link to.
+"""
+
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from fedsuite.config import RunSettings, limits_of
+from fedsuite.values import shown
+from simulations.key_rows import KeyRow, key_rows
+from simulations.shipped import shipped
+from simulations.systems import BUILT_IN
+
+ROOT = Path(__file__).resolve().parents[1]
+TITLES = {"fedvln": "FedVLN", "cdl": "CDL", "fedrl": "FedRL"}
+TOP = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "licence.md": "LICENSE",
+    "CITATION.cff": "CITATION.cff",
+}
+MOVED = {f"]({source})": f"]({page})" for page, source in TOP.items()} | {"](docs/": "]("}
+FOLDER_LINK = re.compile(r"\]\((results/[\w-]+)/?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the generated pages."""
+    for system in BUILT_IN:
+        _add(files, config, f"reference/{system}.md", reference(system))
+    for page, source in TOP.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        if source == "LICENSE":
+            text = f"# Licence\n\n```text\n{text}```\n"
+        for there, here in MOVED.items():
+            text = text.replace(there, here)
+        _add(files, config, page, text)
+    scores = {Path(f.src_uri) for f in files if f.src_uri.startswith("results/")}
+    for folder in sorted({file.parent for file in scores}):
+        _add(files, config, f"{folder.as_posix()}/index.md", listing(folder))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links to a folder of scores lead to its listing."""
+    return FOLDER_LINK.sub(r"](\1/index.md)", markdown)
+
+
+def reference(system: str) -> str:
+    """The page of a system's configuration: what comes along, then every key by section."""
+    lines = [
+        f"# {TITLES[system]}: configurations and keys",
+        "",
+        "## Configurations that come along",
+        "",
+    ]
+    lines += ["| name | what it is | time | needs |", "|---|---|---|---|"]
+    lines += [f"| `{c.name}` | {c.what} | {c.time} | {c.needs} |" for c in shipped(system)]
+    lines += ["", "## Keys", "", f"The same list in a terminal: `fedsuite keys {system}`.", ""]
+    common = limits_of(RunSettings)
+    rows = [row for row in key_rows(system) if row.section or row.key not in common]
+    shared = [row for row in key_rows(system) if row.key in common]
+    lines += ["### Keys of every run", "", *_table(shared)]
+    for section, inside in groupby(rows, lambda row: row.section):
+        title = (
+            f"### [{section}]" if section else f"### Keys of {TITLES[system]} outside of sections"
+        )
+        lines += ["", title, "", *_table(list(inside))]
+    return "\n".join(lines) + "\n"
+
+
+def listing(folder: Path) -> str:
+    """A page that links to the files of a folder of scores."""
+    inside = sorted(p for p in (ROOT / "docs" / folder).iterdir() if p.is_file())
+    lines = [f"# Scores: {folder.name}", "", "One file per experiment, as it was recorded.", ""]
+    return "\n".join([*lines, *(f"* [{p.name}]({p.name})" for p in inside)]) + "\n"
+
+
+def _table(rows: list[KeyRow]) -> list[str]:
+    cells = [
+        f"| `{row.key}` | `{shown(row.default)}` | {_plain(row.help)} | {_plain(row.valid)} |"
+        for row in rows
+    ]
+    return ["| key | default | meaning | valid |", "|---|---|---|---|", *cells]
+
+
+def _plain(text: str) -> str:
+    """Text that is no Markdown."""
+    return re.sub(r"([|*_<>\[\]])", r"\\\1", text)
+
+
+def _add(files: Files, config: MkDocsConfig, path: str, text: str) -> None:
+    files.append(File.generated(config, path, content=text))

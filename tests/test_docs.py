@@ -1,0 +1,199 @@
+"""What README and docs promise: commands parse, configurations and keys exist, Python blocks run, no figure is forgotten."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from typer.main import get_command
+
+from fedsuite.config import parse_text, read_config
+from simulations import run
+from simulations.cli import app
+from simulations.experiments.request import Request, describe, split_changes
+from simulations.experiments.sweep import SweepOptions
+from simulations.experiments.variants import chosen_labels
+from simulations.shipped import shipped_names
+from simulations.systems import load_system
+from tests.harness import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+LONGEST_README = 120
+EXECUTED_ELSEWHERE = {"extending.md": "tests/test_extending.py"}
+FENCED = re.compile(r"^(<!-- not run: .+ -->\n+)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OWN = re.compile(r"=[\w.]+:\w+$")  # module:NAME of a page's own file
+ENDS = {">", "|", "&&", "&", ";", "(", "2>&1"}  # of a command
+
+
+def code_lines(text: str) -> Iterator[str]:
+    """Lines of indented and fenced blocks, continued ones joined, and commands in a line of a table or of text."""
+    blocks = [body for _, _, body in FENCED.findall(text)]
+    rest = FENCED.sub("", text)
+    blocks += [line[4:] for line in rest.splitlines() if line.startswith("    ")]
+    yield from "\n".join(blocks).replace("\\\n", " ").splitlines()
+    yield from re.findall(r"`(fedsuite [^`]+)`", rest)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every `fedsuite ...` of a page as words, without remarks and what a shell does with its output."""
+    found = []
+    for line in code_lines(page.read_text(encoding="utf-8")):
+        typed = re.sub(r"\s\([^)]*\)\s*$", "", re.sub(r"\s#.*", "", line)).strip()
+        if typed.startswith("fedsuite ") and "..." not in typed:
+            found.append(list(takewhile(lambda w: w not in ENDS, shlex.split(typed)))[1:])
+    return found
+
+
+def _names(command: click.Command, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield before
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _names(inner, (*before, name))
+
+
+NAMED = set(_names(get_command(app)))
+
+
+def context_of(words: list[str]) -> click.Context:
+    """The command's own parser takes it; nothing is run."""
+    command, name = get_command(app), "fedsuite"
+    while isinstance(command, click.Group):
+        assert words, "a group without a command"
+        name, words = words[0], words[1:]
+        assert name in command.commands, name
+        command = command.commands[name]
+    return command.make_context(name, list(words))
+
+
+def check_request(context: click.Context) -> None:
+    """Configuration, keys, values, variants and seeds of a run, sweep or config are ones that there are."""
+    given = context.params
+    config = Path(given["config"])
+    if "/" not in str(config) or "$" in str(config) or given.get("resume"):
+        return  # a file, or a run, of the reader's own
+    sweep = None
+    if context.info_name == "sweep":
+        sweep = SweepOptions(given["vary"] or [], given["metric"], given["target"] or [], False)
+    changes, only = given["change"] or [], given["only"] or []
+    changes = [change for change in changes if not OWN.search(change)]
+    if len(changes) < len(given["change"] or []) and "system=" in "".join(given["change"]):
+        return  # a system of the reader's own
+    typed = split_changes(changes)
+    request = Request(config, changes, only=only, seeds=given.get("seeds", ""), sweep=sweep)
+    described = describe(request, typed)
+    assert chosen_labels(only, [r.label for r in described.runs])
+    for label in described.runs:
+        cls = load_system(str(label.table["system"])).config_class
+        values = {key: parse_text(cls, key, text) for key, text in typed.items()}
+        read_config(cls, {**label.table, **values})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for words in commands(page):
+        if tuple(words) in NAMED or words == ["--install-completion"]:
+            continue  # in a sentence
+        context = context_of(words)
+        if context.info_name in ("run", "sweep", "config") and context.params["config"]:
+            check_request(context)
+
+
+def test_the_check_of_commands_checks() -> None:
+    for line, error in (
+        ("run cdl/quickstart --engin ray", click.NoSuchOption),
+        ("runn cdl/quickstart", AssertionError),
+        ("run cdl/nothing", ValueError),
+        ("run cdl/quickstart --set training.rate=1", ValueError),
+        ("run cdl/quickstart --set seed=-1", ValueError),
+        ("run cdl/quickstart --only nobody", ValueError),
+    ):
+        with pytest.raises(error):
+            check_request(context_of(line.split()))
+    assert sum(len(commands(page)) for page in PAGES) > 120
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny run of the name that pages use."""
+    folder = tmp_path_factory.mktemp("desk")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        run("fedvln/three-houses", num_rounds=1, name="fedvln-quickstart", quiet=True)
+    return folder
+
+
+def python_blocks(page: Path) -> list[str]:
+    found = FENCED.findall(page.read_text(encoding="utf-8"))
+    return [body for skipped, kind, body in found if kind == "python" and not skipped]
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if python_blocks(p) and p.name not in EXECUTED_ELSEWHERE],
+    ids=lambda page: page.name,
+)  # fmt: skip
+def test_python_blocks_run(desk: Path, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    names: dict[str, object] = {}
+    for block in python_blocks(page):
+        exec(compile(block, str(page), "exec"), names)
+
+
+def test_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= LONGEST_README
+    for page in PAGES[:3]:
+        links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+        assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+PAPERS = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+SECTIONS = {"FedVLN": "fedvln", "CDL": "cdl", "FedRL": "fedrl"}
+
+
+def rows_of(paper: str) -> dict[str, str]:
+    """First cell -> row of a paper's table."""
+    section = PAPERS.partition(f"\n## {paper} ")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    return {row.split("|")[1].strip(): row for row in rows}
+
+
+@pytest.mark.parametrize("paper", SECTIONS)
+def test_every_row_has_a_command_or_a_page(paper: str) -> None:
+    rows = rows_of(paper)
+    assert len(rows) >= 9
+    told = re.compile(rf"`fedsuite (run|sweep) {SECTIONS[paper]}/|\]\(")
+    assert [name for name, row in rows.items() if not told.search(row)] == []
+    named = re.findall(rf"{SECTIONS[paper]}/[\w-]+", "".join(rows.values()))
+    assert set(named) <= set(shipped_names())
+
+
+@pytest.mark.needs_shared
+@pytest.mark.parametrize("paper", SECTIONS)
+def test_no_table_or_figure_is_forgotten(shared: Path, paper: str) -> None:
+    """Those that the notes on the papers name."""
+    notes = (shared / "specs" / f"{SECTIONS[paper]}.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b((?:Table|Figure) \d)\b", notes))
+    for kind, numbers in re.findall(r"\b(Table|Figure)s (\d-\d|\d and \d)", notes):
+        first, last = re.findall(r"\d", numbers)
+        named |= {f"{kind} {n}" for n in range(int(first), int(last) + 1)}
+    listed = set(re.findall(r"(?:Table|Figure) \d", " ".join(rows_of(paper))))
+    assert len(named) >= 3 and named <= listed
+
+
+def test_how_to_cite_it() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["authors"] == [{"name": "fedsuite contributors"}]
+    assert [paper["year"] for paper in cited["references"]] == [2022, 2024, 2019]
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{cited["version"]}"' in project
+
+
+def test_hooks_before_commits_are_the_projects_own() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [repo["repo"] for repo in hooks["repos"]] == ["local"]
+    entries = [hook["entry"] for hook in hooks["repos"][0]["hooks"]]
+    assert entries and all(entry.startswith(".venv/bin/") for entry in entries)

@@ -1,0 +1,41 @@
+"""The documentation site: it builds without a warning, its keys are the code's, and it needs no network."""
+
+import re
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from simulations.key_rows import key_rows
+from simulations.shipped import shipped_names
+from simulations.systems import BUILT_IN
+from tests.harness import ROOT
+
+pytestmark = pytest.mark.slow
+ASSET = re.compile(r'(?:src="|<link[^>]+href="|url\(["\']?)(https?://[^"\')]+)')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Warnings, of links and anchors too, end it with Abort."""
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NO_MKDOCS_2_WARNING", "1")
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+    return folder
+
+
+def test_every_key_and_configuration_is_there(site: Path) -> None:
+    for system in BUILT_IN:
+        page = (site / "reference" / f"{system}.html").read_text(encoding="utf-8")
+        told = set(re.findall(r"<td><code>([\w./-]+)</code></td>", page))
+        assert {row.key for row in key_rows(system)} <= told
+        assert {name for name in shipped_names() if name.startswith(f"{system}/")} <= told
+
+
+def test_nothing_comes_from_elsewhere(site: Path) -> None:
+    pages = [*site.rglob("*.html"), *site.rglob("*.css")]
+    assert len(pages) > 20
+    assert {a for p in pages for a in ASSET.findall(p.read_text(encoding="utf-8"))} == set()
+    assert not any('class="mermaid"' in p.read_text(encoding="utf-8") for p in pages)
