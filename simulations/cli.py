@@ -23,10 +23,10 @@ from simulations.experiments.request import Request
 from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.fedrl import commands as fedrl
+from simulations.fedvln.commands import add_to as add_walk
 from simulations.look_commands import add_to as add_look_commands
 from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
 from simulations.report_command import add_to as add_report
-from simulations.fedvln.commands import add_to as add_walk
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.stopping import stop_as_ctrl_c

@@ -109,7 +109,7 @@ def flower_settings(home: Path) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TMPDIR": str(home),
         # Ray's own 15 nearly stops a run beside one ordinary busy process per core.
-        "RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0"),
+        "RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0"),  # noqa: SIM112
         "PYTHONPATH": os.pathsep.join(paths),
         "PATH": os.pathsep.join(programs),
     }
