@@ -33,7 +33,8 @@ def export(
         bool, typer.Option("--overwrite", help="Replace what an earlier export wrote there.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until the runs have ended; Ctrl-C ends it too.")
+        bool,
+        typer.Option("--follow", help="Go on until these runs have ended; Ctrl-C ends it too."),
     ] = False,
 ) -> None:
     """Export frames or scores of runs: CSV, Parquet, TensorBoard, Weights & Biases, MLflow."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedsuite.export.formats import Format, Output
-from fedsuite.history import Runs, load_runs
+from fedsuite.history import Run, Runs, load_runs
 from fedsuite.history.quiet import Changes
 from fedsuite.run_folder import RunFolder
 
@@ -43,10 +43,14 @@ def _go_on(
     """Wait until there is something new; False if nothing more is to be expected."""
     begun = [run for run in runs.runs if not run.has_ended]
     while begun and not changes.came():
-        held = any(RunFolder(run.folder).is_being_written() for run in begun)
-        if changes.quiet_s > patience_s and not held:
+        if changes.quiet_s > patience_s and not _at_work(begun):
             names = ", ".join(run.name for run in begun)
             say(f"{names}: nothing new for {patience_s:.0f} s; what was there is exported")
             return False
         time.sleep(every_s)
     return bool(begun)
+
+
+def _at_work(runs: Sequence[Run]) -> bool:
+    """Whether a process of this machine writes to any of them."""
+    return any(RunFolder(run.folder).is_being_written() for run in runs)

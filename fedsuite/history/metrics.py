@@ -6,10 +6,11 @@ from collections.abc import Mapping
 SHARE = "share"  # 0 to 1
 UNITS: Mapping[str, str] = {
     **dict.fromkeys(("sr", "osr", "spl", "cls", "ndtw", "sdtw", "word-accuracy"), SHARE),
-    **dict.fromkeys(("f1", "precision", "recall", "success-rate", "within-1x"), SHARE),
+    **dict.fromkeys(("f1", "precision", "recall", "success-rate"), SHARE),
+    **dict.fromkeys(("within-1x", "within-3x", "within-5x", "within-10x"), SHARE),
     **dict.fromkeys(("ne", "tl"), "m"),
     **dict.fromkeys(("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published"), "0 to 100"),
-    **dict.fromkeys(("steps", "mean-steps"), "steps"),
+    **dict.fromkeys(("steps", "mean-steps", "step-diff"), "steps"),
     **dict.fromkeys(("count", "tagged", "right", "total", "episodes"), "count"),
     **dict.fromkeys(("average-reward", "reward"), "reward"),
     "xe-loss": "nats",

@@ -95,30 +95,23 @@ class _Long:
         self.parts.append(part | {"closing": np.full(len(row), closing)})
 
     def frame(self) -> pd.DataFrame:
-        empty: dict[str, Any] = {
-            "run": [],
-            "round": [],
-            "client": [],
-            "metric": [],
-            "value": [],
-            "closing": [],
-        }
-        keys = {key: np.concatenate([p[key] for p in self.parts] or [[]]) for key in empty}
+        keys: dict[str, np.ndarray] = {}
+        for key in ("run", "round", "client", "metric", "value", "closing"):
+            keys[key] = np.concatenate([part.pop(key) for part in self.parts] or [np.empty(0)])
+        order = np.lexsort((keys["closing"], keys["run"]))
+        if (np.diff(order) < 0).any():
+            keys = {key: values[order] for key, values in keys.items()}
         split, metric = zip(*map(split_of, self.metrics), strict=True) if self.metrics else ((), ())
-        column = keys["metric"].astype(np.int32)
-        columns = {
+        frame = pd.DataFrame({
             "run": _categories(keys["run"], list(self.runs)), "round": keys["round"].astype(np.int64),
             "client": _categories(keys["client"], list(self.clients)),
-            "split": _categories(column, split), "metric": _categories(column, metric),
-            "unit": _categories(column, [unit_of(m) for m in metric]),
+            "split": _categories(keys["metric"], split), "metric": _categories(keys["metric"], metric),
+            "unit": _categories(keys["metric"], [unit_of(m) for m in metric]),
             "value": keys["value"].astype(np.float64), "closing": keys["closing"].astype(bool),
-        }  # fmt: skip
-        frame = pd.DataFrame(columns)
-        frame["order"] = frame["run"].cat.codes
-        frame = frame.sort_values(["order", "closing"], kind="stable", ignore_index=True)
+        })  # fmt: skip
         for name in ("client", "split", "metric", "unit"):
             frame[name] = frame[name].cat.remove_unused_categories()
-        return frame.drop(columns="order")
+        return frame
 
     def _client(self, name: str) -> int:
         return self.clients.setdefault(name, len(self.clients))

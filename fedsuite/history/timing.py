@@ -33,6 +33,8 @@ def timing(sources: Sources, rounds: pd.DataFrame) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame(columns=list(COLUMNS))
     frame = pd.concat(parts, ignore_index=True)
+    if not len(rounds):
+        return frame.reindex(columns=list(COLUMNS))
     counted = rounds.reindex(columns=["run", "round", *COUNTS])
     for name in COUNTS:
         so_far = counted.groupby("run")[name].ffill().fillna(0.0)

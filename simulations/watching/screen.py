@@ -15,12 +15,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE, BAR = 30, 30
 MOST_CLIENTS, MOST_FAILURES = 24, 5
 SIGNS = {"ok": ("✓", "green"), "error": ("✗", "red"), "lost": ("?", "red")}
-URGENCY = (
-    "error",
-    "lost",
-    "working",
-    "ok",
-)  # the first ones are shown where there is no room for all
+URGENCY = {"error": 0, "lost": 1, "working": 2, "ok": 3}  # the last ones go where room is short
 STYLES = {"completed": "green", "failed": "red", "stopped": "yellow"}
 LONG_QUIET_S = 60.0
 
@@ -102,7 +97,7 @@ def _curves(now: Standing) -> Table:
 def _present(now: Standing) -> RenderableType:
     answered = sum(client.status in ("ok", "error") for client in now.clients)
     count = f": {answered} of {now.asked} clients have answered" if now.asked else ""
-    urgent = sorted(now.clients, key=lambda client: URGENCY.index(client.status))
+    urgent = sorted(now.clients, key=lambda client: URGENCY.get(client.status, 0))
     shown: list[RenderableType] = [_client(client) for client in urgent[:MOST_CLIENTS]]
     if len(urgent) > MOST_CLIENTS:
         shown.append(Text(f"and {len(urgent) - MOST_CLIENTS} more"))

@@ -101,7 +101,8 @@ def standing(folder: Path) -> Standing:
     events = [] if run.has_ended else _since_last_round(folder / TIMINGS)
     doing, asked, clients = _present(events, run)
     return Standing(
-        run.name, run.system, status, _is_held(folder), str(run.record.get("error", "")), planned, told, left_s,
+        run.name, run.system, status, status == "running" and _is_held(folder),
+        str(run.record.get("error", "")), planned, told, left_s,
         _last(rounds) | _last(run.closing), _curves(rounds), doing, asked, clients, _failures(run, events),
     )  # fmt: skip
 
