@@ -149,11 +149,11 @@ def _draw_words(
     if walk.stopped:
         labels[-1] = f"{labels[-1]} (stop)"
     axes.set_yticks(decisions, labels, fontsize=6)
-    axes.set_xticks(range(len(words)), [_fit(w, walk) for w in words], rotation=90, fontsize=7)
-    for label in axes.get_xticklabels():
-        label.set_parse_math(False)
+    shown = [_fit(w, walk) for w in words]
+    axes.xaxis.tick_top()  # beside the first row, whichever walk is the longest
+    axes.set_xticks(range(len(words)), shown, rotation=90, fontsize=7, parse_math=False)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(longest - 0.5, -0.5))
-    axes.set_ylabel("decision", fontsize=8)
+    axes.set_ylabel("decision", fontsize=8, loc="top")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return image
