@@ -31,7 +31,7 @@ from fedsuite.vln.report.houses import (
 )
 
 COLUMN_IN, STOREY_IN = 6.4, 4.4  # least width of an agent's column, and of a storey
-AROUND_M = 6.0  # of large houses this much is drawn around the paths
+LARGE_M, AROUND_M = 25.0, 6.0  # of houses larger than this, so much is drawn around the paths
 MOST_WORDS = 40  # of a block; longer instructions go on below
 _LONGEST_WORD = 16  # characters
 _HALO = (withStroke(linewidth=2, foreground="white"),)
@@ -61,7 +61,9 @@ def compare_walks(
     }  # fmt: skip
     storeys = shown_storeys(house, [*own.values(), *paths])
     drawn = [*own.values(), *paths]
-    storeys, window = shown_storeys(house, drawn), window_of(house, drawn, AROUND_M)
+    storeys, window = shown_storeys(house, drawn), window_of(house)
+    if max(window.across_m, window.across_m * window.shape) > LARGE_M:
+        window = window_of(house, drawn, AROUND_M)
     figure, plans, blocks = _grid(window, list(walks.values()), len(storeys))
     most = max(map(_darkest, walks.values()))
     longest = max(len(w.decisions) for w in walks.values())
