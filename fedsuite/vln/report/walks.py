@@ -31,7 +31,7 @@ from fedsuite.vln.report.houses import (
 )
 
 COLUMN_IN, STOREY_IN = 6.4, 4.4  # least width of an agent's column, and of a storey
-AROUND_M = 6.0  # of large houses this much is drawn around the paths
+LARGE_M, AROUND_M = 25.0, 6.0  # of houses larger than this, so much is drawn around the paths
 MOST_WORDS = 40  # of a block; longer instructions go on below
 _LONGEST_WORD = 16  # characters
 _HALO = (withStroke(linewidth=2, foreground="white"),)
@@ -61,7 +61,9 @@ def compare_walks(
     }  # fmt: skip
     storeys = shown_storeys(house, [*own.values(), *paths])
     drawn = [*own.values(), *paths]
-    storeys, window = shown_storeys(house, drawn), window_of(house, drawn, AROUND_M)
+    storeys, window = shown_storeys(house, drawn), window_of(house)
+    if max(window.across_m, window.across_m * window.shape) > LARGE_M:
+        window = window_of(house, drawn, AROUND_M)
     figure, plans, blocks = _grid(window, list(walks.values()), len(storeys))
     most = max(map(_darkest, walks.values()))
     longest = max(len(w.decisions) for w in walks.values())
@@ -149,11 +151,11 @@ def _draw_words(
     if walk.stopped:
         labels[-1] = f"{labels[-1]} (stop)"
     axes.set_yticks(decisions, labels, fontsize=6)
-    axes.set_xticks(range(len(words)), [_fit(w, walk) for w in words], rotation=90, fontsize=7)
-    for label in axes.get_xticklabels():
-        label.set_parse_math(False)
+    shown = [_fit(w, walk) for w in words]
+    axes.xaxis.tick_top()  # beside the first row, whichever walk is the longest
+    axes.set_xticks(range(len(words)), shown, rotation=90, fontsize=7, parse_math=False)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(longest - 0.5, -0.5))
-    axes.set_ylabel("decision", fontsize=8)
+    axes.set_ylabel("decision", fontsize=8, loc="top")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return image

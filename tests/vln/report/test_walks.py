@@ -89,6 +89,15 @@ def test_hostile_words_and_names():
     assert figure.axes[0].get_title().startswith(" run$\n")
 
 
+def test_large_houses_are_drawn_around_the_walk():
+    small = compare_walks(PLAN, {"one": SHORT}).axes[0]
+    assert small.get_xlim() == pytest.approx((-0.6, 4.6))
+    large = replace(PLAN, position_m=POSITIONS_M * 10)
+    assert compare_walks(large, {"one": walk_of(0, 1)}, ()).axes[0].get_xlim() == pytest.approx(
+        (-0.6, 26.6)
+    )
+
+
 def test_one_heat_map_alone():
     axes = compare_walks(PLAN, {"one": SHORT}).axes[1]
     image = draw_attention(axes, SHORT)
