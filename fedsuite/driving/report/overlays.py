@@ -17,7 +17,7 @@ from fedsuite.driving.plan import Plan
 from fedsuite.report.plots import COLOURS, blank_figure
 
 _MANY = 40  # above this many silos, labels would cover one another
-_FEW_WEIGHTS = 70  # above this many edges, numbers would
+_FEW_WEIGHTS = 50  # above this many edges, numbers would
 _SHORT = 0.08  # of the map's width: edges that have no room for a number
 _NEAR = 0.12  # of the same: silos whose labels would meet
 _NO_WEIGHT = 0.3  # as wide as if it were this
@@ -55,11 +55,12 @@ def overlay_map(
     drawn = sorted(set(edges)) if directed else sorted({(min(e), max(e)) for e in edges})
     known = {edge: (weights or {}).get(edge, 0.0) for edge in drawn}
     alike = len({f"{w:.2f}" for w in known.values()}) == 1
+    numbered = not alike and len(drawn) <= _FEW_WEIGHTS
     shortest = _SHORT * float(np.ptp(at, axis=0).max())
     for (i, j), weight in known.items():
         _draw_edge(axes, at[i], at[j], weight if weights else _NO_WEIGHT, directed)
         far = bool(np.hypot(*(at[j] - at[i])) > shortest)
-        if weights and far and not alike and len(drawn) <= _FEW_WEIGHTS:
+        if weights and far and numbered:
             _write_weight(axes, (at[i] + at[j]) / 2, weight)
     axes.scatter(at[:, 0], at[:, 1], s=22, color=COLOURS[1], zorder=3)
     if len(labels) <= _MANY:
@@ -74,7 +75,11 @@ def overlay_map(
         axes.set_xlabel("longitude (degrees)")
         axes.set_ylabel("latitude (degrees)")
         axes.set_aspect(1 / math.cos(math.radians(float(at[:, 1].mean()))), adjustable="datalim")
-    told = f" (weight {next(iter(known.values())):.2f})" if alike else ", with its mixing weight"
+    told = ", the wider the larger the mixing weight"
+    if alike:
+        told = f" (mixing weight {next(iter(known.values())):.2f})"
+    elif numbered:
+        told = ", with its mixing weight"
     handles = _legend(bool(underlay), told if weights else "", directed)
     if len(handles) > 1:
         figure.legend(

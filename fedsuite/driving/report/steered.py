@@ -18,7 +18,7 @@ from fedsuite.report.plots import COLOURS, blank_panels
 
 TRUTH: dict[str, Any] = {"color": COLOURS[4], "linestyle": "--"}
 STEERED: dict[str, Any] = {"color": COLOURS[1], "linestyle": "-"}
-MOST_FRAMES, MOST_GROUPS = 16, 12
+MOST_FRAMES, MOST_GROUPS = 8, 12
 _LEAN_DEG = 60.0  # of the largest angle in a drawing
 _COLUMNS, _BINS = 4, 31
 
@@ -34,7 +34,7 @@ def steered_frames(given: Given, angles: np.ndarray, unit: str) -> Figure:
     span = float(np.nanmax(both)) or 1.0
     columns = min(count, _COLUMNS)
     rows = -(-count // columns)
-    figure = Figure(figsize=(1.9 * columns, 2.15 * rows + 0.5), layout="constrained")
+    figure = Figure(figsize=(1.55 * columns, 1.8 * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, i in zip(panels, chosen, strict=False):
         _draw_frame(axes, given.images[i])
@@ -134,7 +134,9 @@ def _medians(values: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _draw_frame(axes: Axes, image: np.ndarray) -> None:
     picture = np.moveaxis(image, 0, -1)
     grey = picture.shape[-1] == 1
-    axes.imshow(picture[..., 0] if grey else picture, cmap="gray", vmin=0, vmax=255)
+    axes.imshow(
+        picture[..., 0] if grey else picture, cmap="gray", vmin=0, vmax=255, interpolation="nearest"
+    )
     axes.set_xticks([])
     axes.set_yticks([])
 

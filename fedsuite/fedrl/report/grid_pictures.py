@@ -37,7 +37,9 @@ def grid_still(episode: GridEpisode, step: int | None = None) -> Figure:
     views = grid[:, 1].subgridspec(max(1, len(agents)), 1, hspace=0.45)
     for row, agent in enumerate(agents):
         seen = episode.windows[agent][min(at, last - 1)]
-        _draw_windows(figure.add_subplot(views[row]), agent, seen)
+        _draw_windows(
+            figure.add_subplot(views[row]), agent, seen, "sees" if at < last else "saw last"
+        )
     panels = [figure.add_subplot(grid[row, 2]) for row in range(len(rows))]
     for name, axes in zip(rows, panels, strict=True):
         q_bars(axes, told.joint if name == "joint" else told.q[name], told.action, name)
@@ -78,8 +80,8 @@ def end_of(episode: GridEpisode) -> str:
     """How it ended."""
     taken = len(episode.steps)
     if not episode.met:
-        return f"not met within {taken} steps ({episode.optimum} would do)"
-    return f"met after {taken} steps ({episode.optimum} would do)"
+        return f"not met within {taken} steps ({episode.optimum} on the stored path)"
+    return f"met after {taken} steps ({episode.optimum} on the stored path)"
 
 
 def _title(episode: GridEpisode, step: Step, at: int) -> str:
@@ -123,12 +125,14 @@ def _draw_map(axes: Axes, episode: GridEpisode, at: int) -> None:
                 "linewidth": 1.2,
             }
             axes.add_patch(Rectangle(corner, side, side, **look))
+    axes.set_xlim(-0.5, size - 0.5)  # windows may reach beyond
+    axes.set_ylim(size - 0.5, -0.5)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title("map (seen by nobody whole)", fontsize=8)
 
 
-def _draw_windows(axes: Axes, agent: str, seen: np.ndarray) -> None:
+def _draw_windows(axes: Axes, agent: str, seen: np.ndarray, verb: str) -> None:
     """The last H windows [H, w, w] side by side, newest last."""
     history, side, _ = seen.shape
     gap = np.full((side, 1), np.nan)
@@ -146,4 +150,4 @@ def _draw_windows(axes: Axes, agent: str, seen: np.ndarray) -> None:
     axes.set_xlim(-0.7, strip.shape[1] - 0.3)
     axes.set_ylim(side - 0.3, -0.7)
     axes.set_axis_off()
-    axes.set_title(f"what {sign} sees\n(newest right)", fontsize=8)
+    axes.set_title(f"what {sign} {verb}\n(newest right)", fontsize=8)

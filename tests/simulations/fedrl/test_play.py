@@ -78,6 +78,9 @@ def test_an_episodes_windows_moves_and_rewards_fit_together(runs: Runs) -> None:
                 after = episode.cells[t + 1, agent] - episode.cells[t, agent]
                 way = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
                 assert tuple(after) in {(0, 0), way[moves_of(step.action)[agent]]}
+        for t in (0, None):
+            chart = still(episode, t).axes[0]
+            assert (chart.get_xlim(), chart.get_ylim()) == ((-0.5, 7.5), (7.5, -0.5))
         apart = np.abs(np.diff(episode.cells[-1], axis=0)).sum()
         assert episode.met == (apart <= 1) and (episode.met or len(episode.steps) == 6)
     assert np.mean(rewards) == pytest.approx(player.scores()["average-reward"])
