@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedsuite.report.page.digest import Digest, Place
     from fedsuite.report.page.model import Report
 
-MOST_NAMED = 3  # runs that the title names
+MOST_NAMED = 3  # that the title names
 
 
 def add_to(app: typer.Typer) -> None:
@@ -74,9 +74,17 @@ def make_report(runs: list[str]) -> "Report":
             system = _system_of(place)
             own = systems.setdefault(system.name, ([], to_flat(system.config_class())))
             own[0].append(_digest(place, system))
-    named = [Path(name).name or name for name in dict.fromkeys(runs)]
-    title = ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} runs and experiments"
-    return report_of(title, systems)
+    return report_of(_title(runs, places), systems)
+
+
+def _title(names: list[str], places: "list[Place]") -> str:
+    """The one run, or what was asked for."""
+    if len(places) == 1:
+        (place,) = places
+        own = place.folder == place.experiment
+        return place.label if own else f"{place.experiment.name}/{place.label}"
+    named = list(dict.fromkeys(Path(name).resolve().name for name in names))
+    return ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} runs and experiments"
 
 
 def _system_of(place: "Place") -> System[Any]:

@@ -86,9 +86,9 @@ class Answers:
 
     outcomes: lines of the table of results, () for a run that has not completed; an outcome without a name is called after
     the run's line. columns: of that table, the score that the report opens with first. lower: whether less of that is
-    better, None where nobody knows. baselines: name -> metrics of what did not learn. axes: metrics of the rounds that curves may
-    stand over besides rounds, steps, bytes and time, and their labels. leaves: sentences on what leaves a client. line: the
-    run's line, where it is another than its variant.
+    better, None where nobody knows. baselines: name -> metrics of what did not learn. axes: metrics of the rounds that
+    curves may stand over besides rounds, steps, bytes and time, and their labels. leaves: sentences on what leaves a
+    client. line: the run's line, where it is another than its variant.
     """
 
     outcomes: Sequence[Outcome] = ()

@@ -1,12 +1,15 @@
 """A report of runs, from their digests: a part per system, the same sections in each."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fedsuite.config import Value
 from fedsuite.report.page.clients import failures_section, participation_section, scores_section
 from fedsuite.report.page.curves import curves_section
 from fedsuite.report.page.digest import Digest
-from fedsuite.report.page.model import Part, Report
+from fedsuite.report.page.model import Figure, Part, Report
 from fedsuite.report.page.results import answer_of, paper_section, results_section
 from fedsuite.report.page.settings import again_section, ends_section, settings_section
 from fedsuite.report.page.times import times_section
@@ -36,5 +39,24 @@ def report_of(
 ) -> Report:
     """systems: name -> digests of its runs, and the defaults of its settings."""
     answers = tuple(answer_of(name, digests) for name, (digests, _) in systems.items())
-    parts = tuple(part_of(name, *given) for name, given in systems.items())
-    return Report(title, answers, parts)
+    parts = [part_of(name, *given) for name, given in systems.items()]
+    return Report(title, answers, tuple(_with_own_names(parts)))
+
+
+def _with_own_names(parts: Sequence[Part]) -> Iterator[Part]:
+    """Figures with names that are fit for files and that no two have; of several parts, after theirs."""
+    taken: set[str] = set()
+
+    def named(figure: Figure, part: Part) -> Figure:
+        before = f"{part.title}-" if len(parts) > 1 else ""
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", before + figure.name).strip("-")
+        free = (f"{plain}-{n}" if n > 1 else plain for n in itertools.count(1))
+        name = next(name for name in free if name not in taken)
+        taken.add(name)
+        return replace(figure, name=name)
+
+    for part in parts:
+        sections = (
+            replace(s, figures=tuple(named(f, part) for f in s.figures)) for s in part.sections
+        )
+        yield replace(part, sections=tuple(sections))

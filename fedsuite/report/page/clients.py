@@ -76,7 +76,7 @@ def _shown(value: float, how: ClientScores) -> str:
 def _draw_scores(lines: Mapping[str, "pd.Series[float]"], how: ClientScores) -> "Drawing":
     from fedsuite.report.plots import COLOURS, blank_figure
 
-    figure, axes = blank_figure(5.6, 1.1 + 0.45 * len(lines))
+    figure, axes = blank_figure(5.0, 1.1 + 0.45 * len(lines))
     for row, scores in enumerate(reversed(list(lines.values()))):
         values = np.sort(scores.dropna().to_numpy())
         spread = 0.24 * ((np.arange(len(values)) * 0.618034) % 1 - 0.5)  # even, and always the same
@@ -153,7 +153,7 @@ def _draw_bars(bars: Mapping[str, float]) -> "Drawing":
     from fedsuite.report.plots import COLOURS, blank_figure
 
     ordered = sorted(bars.items(), key=lambda b: -b[1])
-    figure, axes = blank_figure(5.6, 3.2)
+    figure, axes = blank_figure(5.0, 3.0)
     axes.bar(range(len(ordered)), [v for _, v in ordered], color=COLOURS[0])
     if len(ordered) <= MOST_NAMES:
         names = [_short(n, 14) for n, _ in ordered]

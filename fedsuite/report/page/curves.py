@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 200  # of a line that is drawn
 MOST_LINES = 7  # that can be told apart
-SIZE_IN = (5.6, 3.6)
+SIZE_IN = (5.0, 3.4)
 BAND = "Several runs of a line: their mean, round by round, with one standard deviation on either side."
 
 
@@ -58,9 +58,12 @@ def _figure(curve: Curve, axis: str, label: str, digests: Sequence[Digest]) -> F
     if len(kept) < len(lines):
         which = "the first" if curve.lower is None else "those that end best"
         title += f" ({len(kept)} of {len(lines)} lines, {which})"
+    several = len(lines_of(digests)) > 1
     words = ". ".join(_words(name, line) for name, line in kept.items())
-    name = f"{curve.metric}-over-{axis}".replace(".", "-").replace("/", "-")
-    return Figure(name, title, f"Line chart. {words}.", partial(_draw, kept, curve, label), label)
+    name = f"{curve.metric}-over-{axis}"
+    return Figure(
+        name, title, f"Line chart. {words}.", partial(_draw, kept, curve, label, several), label
+    )
 
 
 def mean_course(courses: Sequence[pd.DataFrame], axis: str, curve: Curve) -> pd.DataFrame:
@@ -85,7 +88,7 @@ def _words(name: str, line: pd.DataFrame) -> str:
     )
 
 
-def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str) -> "Drawing":
+def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str, several: bool) -> "Drawing":
     from matplotlib.ticker import MaxNLocator
 
     from fedsuite.report.plots import blank_figure, look_of
@@ -103,6 +106,6 @@ def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str) -> "Drawing"
     axes.set(xlabel=label, ylabel=curve.label)
     if label == AXES["round"]:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if len(lines) > 1:
+    if several:
         figure.legend(handles, list(lines), frameon=False, loc="outside lower center", ncols=2)
     return figure

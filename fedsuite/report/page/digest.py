@@ -138,15 +138,16 @@ def _course(
 def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
     members = {m.name: m for m in roster.members} if roster else {}
     names = pd.Index([*members, *sorted(set(clients["name"].dropna()) - members.keys())], dtype=str)
-    places = names.get_indexer(clients["name"])
-    used = (clients["status"] == "ok").to_numpy()
-    task, number = clients["task"].to_numpy(), clients["round"].to_numpy(np.int64, na_value=0)
+    codes, found = pd.factorize(clients["name"])
+    places = names.get_indexer(found)[codes]
+    used, number = _is(clients["status"], "ok"), clients["round"].to_numpy(np.int64, na_value=0)
+
+    span = int(number.max(initial=0)) + 1
 
     def rounds(mask: np.ndarray) -> np.ndarray:
         """Distinct rounds of every client."""
-        return np.bincount(
-            np.unique(np.stack([places, number])[:, mask], axis=1)[0], minlength=len(names)
-        )
+        pairs = np.unique(places[mask] * span + number[mask])
+        return np.bincount(pairs // span, minlength=len(names))
 
     def total(values: np.ndarray) -> np.ndarray:
         return np.bincount(places, values, minlength=len(names))
@@ -155,13 +156,19 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
         "name": names,
         "role": [members[n].role if n in members else "" for n in names],
         "examples": [members[n].examples if n in members else 0 for n in names],
-        "trained": rounds(used & (task == "train") & (number > 0)),
-        "evaluated": rounds(used & (task == "evaluate")),
+        "trained": rounds(used & _is(clients["task"], "train") & (number > 0)),
+        "evaluated": rounds(used & _is(clients["task"], "evaluate")),
         "failed": total(~used),
         "up": total(clients["bytes-up"].to_numpy()),
         "down": total(clients["bytes-down"].to_numpy()),
     }
     return pd.DataFrame(columns)
+
+
+def _is(texts: "pd.Series[str]", value: str) -> np.ndarray:
+    """Where a column of few different texts has this one."""
+    codes, found = pd.factorize(texts)
+    return np.isin(codes, np.flatnonzero(np.asarray(found) == value))
 
 
 def _moved(clients: pd.DataFrame, closing: pd.DataFrame) -> pd.DataFrame:

@@ -105,6 +105,9 @@ def test_runs_of_several_systems_are_a_part_each(written) -> None:
     report = make_report([str(written.silos), str(written.houses), str(written.parties)])
     assert [part.title for part in report.parts] == ["cdl", "fedvln", "fedrl"]
     assert len(report.answer) == 3
+    names = [figure.name for figure in report.figures()]
+    assert len(set(names)) == len(names)
+    assert {"cdl-scores-by-client", "fedvln-scores-by-client"} <= set(names)
     names = [row["run"] for row in table_named(report, "Final scores", 1)]
     assert "houses/federated" in names  # of several experiments, each name says which
 
