@@ -4,6 +4,7 @@ reference/SYSTEM.md: every key of a system, from its settings classes. index.md,
 the files at the top of the repository. results/NAME/index.md: what lies in a folder of scores, which pages link to.
 """
 
+import html
 import re
 from itertools import groupby
 from pathlib import Path
@@ -92,8 +93,8 @@ def _table(rows: list[KeyRow]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Text that is no Markdown."""
-    return re.sub(r"([|*_<>\[\]])", r"\\\1", text)
+    """Text that is neither HTML nor Markdown."""
+    return re.sub(r"[|*_\[\]`]", lambda mark: f"&#{ord(mark[0])};", html.escape(text, quote=False))
 
 
 def _add(files: Files, config: MkDocsConfig, path: str, text: str) -> None:

@@ -31,6 +31,7 @@ def test_every_key_and_configuration_is_there(site: Path) -> None:
         page = (site / "reference" / f"{system}.html").read_text(encoding="utf-8")
         told = set(re.findall(r"<td><code>([\w./-]+)</code></td>", page))
         assert {row.key for row in key_rows(system)} <= told
+        assert "&gt; 0, &lt;= 1</td>" in page and "\\" not in page.partition("<article")[2]
         assert {name for name in shipped_names() if name.startswith(f"{system}/")} <= told
 
 
