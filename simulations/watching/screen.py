@@ -22,7 +22,7 @@ LONG_QUIET_S = 60.0
 
 def screen(now: Standing, quiet_s: float) -> RenderableType:
     """Everything, for a terminal. quiet_s: since something was written."""
-    parts: list[RenderableType] = [_head(now, quiet_s), _progress(now)]
+    parts: list[RenderableType] = [_head(now, quiet_s), _progress(now, quiet_s)]
     if now.error:
         parts.append(Text(now.error, "red"))
     if now.curves:
@@ -78,9 +78,10 @@ def _head(now: Standing, quiet_s: float) -> Text:
     )
 
 
-def _progress(now: Standing) -> Text:
+def _progress(now: Standing, quiet_s: float) -> Text:
     filled = BAR * now.done // now.planned if now.planned else 0
-    left = f"about {clock(now.left_s)} left" if now.left_s and not now.has_ended else ""
+    goes_on = now.held or (not now.has_ended and quiet_s < LONG_QUIET_S)
+    left = f"about {clock(now.left_s)} left" if now.left_s and goes_on else ""
     took = f"{now.took_s:.1f} s a round" if now.took_s is not None else "starting"
     parts = [f"round {now.done}/{now.planned}", "━" * filled + "╌" * (BAR - filled), took, left]
     return Text("  ".join(filter(None, parts)))

@@ -85,6 +85,8 @@ def test_nobody_at_work_is_said_and_lines_end(
     now = standing(run.path)
     assert status_text(now, 5.0) == "running, but by no process of this machine"
     assert "nothing new for 2:00 min" in status_text(now, 120.0)
+    run.round(1)
+    assert "left" in shown(run.path, 5.0) and "left" not in shown(run.path, 120.0)
     with run.run.locked():
         assert status_text(standing(run.path), 5.0) == "running"
     monkeypatch.setattr(loop, "PATIENCE_S", 0.1)
