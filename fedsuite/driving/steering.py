@@ -86,7 +86,7 @@ class Pilot:
 
     def read(self, paths: Sequence[Path | str]) -> Given:
         """Pictures, folders of pictures and drives, prepared for this network."""
-        return read_given([Path(p) for p in paths], self.config.data)
+        return read_given([Path(p) for p in paths], self.config.data, self.unit)
 
     def test_frames(self) -> Given:
         """What the silo holds back for testing; without a silo what all do."""

@@ -57,12 +57,18 @@ def joined(parts: Sequence[Given]) -> Given:
     )
 
 
-def read_given(paths: Sequence[Path], data: DataSettings) -> Given:
-    """Frames of picture files, folders of pictures, and drives; in the order given."""
+def read_given(paths: Sequence[Path], data: DataSettings, unit: str) -> Given:
+    """Frames of picture files, folders of pictures, and drives, whose angles must be in `unit`; in the order given."""
     form = FrameFormat(data.image_size, data.channels)
     found: list[Drive | list[Path]] = []
     for path in paths:
         found += _listed(path, data)
+    for drive in found:
+        if isinstance(drive, Drive) and drive.unit != unit:
+            raise InputError(
+                f"{drive.name}: its angles are in {drive.unit}, the run's in {unit}; give angle-unit and angle-scale in "
+                f"{FLEET} beside it, or its folder of pictures alone"
+            )
     images = _decoded([p for files in found if isinstance(files, list) for p in files], data)
     parts = []
     for entry in found:

@@ -34,7 +34,7 @@ def steered_frames(given: Given, angles: np.ndarray, unit: str) -> Figure:
     span = float(np.nanmax(both)) or 1.0
     columns = min(count, _COLUMNS)
     rows = -(-count // columns)
-    figure = Figure(figsize=(1.55 * columns, 1.8 * rows + 0.5), layout="constrained")
+    figure = Figure(figsize=(1.5 * columns, 1.75 * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, i in zip(panels, chosen, strict=False):
         _draw_frame(axes, given.images[i])

@@ -115,6 +115,10 @@ def test_drives_are_read_and_cropped_as_the_run_did(runs: Runs) -> None:
     rows = [int(np.flatnonzero(given.truth == angle)[0]) for angle in frames.angles]
     assert len(set(rows)) == len(frames) > 5
     assert (given.images[rows] == frames.images).all()
+    with pytest.raises(
+        InputError, match=r"bob: its angles are in fraction .*, the run's in radians"
+    ):
+        Pilot.of_run(runs("group")).read([drive])
     both = pilot.read([drive / "IMG" / "3.png", drive])
     assert np.isnan(both.truth[0]) and both.truth[1:].tolist() == given.truth.tolist()
     assert (both.images[0] == given.images[3]).all()
