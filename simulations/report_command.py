@@ -15,7 +15,7 @@ from fedsuite.errors import InputError
 from fedsuite.history import run_folders
 from fedsuite.history.experiments import place_of
 from fedsuite.run_folder import RunFolder, read_stored_config
-from simulations.systems import System, load_system
+from simulations.systems import load_system
 
 if TYPE_CHECKING:
     from fedsuite.report.page.digest import Digest, Place
@@ -63,17 +63,21 @@ def make_report(runs: list[str]) -> "Report":
     """A report of all runs that these names stand for, each once."""
     from rich.console import Console
 
-    from fedsuite.config import to_flat
+    from fedsuite.config import read_config, to_flat
     from fedsuite.report.page.build import report_of
+    from fedsuite.report.page.digest import digest_of, read_ahead
 
     places = places_of(runs)
     systems: dict[str, tuple[list[Digest], dict[str, Any]]] = {}
     with Console(stderr=True).status("") as status:
-        for number, place in enumerate(places, 1):
+        for number, (place, run) in enumerate(read_ahead(places), 1):
             status.update(f"reading run {number} of {len(places)}")
-            system = _system_of(place)
+            stored = read_stored_config(RunFolder(place.folder))
+            system = load_system(str(stored.get("system", "")))
+            config = read_config(system.config_class, stored, str(place.folder / "config.json"))
             own = systems.setdefault(system.name, ([], to_flat(system.config_class())))
-            own[0].append(_digest(place, system))
+            own[0].append(digest_of(place, run, config, system.answers))
+            del run
     return report_of(_title(runs, places), systems)
 
 
@@ -85,19 +89,6 @@ def _title(names: list[str], places: "list[Place]") -> str:
         return place.label if own else f"{place.experiment.name}/{place.label}"
     named = list(dict.fromkeys(Path(name).resolve().name for name in names))
     return ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} runs and experiments"
-
-
-def _system_of(place: "Place") -> System[Any]:
-    return load_system(str(read_stored_config(RunFolder(place.folder)).get("system", "")))
-
-
-def _digest(place: "Place", system: System[Any]) -> "Digest":
-    from fedsuite.config import read_config
-    from fedsuite.report.page.digest import digest_of
-
-    folder = RunFolder(place.folder)
-    config = read_config(system.config_class, read_stored_config(folder), str(folder.config))
-    return digest_of(place, config, system.answers)
 
 
 def places_of(names: list[str]) -> "list[Place]":

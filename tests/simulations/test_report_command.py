@@ -63,9 +63,11 @@ def test_mistakes_are_one_line(call, arguments: list[str], complaint: str) -> No
 
 def test_damaged_runs_are_named(call, tmp_path: Path) -> None:
     history = tmp_path / "runs" / "quick" / "history.jsonl"
-    history.write_text("{}\n" + history.read_text())
+    sound = history.read_text()
+    history.write_text("{}\n" + sound)
     code, _, err = call("quick")
     assert code == 2 and f"{history}: line 1 is damaged" in err and err.count("\n") == 1
+    history.write_text(sound)
     (tmp_path / "runs" / "quick" / "config.json").unlink()
     code, _, err = call("quick")
     assert code == 2 and "config.json" in err and err.count("\n") == 1

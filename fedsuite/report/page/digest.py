@@ -3,7 +3,8 @@
 Runs are read one after the other, and of each only this stays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.config import Value
-from fedsuite.history import RunFrames, load_run
+from fedsuite.history import Run, RunFrames, load_run
 from fedsuite.report.admitted import admitted_rows
 from fedsuite.report.outcomes import last_values
 from fedsuite.report.page.answers import Answers, RunRead
@@ -78,9 +79,29 @@ class Digest:
         return self.place.status == "completed"
 
 
-def digest_of(place: Place, config: Any, answer: Callable[[Any, RunRead], Answers]) -> Digest:
-    """Read a run, ask its system, and keep what is shown; config: its settings, as `answer` wants them."""
-    run = load_run(place.folder)
+def read_ahead(places: Sequence[Place]) -> Iterator[tuple[Place, Run]]:
+    """Runs in order, each with its frames of clients and times read while the one before it is at work."""
+
+    def read(place: Place) -> Run:
+        run = load_run(place.folder)
+        for frame in (run.clients, run.timing):
+            del frame  # it stays with the run
+        return run
+
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(read, places[0])
+        for number, place in enumerate(places, 1):
+            run = ahead.result()
+            if number < len(places):
+                ahead = reader.submit(read, places[number])
+            yield place, run
+            del run  # before the next one is waited for
+
+
+def digest_of(
+    place: Place, run: Run, config: Any, answer: Callable[[Any, RunRead], Answers]
+) -> Digest:
+    """Ask the run's system, and keep what is shown; config: its settings, as `answer` wants them."""
     completed = place.status == "completed"
     answers = answer(config, RunRead(place.folder, place.label, place.line, completed, run))
     clients, rounds = _replies(run.clients), run.rounds
@@ -108,7 +129,8 @@ def _replies(clients: pd.DataFrame) -> pd.DataFrame:
     found = clients.reindex(columns=list(_SENT))
     for name in ("bytes-up", "bytes-down"):
         found[name] = pd.to_numeric(found[name]).fillna(0.0)
-    return found
+    found["messages"] = pd.to_numeric(found["messages"]).fillna(1.0)
+    return found.astype(dict.fromkeys(("name", "task", "status"), "category"))
 
 
 def _without_frames(answers: Answers) -> Answers:
@@ -137,11 +159,11 @@ def _course(
 
 def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
     members = {m.name: m for m in roster.members} if roster else {}
-    names = pd.Index([*members, *sorted(set(clients["name"].dropna()) - members.keys())], dtype=str)
-    codes, found = pd.factorize(clients["name"])
-    places = names.get_indexer(found)[codes]
-    used, number = _is(clients["status"], "ok"), clients["round"].to_numpy(np.int64, na_value=0)
-
+    seen = [str(name) for name in clients["name"].cat.categories]
+    names = pd.Index([*members, *sorted(set(seen) - members.keys())], dtype=str)
+    places = names.get_indexer(pd.Index(seen, dtype=str))[clients["name"].cat.codes]
+    number = clients["round"].to_numpy(np.int64, na_value=0)
+    used, task = (clients["status"] == "ok").to_numpy(), clients["task"]
     span = int(number.max(initial=0)) + 1
 
     def rounds(mask: np.ndarray) -> np.ndarray:
@@ -156,8 +178,8 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
         "name": names,
         "role": [members[n].role if n in members else "" for n in names],
         "examples": [members[n].examples if n in members else 0 for n in names],
-        "trained": rounds(used & _is(clients["task"], "train") & (number > 0)),
-        "evaluated": rounds(used & _is(clients["task"], "evaluate")),
+        "trained": rounds(used & (task == "train").to_numpy() & (number > 0)),
+        "evaluated": rounds(used & (task == "evaluate").to_numpy()),
         "failed": total(~used),
         "up": total(clients["bytes-up"].to_numpy()),
         "down": total(clients["bytes-down"].to_numpy()),
@@ -165,17 +187,14 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _is(texts: "pd.Series[str]", value: str) -> np.ndarray:
-    """Where a column of few different texts has this one."""
-    codes, found = pd.factorize(texts)
-    return np.isin(codes, np.flatnonzero(np.asarray(found) == value))
-
-
 def _moved(clients: pd.DataFrame, closing: pd.DataFrame) -> pd.DataFrame:
     """Bytes and messages by task; those of the final evaluation by themselves."""
-    last = closing.assign(task=closing["task"].astype(str) + ", after the last round")
-    both = pd.concat([part for part in (clients, last) if len(part)] or [clients])
-    both = both.assign(messages=pd.to_numeric(both["messages"]).fillna(1.0))
-    sums = both.groupby("task", sort=False)[["bytes-up", "bytes-down", "messages"]].sum()
-    names = {"bytes-up": "up", "bytes-down": "down"}
-    return sums.rename(columns=names).reset_index()
+    after = _sums(closing)
+    after["task"] += ", after the last round"
+    return pd.concat([_sums(clients), after], ignore_index=True)
+
+
+def _sums(clients: pd.DataFrame) -> pd.DataFrame:
+    by_task = clients.groupby("task", observed=True)[["bytes-up", "bytes-down", "messages"]].sum()
+    found = by_task.rename(columns={"bytes-up": "up", "bytes-down": "down"}).reset_index()
+    return found.astype({"task": str})
