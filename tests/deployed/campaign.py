@@ -35,16 +35,20 @@ class Campaign:
 
     def __init__(self, root: Path, views: Path, rounds: int) -> None:
         self.root, self.views = root, views
-        self.pause_s = (5.0, 15.0)  # between two kills
+        self.pause_s = (5.0, 25.0)  # between two kills
         every: dict[str, Value] = {"num-rounds": rounds, "evaluate-every": 2}
+        # A step of all parallel episodes a round: four messages, and a checkpoint.
+        parties: dict[str, Value] = {
+            "num-rounds": rounds, "evaluate-every": max(1, rounds // 4), "round-length": 16,
+        }  # fmt: skip
         self.worlds: dict[str, World] = {
             "houses-train": worlds.houses(views, **every),
             "houses-speaker": worlds.houses(views, **every, stage="speaker"),
             "houses-explore": worlds.houses(views, **every, **EXPLORE),
             "drives": worlds.drives(**every),
             "generated-drives": worlds.generated_drives(**every),
-            "maps": worlds.maps(**{"num-rounds": rounds}),
-            "texts": worlds.texts(**{"num-rounds": rounds}),
+            "maps": worlds.maps(**parties),
+            "texts": worlds.texts(**parties),
         }
 
     def play(self, name: str, kills: Sequence[str]) -> None:
