@@ -4,7 +4,7 @@ BIN := .venv/bin
 export FLWR_TELEMETRY_ENABLED := 0
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: install demo test test-fast lint format docs clean
+.PHONY: install demo test test-fast coverage lint format docs clean
 
 install: .venv/installed
 
@@ -21,13 +21,15 @@ demo: install
 PYTEST := $(BIN)/python -m pytest -q
 SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile
 
-# Ray's workers run at low priority: they need the machine for themselves.
 test: install
-	$(PYTEST) -m "not ray and not deployed" $(SIDE_BY_SIDE)
-	$(PYTEST) -m ray
+	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)
 
 test-fast: install
 	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE)
+
+# Of the cores, by the tests that need no seconds.
+coverage: install
+	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-report=term:skip-covered
 
 lint: install
 	$(BIN)/ruff check .

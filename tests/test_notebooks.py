@@ -23,7 +23,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cdl": {
         "CHANGES": {
             "num-rounds": 2, "evaluate-every": 1, "data.train-frames": 8, "data.test-frames": 4, "data.image-size": 48,
-            "data.num-silos": 3, "federation.silos-per-client": 3, "federation.underlay": "auto", "federation.mixings-per-round": 1, "training.batch-size": 4,
+            "data.num-silos": 3, "federation.silos-per-client": 3, "federation.underlay": "auto",
+            "federation.mixings-per-round": 1, "training.batch-size": 4,
         }
     },
     "fedrl": {
