@@ -51,7 +51,7 @@ def answer_of(title: str, digests: Sequence[Digest]) -> str:
     """One sentence: the first score of every line, the best first, beside the baselines; and how many runs are not in it."""
     columns, groups = _columns(digests), groups_of(digests)
     missing = [d for d in digests if not d.completed]
-    left = f" {len(missing)} of {len(digests)} runs have not completed and are not counted: {_states(missing)}."
+    left = f" Not completed, and not counted: {len(missing)} of {len(digests)} runs ({_states(missing)})."
     left = left if missing else ""
     if not groups or not columns:
         return f"{title}: no completed run.{left}"

@@ -16,8 +16,8 @@ from tests.written_runs import houses_run
 def test_one_sentence_says_the_scores_the_baselines_and_what_is_missing(houses) -> None:
     assert houses.answer == (
         "fedvln, SR val-unseen (%) (higher is better): federated 45.00 ± 7.07 (2 runs), local 20.00 (1 run); without "
-        "learning: before training 3.67 ± 1.53, random walk 5.00. 1 of 4 runs have not completed and are not counted: "
-        "1 interrupted.",
+        "learning: before training 3.67 ± 1.53, random walk 5.00. Not completed, and not counted: 1 of 4 runs "
+        "(1 interrupted).",
     )
 
 
@@ -40,7 +40,7 @@ def test_a_run_that_is_being_written_is_running(written, tmp_path: Path) -> None
     with RunFolder(run).locked():
         report = make_report([str(run)])
     assert report.answer == (
-        "fedvln: no completed run. 1 of 1 runs have not completed and are not counted: 1 running.",
+        "fedvln: no completed run. Not completed, and not counted: 1 of 1 runs (1 running).",
     )
 
 

@@ -26,9 +26,10 @@ def print_report(report: Report) -> None:
         if len(report.parts) > 1:
             console.print(Rule(Text(one_line(part.title), "bold")))
         for section in part.sections:
-            if section.tables or section.text or section.items:
-                console.print()
-                say(section.title, "bold underline")
+            if section.figures and not section.tables:
+                continue
+            console.print()
+            say(section.title, "bold underline")
             for text in section.text:
                 say(text)
             for item in section.items:
