@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 MOST_POINTS = 200  # of a line that is drawn
 MOST_LINES = 7  # that can be told apart
 SIZE_IN = (5.0, 3.4)
-BAND = "Several runs of a line: their mean, round by round, with one standard deviation on either side."
+MOST_BANDS = 4  # more would cover one another
+BAND = (
+    "Several runs of a line: their mean, round by round; with one standard deviation on either side where at most "
+    f"{MOST_BANDS} lines are drawn."
+)
 
 
 def curves_section(digests: Sequence[Digest]) -> Section:
@@ -100,7 +104,7 @@ def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str, several: boo
         every = max(1, len(line) // 20)
         handles += axes.plot(line["x"], line["mean"], markersize=4, markevery=every, **look)
         band = line.dropna()
-        if len(band):
+        if len(band) and len(lines) <= MOST_BANDS:
             low, high = band["mean"] - band["deviation"], band["mean"] + band["deviation"]
             axes.fill_between(band["x"], low, high, color=look["color"], alpha=0.2, linewidth=0)
     axes.set(xlabel=label, ylabel=curve.label)

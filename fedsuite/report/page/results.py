@@ -53,9 +53,12 @@ def answer_of(title: str, digests: Sequence[Digest]) -> str:
     missing = [d for d in digests if not d.completed]
     left = f" Not completed, and not counted: {len(missing)} of {len(digests)} runs ({_states(missing)})."
     left = left if missing else ""
-    if not groups or not columns:
+    if not groups:
         return f"{title}: no completed run.{left}"
-    score, lower = columns[0], next(d.answers.lower for d in digests if d.answers.columns)
+    shown = (c for c in columns if any(spread_of(own, c.metric).n for own in groups.values()))
+    if (score := next(shown, None)) is None:
+        return f"{title}: the completed runs have no scores.{left}"
+    lower = next(d.answers.lower for d in digests if d.answers.columns)
     means = {name: spread_of(own, score.metric).mean for name, own in groups.items()}
     means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
     order = list(means)

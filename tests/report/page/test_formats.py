@@ -117,7 +117,7 @@ def test_every_figure_has_words_and_all_axes_are_there_without_script(page, host
 
 
 def test_latex_is_escaped_and_balanced() -> None:
-    written = as_latex(of_text(*HOSTILE, "-1.5 ± 0.2", "#1 [x]"))
+    written = as_latex(of_text(*HOSTILE, "-1.5 ± 0.2", "#1 [x] --a-b"))
     (row,) = (line for line in written.split("\n") if line.startswith(r"\textless"))
     first, second, third, number, last = row.removesuffix(r" \\").split(" & ")
     assert first == r"\textless{}script\textgreater{}alert(1)\textless{}/script\textgreater{}"
@@ -125,7 +125,7 @@ def test_latex_is_escaped_and_balanced() -> None:
     assert second.startswith(start)
     assert third == "oak red"
     assert number == r"$-1.5$ $\pm$ 0.2"
-    assert last == r"\#1 {[}x{]}"
+    assert last == r"\#1 {[}x{]} {-}{-}a-b"
     plain = re.sub(r"\\[{}]", "", written)
     assert plain.count("{") == plain.count("}")
     assert written.count(r"\begin{tabular}") == written.count(r"\end{tabular}") == 1

@@ -44,6 +44,14 @@ def test_a_run_that_is_being_written_is_running(written, tmp_path: Path) -> None
     )
 
 
+def test_the_sentence_says_the_first_score_that_there_is(tmp_path: Path) -> None:
+    from tests.written_runs import round_row, write_run
+
+    rows = [round_row(1, **{"val_seen.sr": 0.5}), round_row(1, "closing")]
+    report = make_report([str(write_run(tmp_path / "seen", "fedvln", rows))])
+    assert report.answer == ("fedvln, SR val-seen (%) (higher is better): seen 50.00 (1 run).",)
+
+
 def test_an_error_of_a_failed_run_is_shown(hostile) -> None:
     (late,) = table_named(hostile, "Not completed")
     assert late["state"] == "failed" and "lost <script>" in late["error"]

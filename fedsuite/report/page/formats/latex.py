@@ -11,7 +11,7 @@ _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "±": r"$\pm$", "…": r"\ldots{}", "`": r"\textasciigrave{}",
-    "'": r"\textquotesingle{}", "[": "{[}", "]": "{]}", "-": "{-}",
+    "'": r"\textquotesingle{}", "[": "{[}", "]": "{]}", "--": "{-}{-}",
 }  # fmt: skip
 _PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _NUMBER = re.compile(r"-\d")
