@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
-from simulations import shipped_commands
 from simulations.cdl import commands as cdl
 from simulations.deploy.commands import deploy
 from simulations.engines.ray import Resources
@@ -24,11 +23,12 @@ from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.fedrl import commands as fedrl
 from simulations.fedvln.commands import add_to as add_walk
-from simulations.look_commands import add_to as add_look_commands
 from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
-from simulations.report_command import add_to as add_report
+from simulations.results.commands import add_to as add_look_commands
+from simulations.results.report import add_to as add_report
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
+from simulations.shipped.commands import add_to as add_shipped
 from simulations.stopping import stop_as_ctrl_c
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
@@ -41,7 +41,7 @@ app = typer.Typer(
 data = typer.Typer(help="Prepare data.", no_args_is_help=True)
 app.add_typer(data, name="data")
 app.add_typer(deploy, name="deploy")
-shipped_commands.add_to(app)
+add_shipped(app)
 add_report(app)
 add_look_commands(app)
 add_walk(app)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from simulations.experiments.tables import find_run
-from simulations.new_drawing import check_new
+from simulations.results.new_drawing import check_new
 
 if TYPE_CHECKING:
     import numpy as np

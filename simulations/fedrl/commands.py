@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from simulations.experiments.tables import find_run
-from simulations.new_drawing import check_new
+from simulations.results.new_drawing import check_new
 
 FORMATS = (".gif", ".png", ".pdf", ".svg")
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from simulations.report_command import make_report
+from simulations.results.report import make_report
 from tests.written_runs import (
     HOSTILE,
     houses_run,

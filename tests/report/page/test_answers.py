@@ -11,7 +11,7 @@ from fedsuite.report.outcomes import Column
 from fedsuite.report.page.answers import Paper
 from fedsuite.roster import Member
 from fedsuite.vln.report.answers import PAPER as FEDVLN_PAPER
-from simulations.report_command import make_report
+from simulations.results.report import make_report
 from tests.harness import run_toy
 from tests.report.page.conftest import table_named
 from tests.written_runs import client_row, round_row, write_run

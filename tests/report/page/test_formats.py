@@ -17,7 +17,7 @@ from fedsuite.report.page.formats.markdown import as_markdown
 from fedsuite.report.page.formats.table import check_free, format_of
 from fedsuite.report.page.formats.terminal import print_report
 from fedsuite.report.page.model import Part, Report, Section, Table
-from simulations.report_command import make_report
+from simulations.results.report import make_report
 from tests.written_runs import HOSTILE
 
 EMPTY_TAGS = {"meta", "link", "use", "path", "rect", "br"}

@@ -8,7 +8,7 @@ import pytest
 
 from fedsuite.report.page.answers import Curve
 from fedsuite.report.page.curves import MOST_POINTS, mean_course
-from simulations.report_command import make_report
+from simulations.results.report import make_report
 from tests.report.page.conftest import table_named
 from tests.written_runs import houses_run
 

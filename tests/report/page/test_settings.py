@@ -8,7 +8,7 @@ from fedsuite.config import to_flat
 from fedsuite.report.page.settings import PLACES
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
-from simulations.report_command import make_report
+from simulations.results.report import make_report
 from tests.report.page.conftest import table_named
 from tests.written_runs import houses_run, write_experiment
 

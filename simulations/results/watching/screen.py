@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from simulations.experiments.progress import short_metrics
-from simulations.watching.state import Client, Round, Standing
+from simulations.results.watching.state import Client, Round, Standing
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE, BAR = 30, 30

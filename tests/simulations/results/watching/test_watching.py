@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from fedsuite.history.quiet import Changes
-from simulations.watching import loop
-from simulations.watching.loop import watch_run
-from simulations.watching.screen import BLOCKS, clock, curve, screen, status_text
-from simulations.watching.state import standing
+from simulations.results.watching import loop
+from simulations.results.watching.loop import watch_run
+from simulations.results.watching.screen import BLOCKS, clock, curve, screen, status_text
+from simulations.results.watching.state import standing
 from tests.growing import SECONDS, GrowingRun, finished
 from tests.harness import ROOT, run_toy
 

@@ -43,7 +43,7 @@ def init(
     ] = "",
 ) -> None:
     """Write a configuration of your own: every key of a system, or a copy of a shipped one."""
-    from simulations.own_config import write_config
+    from simulations.shipped.own_config import write_config
 
     file = write_config(name, system, like)
     typer.echo(f"{file}: play it with: fedsuite run {file}")

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.live import Live
 
 from fedsuite.history.quiet import Changes
-from simulations.watching.screen import line, screen, status_text
-from simulations.watching.state import Standing, standing
+from simulations.results.watching.screen import line, screen, status_text
+from simulations.results.watching.state import Standing, standing
 
 PATIENCE_S = 600.0
 """Lines end when a run has written nothing for so long, and no process of this machine holds its lock."""

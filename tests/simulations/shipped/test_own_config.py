@@ -9,8 +9,8 @@ import pytest
 from fedsuite.config import flatten, read_config, to_flat
 from fedsuite.history import read_rows
 from simulations.key_rows import key_rows
-from simulations.own_config import template
 from simulations.shipped import FOLDER
+from simulations.shipped.own_config import template
 from simulations.systems import BUILT_IN, load_system
 from tests.mistakes.refusing import Call, names_of, said
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedsuite.errors import InputError
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 NOT_MEASURED = "not measured"
 
 

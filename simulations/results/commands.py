@@ -65,6 +65,6 @@ def watch(
 ) -> None:
     """Watch a run: round, time left, metrics with their curves, clients at work, failures. Ctrl-C ends."""
     from simulations.experiments.tables import find_run
-    from simulations.watching.loop import watch_run
+    from simulations.results.watching.loop import watch_run
 
     watch_run(find_run(run).path, every, Console())

@@ -1,0 +1,1 @@
+"""Commands that look at runs: report, export, watch."""
