@@ -29,7 +29,7 @@ from simulations.systems import load_system, settings_of, to_run_config
 from tests.toy import ToySettings
 
 ROOT = Path(__file__).parents[1]
-WAIT_S = 120.0
+WAIT_S = 240.0
 Settings = TypeVar("Settings", bound=RunSettings)
 
 
