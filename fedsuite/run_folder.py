@@ -3,8 +3,8 @@
 config.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors, clients/<name>/, errors.log.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
 placement (engine, workers, GPUs). One process at a time writes: it holds a lock that the system releases when the process
-ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full disk
-takes no other word of it.
+ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
+disk takes no other word of it.
 """
 
 import re

@@ -18,6 +18,7 @@ from simulations.engines.processes import Family, can_follow, wait_until
 
 START_LIMIT_S = 120.0
 CONNECTION = "fedsuite"
+CLIENT_APP = "simulations.engines.ray_client_app:app"
 
 
 class Launch:
@@ -30,7 +31,7 @@ class Launch:
         environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
         self.detached: dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL}
         self.detached["start_new_session"] = True
-        self.commands = Commands(CONNECTION, environment)
+        self.commands = Commands(CONNECTION, environment, client_app=CLIENT_APP)
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
         self.run_id = ""

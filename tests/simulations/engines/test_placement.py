@@ -7,13 +7,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from flwr.server.superlink.fleet.vce import vce_api
 
+from fedsuite.config import Value
 from fedsuite.errors import InputError
 from fedsuite.run_folder import RunFolder
 from simulations import cli as command
 from simulations.engines import placement
 from simulations.engines.placement import Placement, Resources, default_workers, told_placement
 from simulations.engines.ray import run_ray
+from simulations.engines.ray_client_app import widen
 from simulations.experiments import launching
 from simulations.systems import to_run_config
 from tests.harness import exit_code_of, results_of, run_toy, toy_settings, write_toml
@@ -26,6 +29,15 @@ TRIED = [int(k) for k in os.environ.get("WORKERS_PER_GPU", "2").split(",")]
 
 def see(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
     monkeypatch.setattr(placement, "visible_gpus", lambda: gpus)
+
+
+def test_flower_gets_a_thread_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vce_api, "ThreadPoolExecutor", vce_api.ThreadPoolExecutor)
+    with vce_api.ThreadPoolExecutor() as executor:
+        assert executor._max_workers <= 32
+    widen(64)
+    with vce_api.ThreadPoolExecutor() as executor:
+        assert executor._max_workers == 64
 
 
 def test_without_gpus_workers_are_limited_by_cores_and_clients() -> None:
@@ -185,7 +197,11 @@ def test_every_gpu_has_as_many_workers_and_the_bytes_are_those_without_gpus(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray would count these
     placed = Placement(LOGICAL_GPUS * per_gpu, LOGICAL_GPUS)
-    sizes = {"num_clients": placed.workers, "num_rounds": 1, "system": "tests.placed_toy:SYSTEM"}
+    sizes: dict[str, Value] = {
+        "num_clients": placed.workers,
+        "num_rounds": 1,
+        "system": "tests.placed_toy:SYSTEM",
+    }
     settings = toy_settings(tmp_path / "ray", **sizes)
     folder = RunFolder(tmp_path / "ray" / settings.name)
     run_ray(to_run_config(settings), folder, placed.workers, placed)
@@ -197,5 +213,4 @@ def test_every_gpu_has_as_many_workers_and_the_bytes_are_those_without_gpus(
     }
     record = {"engine": "ray", "workers": placed.workers, "gpus": LOGICAL_GPUS}
     assert folder.status()["placement"] == {**record, "workers-per-gpu": per_gpu}
-    plain = run_toy(tmp_path / "plain", num_clients=placed.workers, num_rounds=1)
-    assert results_of(folder) == results_of(plain)
+    assert results_of(folder) == results_of(run_toy(tmp_path / "plain", **sizes))
