@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 def widen(workers: int) -> None:
     """Flower's simulation, if it is started later in this process, uses all of so many workers."""
-    vce_api.ThreadPoolExecutor = partial(ThreadPoolExecutor, workers)  # type: ignore[misc, assignment]
+    vce_api.ThreadPoolExecutor = partial(ThreadPoolExecutor, workers)  # type: ignore[attr-defined, assignment]
 
 
 if placement := told_placement():
