@@ -33,7 +33,8 @@ from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.stages import local_steps
 from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
-from simulations.engines.ray import Resources, run_ray
+from simulations.engines.placement import Placement
+from simulations.engines.ray import run_ray
 from simulations.systems import to_run_config
 
 HOUSES, STEPS = 12, 22
@@ -112,7 +113,7 @@ def federated_rounds(config: FedVLNConfig, workers: int) -> list[float]:
     """Seconds per round on Ray, first round left out."""
     folder = folder_of(config)
     clients = len(make_roster(config, open_sources(config)))
-    run_ray(to_run_config(config), folder, clients, Resources(workers))
+    run_ray(to_run_config(config), folder, clients, Placement(workers))
     rows = [json.loads(line) for line in (folder.path / "timings.jsonl").read_text().splitlines()]
     seconds = [r["seconds"] for r in rows if r["kind"] == "round" and r["round"] > 1]
     return seconds[: config.num_rounds - 1]

@@ -1,9 +1,10 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
 config.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors, clients/<name>/, errors.log.
-run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC). One
-process at a time writes: it holds a lock that the system releases when the process ends, however it ends. A file .unfinished
-lies there from before the training until the last table is written, for a full disk takes no other word of it.
+run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
+placement (engine, workers, GPUs). One process at a time writes: it holds a lock that the system releases when the process
+ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
+disk takes no other word of it.
 """
 
 import re
@@ -77,12 +78,13 @@ class RunFolder:
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         return ".lock" in names and all(any(fnmatch(n, m) for m in _BEFORE) for n in names)
 
-    def begin(self) -> None:
-        """Status running, from now."""
+    def begin(self, placement: Mapping[str, Any] | None = None) -> None:
+        """Status running, from now; placement: the engine, and the workers and GPUs that it uses, where known."""
         write_json(
             self.status_file,
             {"status": "running", "error": "", "error-kind": "", "started": _now(), "ended": ""}
-            | {"versions": _versions()},
+            | {"versions": _versions()}
+            | ({"placement": placement} if placement else {}),
         )
 
     def end(self, status: str, error: str = "", kind: str = "") -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
 from simulations.cdl import commands as cdl
 from simulations.deploy.commands import deploy
-from simulations.engines.ray import Resources
+from simulations.engines.placement import Resources
 from simulations.experiments.launching import Engine
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -23,7 +23,18 @@ from simulations.experiments.run import run_request
 from simulations.experiments.sweep import SweepOptions
 from simulations.fedrl import commands as fedrl
 from simulations.fedvln.commands import add_to as add_walk
-from simulations.options import Changes, Config, ConfigUnlessResumed, Only, Resume, Run, Start
+from simulations.options import (
+    Changes,
+    Config,
+    ConfigUnlessResumed,
+    Gpus,
+    Only,
+    Resume,
+    Run,
+    Start,
+    Workers,
+    WorkersPerGpu,
+)
 from simulations.results.commands import add_to as add_look_commands
 from simulations.results.report import add_to as add_report
 from simulations.roster_commands import make_roster, prepare_node
@@ -83,9 +94,9 @@ def run(
             help="Clients run in workers, in this process, on the nodes of a SuperLink (deploy), or as suits the system."
         ),
     ] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes (ray); default: one per core.")
-    ] = None,
+    workers: Workers = None,
+    gpus: Gpus = None,
+    workers_per_gpu: WorkersPerGpu = None,
     connection: Annotated[
         str,
         typer.Option(
@@ -93,16 +104,13 @@ def run(
             help="The SuperLink (deploy): connection of Flower's config.toml, or a server folder.",
         ),
     ] = "",
-    client_gpus: Annotated[
-        float, typer.Option(min=0.0, help="Share of a GPU for each client at work (ray).")
-    ] = 0.0,
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     stop_as_ctrl_c()
     swept = context.info_name == "sweep" or any((vary, metric, target, lower))
     typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
-    run_request(request, engine, Resources(workers, client_gpus), connection)
+    run_request(request, engine, Resources(workers, gpus, workers_per_gpu), connection)
 
 
 @app.command("config")

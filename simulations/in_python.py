@@ -12,7 +12,7 @@ from rich.console import Console
 from fedsuite.errors import InputError
 from fedsuite.history import Run, Runs, load_run, load_runs
 from fedsuite.values import Value, shown
-from simulations.engines.ray import Resources
+from simulations.engines.placement import Resources
 from simulations.experiments.launching import way_of
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request

@@ -46,3 +46,17 @@ Run = Annotated[
         metavar="RUN", help="Run folder (path or name).", autocompletion=completion.runs
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes (ray); default: one per core, or as the GPUs say."),
+]
+Gpus = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="GPUs for the workers (ray); default: all, or none where device is cpu."
+    ),
+]
+WorkersPerGpu = Annotated[
+    int | None,
+    typer.Option(metavar="1|2|4|8", help="Workers on each GPU (ray); default: 1."),
+]

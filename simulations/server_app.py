@@ -23,6 +23,7 @@ from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
 from fedsuite.unread import unread_lines
+from simulations.engines.placement import told_placement
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import OnEvent
@@ -39,7 +40,7 @@ ENDED_BY_FLOWER = (
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """What it prints is shown by `flwr log` and `flwr run --stream`."""
-    serve(grid, context.run_config, in_log, in_lines(_say))
+    serve(grid, context.run_config, in_log, in_lines(_say), told_placement())
 
 
 def serve(
@@ -47,12 +48,13 @@ def serve(
     run_config: Mapping[str, Any],
     on_event: OnEvent = lambda _: None,
     progress: Progress = silent,
+    placement: Mapping[str, Any] | None = None,
 ) -> None:
-    """A whole run over any grid. However it ends, run.json says how, and a failure is raised."""
+    """A whole run over any grid. However it ends, run.json says how, and a failure is raised. placement: for run.json."""
     system, settings = settings_of(run_config)
     folder = folder_of(settings)
     check_folder(folder, settings)
-    with folder.locked(LOCK_PATIENCE_S), _status_kept(folder):
+    with folder.locked(LOCK_PATIENCE_S), _status_kept(folder, placement):
         system.validate(settings)
         given = Path(settings.roster) if settings.roster else None
         roster = read_roster(given) if given else system.prepare(settings, progress)
@@ -89,9 +91,9 @@ def _say(line: str) -> None:
 
 
 @contextmanager
-def _status_kept(folder: RunFolder) -> Iterator[None]:
+def _status_kept(folder: RunFolder, placement: Mapping[str, Any] | None) -> Iterator[None]:
     """run.json says that the run goes on, and then how it ended."""
-    folder.begin()
+    folder.begin(placement)
     try:
         yield
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from fedsuite.run_folder import RunFolder, read_stored_config
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.sources import open_sources
-from simulations.engines.ray import Resources
+from simulations.engines.placement import Resources
 from simulations.experiments.request import Request, read_toml
 from simulations.experiments.run import run_request
 from simulations.experiments.variants import runs_of

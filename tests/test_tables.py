@@ -67,5 +67,5 @@ def test_tables_cannot_be_changed() -> None:
 
 def test_packages_and_bundles_hold_the_tables() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    assert tool["setuptools"]["package-data"]["fedsuite"] == ["**/*.json"]
+    assert tool["setuptools"]["package-data"]["fedsuite"][0] == "**/*.json"
     assert "fedsuite/**/*.json" in tool["flwr"]["app"]["fab-include"]

@@ -17,20 +17,26 @@ from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
 from simulations.run_config import as_toml
 
+CLIENT_APP = "simulations.client_app:app"
+
 
 @dataclass(frozen=True)
 class Commands:
-    """`flwr` for one connection of Flower's config.toml. environment: names the folder of that file as FLWR_HOME."""
+    """`flwr` for one connection of Flower's config.toml. environment: names the folder of that file as FLWR_HOME.
+
+    client_app: what clients run, module:attribute.
+    """
 
     connection: str
     environment: Mapping[str, str]
     folder: Path | None = None
+    client_app: str = CLIENT_APP
 
     def submit(self, place: Path, run_config: Mapping[str, Value], *options: str) -> str:
         """Write the app into `place`, which is empty, and start a run of it; the run's id. RunFailed if it is refused."""
         app = place / "app"
         app.mkdir()
-        (app / "pyproject.toml").write_text(app_toml(run_config), encoding="utf-8")
+        (app / "pyproject.toml").write_text(app_toml(run_config, self.client_app), encoding="utf-8")
         answer = self.flwr("run", str(app), self.connection, *options)
         if not answer.get("run-id"):
             raise RunFailed(f"`flwr run` refused the run: {complaint(answer)}")
@@ -73,7 +79,7 @@ def complaint(answer: Mapping[str, Any]) -> str:
     return " ".join(str(answer.get("error-message", answer)).split())
 
 
-def app_toml(run_config: Mapping[str, Value]) -> str:
+def app_toml(run_config: Mapping[str, Value], client_app: str = CLIENT_APP) -> str:
     """A Flower app that consists of references to the installed packages and this run's configuration."""
     return f"""[project]
 name = "fedsuite-run"
@@ -87,7 +93,7 @@ publisher = "fedsuite"
 
 [tool.flwr.app.components]
 serverapp = "simulations.server_app:app"
-clientapp = "simulations.client_app:app"
+clientapp = "{client_app}"
 
 {as_toml(run_config, "tool.flwr.app.config")}"""
 

@@ -125,7 +125,7 @@ def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: N
     roster = read_roster(given) if given else system.prepare(settings, silent)
     grid = InProcessGrid(client_app, len(roster), run_config)
     with server_identity():
-        serve(grid, run_config, on_event)
+        serve(grid, run_config, on_event, placement={"engine": "inprocess"})
 
 
 def _copy(thing: T) -> T:

@@ -18,18 +18,20 @@ from simulations.engines.processes import Family, can_follow, wait_until
 
 START_LIMIT_S = 120.0
 CONNECTION = "fedsuite"
+CLIENT_APP = "simulations.engines.ray_client_app:app"
 
 
 class Launch:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, variables: Mapping[str, str]) -> None:
+        """variables: more for the environment of all that is started."""
         self.home, self.family = home, Family()
         self.guard = Guard(self.family, home)
         self.port = free_port()
-        environment = self.family.environment(flower_settings(home))
+        environment = self.family.environment({**flower_settings(home), **variables})
         environment.pop("RAY_ADDRESS", None)  # never join someone else's cluster
         self.detached: dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL}
         self.detached["start_new_session"] = True
-        self.commands = Commands(CONNECTION, environment)
+        self.commands = Commands(CONNECTION, environment, client_app=CLIENT_APP)
         self.superlink: subprocess.Popen[bytes] | None = None
         self.simulation: int | None = None
         self.run_id = ""

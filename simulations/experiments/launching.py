@@ -14,7 +14,8 @@ from fedsuite.progress import Progress
 from fedsuite.roster import Roster, read_roster
 from fedsuite.unread import unread_lines
 from simulations.engines.connection import Connection, connection_of
-from simulations.engines.ray import Resources, run_ray
+from simulations.engines.placement import Resources
+from simulations.engines.ray import run_ray
 from simulations.experiments.plan import Plan
 
 Engine = Literal["auto", "ray", "inprocess", "deploy"]
@@ -31,7 +32,14 @@ class Way:
     @property
     def options(self) -> str:
         """What has to be typed again with --resume."""
-        return f" --engine deploy --connection {self.connection.said}" if self.connection else ""
+        if self.connection:
+            return f" --engine deploy --connection {self.connection.said}"
+        return self.resources.options
+
+    def check(self, plan: Plan) -> None:
+        """InputError where a run's device does not go with the workers."""
+        if self.engine == "ray":
+            self.resources.placed(plan.settings.device, 1)
 
     def roster(self, plan: Plan, progress: Progress) -> Roster:
         """Who takes part: prepares the data, or reads what the nodes' operators have said of theirs."""
@@ -49,13 +57,19 @@ class Way:
         yield from unread_lines(plan.settings, plan.system.unread)
         if self.connection is None and plan.settings.roster:
             yield f"roster: nothing reads it with --engine {self.engine}, which makes one from the data at hand"
+        if self.engine == "ray":
+            yield from self.resources.remarks(plan.settings.device, len(roster))
         if self.connection is not None and plan.system.costs is not None:
             line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
             yield from [line] if line else []
 
     def launch(self, plan: Plan, clients: int, console: Console) -> None:
         """Run to the end."""
-        where = f"{plan.folder.path}  ({clients} clients, {self.engine})"
+        on: str = self.engine
+        if self.engine == "ray":
+            placement = self.resources.placed(plan.settings.device, clients)
+            on = f"ray: {placement}"
+        where = f"{plan.folder.path}  ({clients} clients, {on})"
         console.print(where, highlight=False, soft_wrap=True)
         with _display(console) as show:
             if self.connection is not None:
@@ -67,7 +81,7 @@ class Way:
 
                 run_inprocess(plan.run_config, show)
             else:
-                run_ray(plan.run_config, plan.folder, clients, self.resources, show)
+                run_ray(plan.run_config, plan.folder, clients, placement, show)
 
     def finish(self, plan: Plan) -> None:
         """Tables of a run that has ended; pictures of the data where these are."""
@@ -79,6 +93,7 @@ class Way:
 def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str) -> Way:
     """What the options stand for, checked; suits: the engine that "auto" is. InputError for what cannot work."""
     chosen = suits if engine == "auto" else engine
+    resources.check(chosen)
     if chosen == "deploy":
         found = connection_of(connection)
         found.check()
@@ -87,8 +102,6 @@ def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str)
         raise InputError(
             f"--connection {connection}: only --engine deploy uses a running SuperLink; add that, or leave it out"
         )
-    if chosen == "ray":
-        resources.check()
     return Way(chosen, resources)
 
 

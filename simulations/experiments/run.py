@@ -22,7 +22,7 @@ from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
-from simulations.engines.ray import Resources
+from simulations.engines.placement import Resources
 from simulations.experiments import folders
 from simulations.experiments.launching import Engine, Way, way_of
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
@@ -39,8 +39,11 @@ def run_request(
     """Run what was asked for, show its table of results, say where it lies."""
     console = Console(stderr=False)
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    resources.check(engine)  # quick, and before what takes seconds
     experiment = plan_experiment(request)
     way = way_of(engine, experiment.system.engine, resources, connection)
+    for label in experiment.chosen:
+        way.check(experiment.plans[label])
     if experiment.note:
         say(experiment.note)
     try:

@@ -44,6 +44,8 @@ def run_tables(run: str, last: int) -> list[Table]:
         head.add_row(
             "error", f"no tables yet; write them with: fedsuite run --resume {folder.path}"
         )
+    if placement := status.get("placement"):
+        head.add_row("placement", ", ".join(f"{name} {value}" for name, value in placement.items()))
     for name, version in sorted(status.get("versions", {}).items()):
         head.add_row(name, str(version))
     stored = read_stored_config(folder)

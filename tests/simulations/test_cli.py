@@ -117,11 +117,11 @@ def test_unknown_options_are_exit_code_2(call, arguments: list[str]) -> None:
 def test_gpus_that_are_not_there_are_told_before_anything_is_prepared(
     call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr("simulations.engines.placement.visible_gpus", lambda: 0)
     write_toml(tmp_path)
-    code, out, err = call("run", "toy.toml", "--client-gpus", "0.5")
+    code, out, err = call("run", "toy.toml", "--gpus", "2")
     assert (code, out) == (2, "") and err.count("\n") == 1
-    assert err.startswith("error: --client-gpus: 0.5 wanted, but no GPU is visible here; leave it")
+    assert err.startswith("error: --gpus: 2 wanted, but no GPU is visible here; leave it out")
     assert not (tmp_path / "runs").exists()
 
 

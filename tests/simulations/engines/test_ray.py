@@ -13,10 +13,11 @@ import pytest
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.run_folder import RunFolder
-from simulations.engines import ray, superlink
+from simulations.engines import superlink
 from simulations.engines.flower import app_toml
+from simulations.engines.placement import Placement
 from simulations.engines.processes import living_processes, wait_until
-from simulations.engines.ray import Resources, default_workers, run_ray
+from simulations.engines.ray import run_ray
 from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 
 
@@ -54,41 +55,6 @@ def test_the_generated_app_holds_the_configuration_and_no_code() -> None:
     assert app["components"]["serverapp"] == "simulations.server_app:app"
 
 
-def test_workers_are_limited_by_cores_and_clients() -> None:
-    cores = len(os.sched_getaffinity(0))
-    assert default_workers(1) == 1
-    assert default_workers(10_000) == cores
-    text = Resources(3, 0.5).federation_config(7)
-    assert "num-supernodes=7 " in text and "init-args-num-cpus=3" in text
-    assert "client-resources-num-cpus=1 client-resources-num-gpus=0.5" in text
-
-
-@pytest.mark.parametrize(
-    ("resources", "gpus", "complaint"),
-    [
-        (Resources(0), 1, "--workers: 0 can run no client; give at least 1"),
-        (
-            Resources(1, 0.5),
-            0,
-            "--client-gpus: 0.5 wanted, but no GPU is visible here; leave it out",
-        ),
-        (Resources(1, 2), 1, "--client-gpus: 2 wanted, but 1 visible; give at most 1"),
-        (Resources(1, 1.5), 2, "--client-gpus: 1.5 wanted; above 1 only whole GPUs can be given"),
-        (Resources(None, 1), 1, ""),
-    ],
-)
-def test_clients_that_could_never_start_are_refused_before_anything_is_launched(
-    resources: Resources, gpus: int, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    monkeypatch.setattr(ray, "Launch", lambda home: pytest.fail("launched"))
-    if not complaint:
-        resources.check()
-        return
-    with pytest.raises(InputError, match=complaint):
-        run_ray({}, RunFolder(tmp_path / "run"), 3, resources)
-
-
 def test_a_missing_program_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -104,7 +70,7 @@ def test_a_superlink_that_cannot_start_is_told(
     broken.chmod(0o755)
     monkeypatch.setattr(superlink, "command_path", lambda name: str(broken))
     with pytest.raises(RunFailed, match="could not start: the port is taken"):
-        run_ray({}, RunFolder(tmp_path / "run"), 3, Resources(1))
+        run_ray({}, RunFolder(tmp_path / "run"), 3, Placement(1))
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from clients.party import PartyClient
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder, folder_of
-from simulations.engines.ray import Resources, run_ray
+from simulations.engines.placement import Placement
+from simulations.engines.ray import run_ray
 from tests.fedrl_runs import artefacts, config_of, play, settings_from
 from tests.harness import Recorder, kill_and_resume
 
@@ -235,7 +236,7 @@ RAY: dict[str, Any] = {
 
 def on_ray(config: dict[str, Any], workers: int) -> None:
     settings = settings_from(config)
-    run_ray(config, folder_of(settings), len(settings.federation.roles), Resources(workers))
+    run_ray(config, folder_of(settings), len(settings.federation.roles), Placement(workers))
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ from fedsuite.errors import InputError
 from fedsuite.history import load_runs
 from fedsuite.run_folder import folder_of
 from simulations import cli as command
-from simulations.engines.ray import Resources, run_ray
+from simulations.engines.placement import Placement
+from simulations.engines.ray import run_ray
 from tests.fedvln_runs import MARKER, METHODS, Chain, chain_in, results_of
 from tests.harness import cli, exit_code_of, prepared
 
@@ -102,7 +103,7 @@ def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(chain: Chain) 
     chain.play("here", **changes)
     there = chain.config("there", **changes)
     folder = folder_of(chain.settings("there", **changes))
-    run_ray(there, folder, len(prepared(there)), Resources(2))
+    run_ray(there, folder, len(prepared(there)), Placement(2))
     assert results_of(chain.run("here")) == results_of(chain.run("there"))
 
 

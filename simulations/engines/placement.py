@@ -1,0 +1,154 @@
+"""How many Ray workers a run gets, and how they lie on the GPUs of this host.
+
+Ray packs: workers that take a share of a GPU fill one GPU before the next. So where every worker takes exactly 1/K and there
+are exactly N x K of them, each of N GPUs has K. Flower keeps the share as a 32-bit float, in which powers of two are exact:
+with 0.2 only four workers fit on a GPU, and with 0.3 Flower makes thirteen for four GPUs, the last of which never starts.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsuite.errors import InputError
+
+PER_GPU = (1, 2, 4, 8)
+VARIABLE = "FEDSUITE_PLACEMENT"  # tells the server, which writes it into run.json
+_DEVICE_FILES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
+_NOT_HERE = (
+    "but no GPU is visible here; leave it out, or see to the driver and CUDA_VISIBLE_DEVICES"
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Workers of one run. gpus: those that they share evenly; 0: they see none."""
+
+    workers: int
+    gpus: int = 0
+
+    @property
+    def per_gpu(self) -> int:
+        return self.workers // self.gpus if self.gpus else 0
+
+    def __str__(self) -> str:
+        workers = _counted(self.per_gpu or self.workers, "worker")
+        return f"{_counted(self.gpus, 'GPU')}, {workers} on each" if self.gpus else workers
+
+    def federation_config(self, num_clients: int) -> str:
+        """Flower's words for it."""
+        share = 1 / self.per_gpu if self.gpus else 0.0
+        return (
+            f"num-supernodes={num_clients} client-resources-num-cpus=1 client-resources-num-gpus={share} "
+            f"init-args-num-cpus={self.workers} init-args-num-gpus={self.gpus}"
+        )
+
+    def environment(self) -> dict[str, str]:
+        """For all processes of the run. Ray hides GPUs from workers without a share, but means to stop doing so."""
+        record = {"engine": "ray", "workers": self.workers, "gpus": self.gpus}
+        told = {VARIABLE: json.dumps({**record, "workers-per-gpu": self.per_gpu})}
+        return told if self.gpus else {**told, "CUDA_VISIBLE_DEVICES": ""}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What was asked for with --workers, --gpus and --workers-per-gpu; None: as suits."""
+
+    workers: int | None = None
+    gpus: int | None = None
+    workers_per_gpu: int | None = None
+
+    @property
+    def _given(self) -> Mapping[str, int]:
+        """Options of the GPUs that were typed."""
+        typed = {"--gpus": self.gpus, "--workers-per-gpu": self.workers_per_gpu}
+        return {option: value for option, value in typed.items() if value is not None}
+
+    @property
+    def options(self) -> str:
+        """What has to be typed again with --resume: without it another device might be used."""
+        return "".join(f" {option} {value}" for option, value in self._given.items())
+
+    def check(self, engine: str) -> None:
+        """InputError for what can work in no run, of this host or with this engine; "auto": of one not yet known."""
+        typed = [*(["--workers"] if self.workers is not None else []), *self._given]
+        if engine in ("inprocess", "deploy") and typed:
+            raise InputError(
+                f"{typed[0]}: engine {engine} starts no workers; use --engine ray, or leave it out"
+            )
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"--workers: {self.workers} can run no client; give at least 1")
+        per_gpu = self.workers_per_gpu
+        if per_gpu is not None and per_gpu not in PER_GPU:
+            raise InputError(f"--workers-per-gpu: {per_gpu} given; give one of 1, 2, 4 and 8")
+        if per_gpu is not None and self.gpus == 0:
+            raise InputError("--workers-per-gpu: --gpus 0 means no GPU; leave one of them out")
+        if not self.gpus and per_gpu is None:
+            return
+        here = visible_gpus()
+        if not here:
+            option, value = next(iter(self._given.items()))
+            raise InputError(f"{option}: {value} wanted, {_NOT_HERE}")
+        if self.gpus is not None and not 0 < self.gpus <= here:
+            raise InputError(f"--gpus: {self.gpus} wanted, but {here} visible; give at most {here}")
+
+    def placed(self, device: str, clients: int) -> Placement:
+        """For a run with this key `device`: all GPUs unless it is cpu, or as many as were asked for.
+
+        InputError where the device and what was asked for cannot both be had.
+        """
+        gpus = self.gpus
+        if gpus is None:
+            wanted = device != "cpu" or self.workers_per_gpu is not None
+            gpus = visible_gpus() if wanted else 0
+        if device == "cuda" and not gpus:
+            raise InputError(
+                "device: cuda was asked for, but the workers get no GPU; set device=cpu or auto, or see to --gpus"
+            )
+        if not gpus:
+            return Placement(self.workers or default_workers(clients))
+        placement = Placement(gpus * (self.workers_per_gpu or 1), gpus)
+        if self.workers not in (None, placement.workers):
+            raise InputError(
+                f"--workers: {self.workers} given, but {placement} are {placement.workers}; leave it out, or add --gpus 0"
+            )
+        return placement
+
+    def remarks(self, device: str, clients: int) -> Iterator[str]:
+        """What to tell before a run where GPUs are left idle."""
+        placement = self.placed(device, clients)
+        gpus, workers = _counted(placement.gpus, "GPU"), placement.workers
+        if device == "cpu" and placement.gpus:
+            yield f"device: cpu, so clients train on the CPU, although {gpus} were asked for; set device=auto to use them"
+        elif placement.gpus and clients < workers:
+            yield f"{workers} workers for {clients} clients: a GPU may stay idle while another has several; take fewer"
+        if device == "auto" and self.gpus == 0 and (here := visible_gpus()):
+            yield f"device: auto, but clients train on the CPU: --gpus 0 hides {_counted(here, 'GPU')}"
+
+
+def visible_gpus() -> int:
+    """GPUs that torch sees. Where there is no device file of any, torch is not asked: it takes seconds to load."""
+    if sys.platform == "linux" and not any(any(Path("/dev").glob(n)) for n in _DEVICE_FILES):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def default_workers(num_clients: int) -> int:
+    """Without GPUs: one for each core that this process may use, no more than there are clients."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(cores or 1, num_clients))
+
+
+def told_placement() -> dict[str, Any] | None:
+    """What `Placement.environment` has told this process; None: it was started in another way."""
+    told = os.environ.get(VARIABLE)
+    return dict(json.loads(told)) if told else None
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

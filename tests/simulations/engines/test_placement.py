@@ -1,0 +1,216 @@
+"""Workers on GPUs: what is refused, what is told, and that Ray gives every GPU its share (of GPUs that are only counted)."""
+
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from flwr.server.superlink.fleet.vce import vce_api
+
+from fedsuite.config import Value
+from fedsuite.errors import InputError
+from fedsuite.run_folder import RunFolder
+from simulations import cli as command
+from simulations.engines import placement
+from simulations.engines.placement import Placement, Resources, default_workers, told_placement
+from simulations.engines.ray import run_ray
+from simulations.engines.ray_client_app import widen
+from simulations.experiments import launching
+from simulations.systems import to_run_config
+from tests.harness import exit_code_of, results_of, run_toy, toy_settings, write_toml
+from tests.placed_toy import FILE
+
+LOGICAL_GPUS = 4
+# One run of Ray for each: WORKERS_PER_GPU=1,2,4 tries more than every test does.
+TRIED = [int(k) for k in os.environ.get("WORKERS_PER_GPU", "2").split(",")]
+
+
+def see(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+    monkeypatch.setattr(placement, "visible_gpus", lambda: gpus)
+
+
+def test_flower_gets_a_thread_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vce_api, "ThreadPoolExecutor", vce_api.ThreadPoolExecutor)
+    with vce_api.ThreadPoolExecutor() as executor:
+        assert executor._max_workers <= 32
+    widen(64)
+    with vce_api.ThreadPoolExecutor() as executor:
+        assert executor._max_workers == 64
+
+
+def test_without_gpus_workers_are_limited_by_cores_and_clients() -> None:
+    assert default_workers(1) == 1
+    assert default_workers(10_000) == len(os.sched_getaffinity(0))
+    text = Resources(3).placed("cpu", 7).federation_config(7)
+    assert "num-supernodes=7 " in text and "init-args-num-cpus=3 init-args-num-gpus=0" in text
+    assert "client-resources-num-cpus=1 client-resources-num-gpus=0.0" in text
+    assert Placement(3).environment()["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize(("per_gpu", "share"), [(1, "1.0"), (2, "0.5"), (4, "0.25"), (8, "0.125")])
+def test_shares_are_exact_and_there_is_a_worker_for_each(
+    monkeypatch: pytest.MonkeyPatch, per_gpu: int, share: str
+) -> None:
+    see(monkeypatch, 4)
+    placed = Resources(gpus=3, workers_per_gpu=per_gpu).placed("auto", 5)
+    assert (placed.workers, placed.gpus, placed.per_gpu) == (3 * per_gpu, 3, per_gpu)
+    text = placed.federation_config(5)
+    assert f"client-resources-num-gpus={share} init-args-num-cpus={3 * per_gpu} " in text
+    assert text.endswith("init-args-num-gpus=3")
+    assert str(placed) == f"3 GPUs, {per_gpu} worker{'s' * (per_gpu > 1)} on each"
+    monkeypatch.setenv(placement.VARIABLE, placed.environment()[placement.VARIABLE])
+    told = {"engine": "ray", "workers": 3 * per_gpu, "gpus": 3, "workers-per-gpu": per_gpu}
+    assert told_placement() == told
+
+
+@pytest.mark.parametrize(
+    ("resources", "device", "gpus", "expected"),
+    [
+        (Resources(2), "cpu", 4, "2 workers"),
+        (Resources(1), "auto", 0, "1 worker"),
+        (Resources(), "auto", 4, "4 GPUs, 1 worker on each"),
+        (Resources(workers_per_gpu=2), "cuda", 1, "1 GPU, 2 workers on each"),
+        (Resources(gpus=2), "cpu", 4, "2 GPUs, 1 worker on each"),
+        (Resources(2, gpus=0), "auto", 4, "2 workers"),
+        (Resources(4, gpus=2, workers_per_gpu=2), "auto", 4, "2 GPUs, 2 workers on each"),
+    ],
+)
+def test_who_says_nothing_gets_all_gpus_unless_the_device_is_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, resources: Resources, device: str, gpus: int, expected: str
+) -> None:
+    see(monkeypatch, gpus)
+    resources.check("ray")
+    assert str(resources.placed(device, 30)) == expected
+
+
+@pytest.mark.parametrize(
+    ("resources", "engine", "gpus", "complaint"),
+    [
+        (Resources(0), "ray", 1, "--workers: 0 can run no client; give at least 1"),
+        (Resources(gpus=2), "auto", 0, "--gpus: 2 wanted, but no GPU is visible here; leave it"),
+        (Resources(gpus=2), "ray", 1, "--gpus: 2 wanted, but 1 visible; give at most 1"),
+        (Resources(workers_per_gpu=3), "ray", 1, "--workers-per-gpu: 3 given; give one of 1, 2, 4"),
+        (Resources(workers_per_gpu=2), "ray", 0, "--workers-per-gpu: 2 wanted, but no GPU is vis"),
+        (Resources(None, 0, 2), "ray", 1, "--workers-per-gpu: --gpus 0 means no GPU; leave one"),
+        (Resources(gpus=0), "deploy", 1, "--gpus: engine deploy starts no workers; use --engine"),
+        (Resources(2), "inprocess", 1, "--workers: engine inprocess starts no workers; use"),
+    ],
+)
+def test_what_can_work_in_no_run_is_refused(
+    monkeypatch: pytest.MonkeyPatch, resources: Resources, engine: str, gpus: int, complaint: str
+) -> None:
+    see(monkeypatch, gpus)
+    with pytest.raises(InputError, match=complaint):
+        resources.check(engine)
+
+
+def fedsuite(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, *typed: str
+) -> tuple[int, str, str]:
+    """Exit code, output and complaints of `fedsuite run toy.toml ...` on 4 GPUs; no Ray is started."""
+    see(monkeypatch, 4)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "toy.toml", *typed])
+    code = exit_code_of(command.main)
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        (
+            ["--gpus", "0", "--set", "device=cuda"],
+            "device: cuda was asked for, but the workers get",
+        ),
+        (
+            ["--workers", "3", "--set", "device=auto"],
+            "--workers: 3 given, but 4 GPUs, 1 worker on each are 4; leave it out, or add --gpus 0",
+        ),
+        (["--gpus", "2", "--engine", "inprocess"], "--gpus: engine inprocess starts no workers"),
+    ],
+)
+def test_what_does_not_go_with_a_run_is_refused_before_anything_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: list[str],
+    complaint: str,
+) -> None:
+    write_toml(tmp_path)
+    code, out, err = fedsuite(monkeypatch, capsys, tmp_path, *typed)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith(f"error: {complaint}")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "placed", "remarks"),
+    [
+        (["--set", "num-clients=4", "--set", "device=auto"], "4 GPUs, 1 worker on each", []),
+        (
+            ["--gpus", "0", "--workers", "2", "--set", "device=auto"],
+            "2 workers",
+            ["device: auto, but clients train on the CPU: --gpus 0 hides 4 GPUs"],
+        ),
+        (
+            ["--gpus", "2"],
+            "2 GPUs, 1 worker on each",
+            ["device: cpu, so clients train on the CPU, although 2 GPUs were asked for"],
+        ),
+        (
+            ["--workers-per-gpu", "2", "--set", "device=auto"],
+            "4 GPUs, 2 workers on each",
+            ["8 workers for 3 clients: a GPU may stay idle while another has several"],
+        ),
+    ],
+)
+def test_the_placement_and_what_stays_idle_are_told_before_the_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: list[str],
+    placed: str,
+    remarks: list[str],
+) -> None:
+    write_toml(tmp_path)
+
+    def ray_is_not_started(*given: object) -> None:
+        raise InputError(f"would run on: {given[3]}")
+
+    monkeypatch.setattr(launching, "run_ray", ray_is_not_started)
+    code, out, err = fedsuite(monkeypatch, capsys, tmp_path, *typed)
+    assert (code, err) == (2, f"error: would run on: {placed}\n")
+    assert f" clients, ray: {placed})" in out
+    told = [line for line in out.splitlines() if "device:" in line or "workers for" in line]
+    assert len(told) == len(remarks)
+    assert all(remark in line for remark, line in zip(remarks, told, strict=True)), told
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("per_gpu", TRIED)
+def test_every_gpu_has_as_many_workers_and_the_bytes_are_those_without_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_gpu: int
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray would count these
+    placed = Placement(LOGICAL_GPUS * per_gpu, LOGICAL_GPUS)
+    sizes: dict[str, Value] = {
+        "num_clients": placed.workers,
+        "num_rounds": 1,
+        "system": "tests.placed_toy:SYSTEM",
+    }
+    settings = toy_settings(tmp_path / "ray", **sizes)
+    folder = RunFolder(tmp_path / "ray" / settings.name)
+    run_ray(to_run_config(settings), folder, placed.workers, placed)
+
+    told = [json.loads(file.read_text()) for file in folder.clients.glob(f"*/{FILE}")]
+    assert len({worker["pid"] for worker in told}) == placed.workers
+    assert Counter(worker["gpu"] for worker in told) == {
+        str(gpu): per_gpu for gpu in range(LOGICAL_GPUS)
+    }
+    record = {"engine": "ray", "workers": placed.workers, "gpus": LOGICAL_GPUS}
+    assert folder.status()["placement"] == {**record, "workers-per-gpu": per_gpu}
+    assert results_of(folder) == results_of(run_toy(tmp_path / "plain", **sizes))
