@@ -15,13 +15,13 @@ def test_every_process_may_be_killed(tmp_path: Path, capsys: pytest.CaptureFixtu
     campaign = Campaign(tmp_path, tmp_path / "none", rounds=0)
     settings = {
         "num-silos": 2,
-        "num-rounds": 8,
-        "evaluate-every": 8,
+        "num-rounds": 6,
+        "evaluate-every": 6,
         "train-frames": 12,
         "test-frames": 4,
     }
     campaign.worlds["two"] = worlds.generated_drives(**settings)
-    campaign.pause_s = (2.0, 6.0)
+    campaign.pause_s = (1.5, 4.0)
     # Flower misses a node, and a server, after a minute without heartbeats: it is the same minute for both.
     node, superlink, server, client = KINDS
     campaign.play("two", [client, node, server, superlink])
