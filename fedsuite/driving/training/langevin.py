@@ -3,7 +3,10 @@
 A network with output mu(I) for an image I has the energy E(z; I) = (z - mu)^2 / (2 s^2) on [-L, L]. Samples z_0 of the
 other network's distribution, Normal(mu_other, s^2) clipped to the interval, take k steps toward this network's:
 
-    z <- z - eta (z - mu) + sqrt(2 eta) s xi,   xi ~ Normal(0, 1),   reflected at the ends
+    z <- z - eta (z - mu') + sqrt(2 eta) s xi,   xi ~ Normal(0, 1),   reflected at the ends
+
+mu' is mu brought into [-L, L]. Toward a mu far outside, steps would overshoot the interval many times and be folded to anywhere
+in it: from 4 L on the gradient then has the wrong sign, and the network runs away.
 
 The paper gives the update direction mean_{z_0} dE/dtheta - mean_{z_k} dE/dtheta with the opposite sign, which ascends.
 The loss here descends it, with the samples held fixed and times s^2, so that its gradient is of a prediction's size:
@@ -50,11 +53,13 @@ def surrogate_loss(chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor) ->
 def sample(chain: Chain, mu: Tensor, mu_other: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """z_0 and z_k, both [M, B, D]."""
     first = (mu_other + chain.std * noise[0]).clamp(-chain.limit, chain.limit)
-    z = first
+    z, goal = first, mu.clamp(-chain.limit, chain.limit)
     for k in range(chain.steps):
-        proposal = z - chain.rate * (z - mu) + (2.0 * chain.rate) ** 0.5 * chain.std * noise[1 + k]
+        proposal = (
+            z - chain.rate * (z - goal) + (2.0 * chain.rate) ** 0.5 * chain.std * noise[1 + k]
+        )
         if chain.metropolis:
-            z = _accepted(chain, mu, z, proposal, noise[1 + chain.steps + k])
+            z = _accepted(chain, mu, goal, z, proposal, noise[1 + chain.steps + k])
         else:
             z = reflected(proposal, chain.limit)
     return first, z
@@ -67,12 +72,17 @@ def reflected(z: Tensor, limit: float) -> Tensor:
     return torch.where(z.abs() <= limit, z, folded)
 
 
-def _accepted(chain: Chain, mu: Tensor, z: Tensor, proposal: Tensor, normal: Tensor) -> Tensor:
-    """The proposal with the Metropolis-Hastings probability, else z; one decision per sample of D components."""
+def _accepted(
+    chain: Chain, mu: Tensor, goal: Tensor, z: Tensor, proposal: Tensor, normal: Tensor
+) -> Tensor:
+    """The proposal with the Metropolis-Hastings probability, else z; one decision per sample of D components.
+
+    goal: where steps lead, mu brought into the interval.
+    """
     variance = chain.std**2
     energy = ((z - mu).square() - (proposal - mu).square()) / (2.0 * variance)
-    there = (proposal - z + chain.rate * (z - mu)).square()
-    back = (z - proposal + chain.rate * (proposal - mu)).square()
+    there = (proposal - z + chain.rate * (z - goal)).square()
+    back = (z - proposal + chain.rate * (proposal - goal)).square()
     log_ratio = (energy + (there - back) / (4.0 * chain.rate * variance)).sum(-1, keepdim=True)
     # The target has no mass outside: such proposals are turned down rather than reflected.
     inside = (proposal.abs() <= chain.limit).all(-1, keepdim=True)

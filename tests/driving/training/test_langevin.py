@@ -168,3 +168,15 @@ def test_features_move_in_their_own_unit_whatever_their_size() -> None:
         values.append(terms_of(settings, b, s)[0].item())
     assert values[1] == pytest.approx(values[0], rel=1e-3)
     assert values[2] == pytest.approx(values[0], rel=0.1)
+
+
+@pytest.mark.parametrize("metropolis", [False, True])
+@pytest.mark.parametrize("far", [0.9, 1.5, 3.0, 5.0, 20.0, 150.0, -5.0, -150.0])
+def test_a_network_that_has_left_the_interval_is_called_back(far: float, metropolis: bool) -> None:
+    """However far out it predicts, it is pulled toward the other's prediction, 0, by about L."""
+    chain = Chain(steps=5, rate=0.5, std=0.15, limit=1.0, metropolis=metropolis)
+    noise = torch.randn(chain.draws, 8, 256, 1, generator=torch.Generator().manual_seed(0))
+    mu = torch.full((256, 1), far, requires_grad=True)
+    surrogate_loss(chain, mu, torch.zeros(256, 1), noise).backward()
+    assert mu.grad is not None
+    assert 0.6 < mu.grad.sum().item() * math.copysign(1.0, far) < 1.0
