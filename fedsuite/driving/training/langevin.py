@@ -5,8 +5,8 @@ other network's distribution, Normal(mu_other, s^2) clipped to the interval, tak
 
     z <- z - eta (z - mu') + sqrt(2 eta) s xi,   xi ~ Normal(0, 1),   reflected at the ends
 
-mu' is mu brought into [-L, L]. Toward a mu far outside, steps would overshoot the interval many times and be folded to anywhere
-in it: from 4 L on the gradient then has the wrong sign, and the network runs away.
+mu' is mu brought into [-L, L]. Toward a mu far outside, steps would overshoot the interval many times and be folded
+to anywhere in it: from 4 L on the gradient then has the wrong sign, and the network runs away.
 
 The paper gives the update direction mean_{z_0} dE/dtheta - mean_{z_k} dE/dtheta with the opposite sign, which ascends.
 The loss here descends it, with the samples held fixed and times s^2, so that its gradient is of a prediction's size:
