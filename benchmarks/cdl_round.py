@@ -188,7 +188,8 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
         network = initial_network(own).to(device)
         names = names_of(network, own.network.batch_norm)
         networks = SiloNetworks(own, names, module_arrays(network), len(frames), device)
-        learner = Learner(own, network, networks, Site(tuple(range(len(frames))), frames))
+        site = Site(tuple(range(len(frames))), frames, device)
+        learner = Learner(own, network, networks, site)
         learner.train(0, 1, lambda _: np.eye(len(frames)))
         step = 1
 

@@ -73,7 +73,7 @@ def operations(world: World, episodes: Episodes, num_forced: int, out: Walk) -> 
     decision = 2 * s.angle * a + 4 * h * wide + 4 * 36 * f4 + 8 * h * (a + wide + h) + 6 * h * h
     for step in out.steps:
         row = step.row[step.active]
-        words = int(episodes.length[row].sum())
+        words = int(episodes.length[row.cpu()].sum())
         candidates = int(world.candidate_count[step.before[step.active]].sum())
         sampled = int((row >= num_forced).sum())
         total += (

@@ -6,6 +6,7 @@ in a simulation, stacked along the first axis of every array; a pooled run uses 
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -42,6 +43,11 @@ class VehicleSite:
     networks: SiloNetworks | None = field(default=None, repr=False)
     networks_round: int | None = None
 
+    @cached_property
+    def training(self) -> Site:
+        """What it learns from, opened once."""
+        return Site(self.numbers, tuple(s.train for s in self.silos), self.device)
+
 
 class VehicleClient(NumPyClient):
     """`matrix(t)`: the mixing matrix over this client's own silos, [S, S], for mixings inside one message."""
@@ -73,10 +79,8 @@ class VehicleClient(NumPyClient):
         # Until it is saved, so that an error here leaves nothing half trained behind.
         self.site.networks = None
         networks.load_backbone(named_arrays(parameters, config))
-        site = Site(self.site.numbers, tuple(s.train for s in self.site.silos))
-        learner = Learner(
-            self.config, self.site.network, networks, site, penalty_of(self.config.federation)
-        )
+        penalty = penalty_of(self.config.federation)
+        learner = Learner(self.config, self.site.network, networks, self.site.training, penalty)
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
         arrays = networks.backbone_arrays()
         self._save(networks, arrays, number, needed)
@@ -86,7 +90,7 @@ class VehicleClient(NumPyClient):
             for name, values in terms.items()
             for i, silo in enumerate(self.site.numbers)
         }
-        return named_reply(arrays, sum(len(f) for f in site.frames), metrics)
+        return named_reply(arrays, sum(len(f) for f in self.site.training.frames), metrics)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums of errors on the silos' test frames: of each silo's own backbone and of the average model."""

@@ -64,11 +64,8 @@ def setting(default: Value, help: str, **limits: Any) -> Any:
 
     Numbers without other limits are at most a thousand million in size: no machine has room for more, nor anybody time.
     """
-    if (
-        isinstance(default, int | float)
-        and not isinstance(default, bool)
-        and "choices" not in limits
-    ):
+    is_number = isinstance(default, int | float) and not isinstance(default, bool)
+    if is_number and "choices" not in limits:
         limits = limits if {"le", "lt"} & limits.keys() else {**limits, "le": _LARGEST}
         limits = limits if {"ge", "gt"} & limits.keys() else {**limits, "ge": -_LARGEST}
     return field(default=default, metadata={"limits": Limits(help, **limits)})
@@ -125,6 +122,9 @@ class RunSettings:
     )
     device: str = setting(
         "cpu", "where networks run: cpu, cuda, or auto", choices=("cpu", "cuda", "auto")
+    )
+    precision: str = setting(
+        "float32", "of products on a GPU: tf32 is quicker and coarser", choices=("float32", "tf32")
     )
 
 

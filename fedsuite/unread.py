@@ -26,10 +26,13 @@ def but(*values: Value) -> Useless:
     return lambda value: value not in values
 
 
+EVERYWHERE: Unread = {"precision": ("device", among("cpu"))}  # of settings that all systems have
+
+
 def unread_lines(config: object, table: Unread) -> list[str]:
     """One line for each key that has another value than its default and is read by nothing, or in vain."""
     defaults, lines = type(config)(), []
-    for name, rules in table.items():
+    for name, rules in {**EVERYWHERE, **table}.items():
         key, _, only = name.partition("=")
         value, conditions = value_of(config, key), rules if isinstance(rules, list) else [rules]
         met = [other for other, useless in conditions if useless(value_of(config, other))]

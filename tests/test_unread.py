@@ -92,10 +92,13 @@ SABOTAGE: list[Read] = [
         ("from-round", 2, ATTACK, ["label-flip"], ["weight-lie", "scale"]),
     )
 ]
+DEVICE: list[Read] = [
+    (name, "precision", "tf32", "device", ["cpu"], ["auto", "cuda"]) for name in ("fedvln", "cdl")
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "value", "other", "idle", "busy"), [*FEDVLN, *CDL, *SABOTAGE]
+    ("name", "key", "value", "other", "idle", "busy"), [*FEDVLN, *CDL, *SABOTAGE, *DEVICE]
 )
 def test_a_key_is_said_where_nothing_reads_it_and_nowhere_else(
     name: str, key: str, value: Any, other: str, idle: list[Any], busy: list[Any]

@@ -38,7 +38,7 @@ def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
         if node.own
         else roster_folder(config.data, node.roster)
     )
-    network = initial_network(config).to(device_of(config.device))
+    network = initial_network(config).to(device_of(config.device, config.precision))
     silos = tuple(open_own(folder, name) for name in node.member.names("names"))
     if config.sabotage.flips_labels(node.partition):
         silos = tuple(with_false_angles(silo) for silo in silos)
@@ -51,5 +51,5 @@ def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
         network=network,
         names=names_of(network, config.network.batch_norm),
         initial=module_arrays(network),
-        device=device_of(config.device),
+        device=device_of(config.device, config.precision),
     )

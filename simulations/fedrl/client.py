@@ -35,6 +35,6 @@ def _open_site(config: FedRLConfig, node: Node) -> PartySite:
         world=open_world(config),
         folder=node.folder,
         resident=bool(node.options.get("resident", False)),
-        device=device_of(config.device),
+        device=device_of(config.device, config.precision),
         noise_seed=None if noise_seed is None else int(noise_seed),
     )

@@ -37,12 +37,12 @@ def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
 
 @lru_cache(maxsize=2)
 def _agent_template(config: FedVLNConfig, roster: Roster) -> Agent:
-    return initial_agent(config, roster).to(device_of(config.device))
+    return initial_agent(config, roster).to(device_of(config.device, config.precision))
 
 
 @lru_cache(maxsize=2)
 def _speaker_template(config: FedVLNConfig, roster: Roster) -> Speaker:
-    return initial_speaker(config, roster).to(device_of(config.device))
+    return initial_speaker(config, roster).to(device_of(config.device, config.precision))
 
 
 @lru_cache(maxsize=128)
@@ -60,7 +60,7 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     # A house draws the same headings whoever holds it.
     numbered = zip(houses, numbers, strict=True)
     sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]
-    world = join_houses(houses, device_of(config.device))
+    world = join_houses(houses, device_of(config.device, config.precision))
     private = Versions(node.folder, member.name)
     return HouseSite(
         node.partition, member.name, houses, world, private, node.folder, unseen, tuple(sampled)

@@ -27,6 +27,11 @@ def batch_rows(seed: int, silo: int, number: int, size: int, num_frames: int) ->
     )
 
 
+def is_mirrored(seed: int, silo: int, number: int, size: int) -> np.ndarray:
+    """Which frames [B] of batch `number` are mirrored, each with probability 1/2."""
+    return rng_for(seed, "mirrored frames", number, silo).random(size) < 0.5
+
+
 def stacked_batch(
     frames: Sequence[Frames], silos: Sequence[int], number: int, size: int, seed: int, flip: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +44,7 @@ def stacked_batch(
         rows = batch_rows(seed, silo, number, size, len(own))
         image, angle = own.images[rows], own.angles[rows]
         if flip:
-            mirrored = rng_for(seed, "mirrored frames", number, silo).random(size) < 0.5
+            mirrored = is_mirrored(seed, silo, number, size)
             image = np.where(mirrored[:, None, None, None], image[..., ::-1], image)
             angle = np.where(mirrored, -angle, angle)
         images.append(image)

@@ -50,9 +50,21 @@ class SameConv2d(nn.Conv2d):
         return super().forward(input)
 
 
+class BatchNorm(nn.BatchNorm2d):
+    """torch's, called in training in a way that torch.vmap takes on a GPU too: not all versions take F.batch_norm there."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        assert self.num_batches_tracked is not None and self.momentum is not None
+        self.num_batches_tracked.add_(1)
+        own = self.weight, self.bias, self.running_mean, self.running_var
+        return torch.native_batch_norm(input, *own, True, self.momentum, self.eps)[0]
+
+
 def norm_layer(norm: Norm, channels: int) -> nn.Module:
     """BatchNorm with running statistics, or GroupNorm, which has no buffers and mixes like any other weight."""
-    return nn.GroupNorm(GROUPS, channels) if norm == "group" else nn.BatchNorm2d(channels)
+    return nn.GroupNorm(GROUPS, channels) if norm == "group" else BatchNorm(channels)
 
 
 def centred(images: Tensor) -> Tensor:
@@ -83,10 +95,13 @@ def count_parameters(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def replace_norms(module: nn.Module) -> None:
-    """Put GroupNorm where `module` holds BatchNorm2d, at any depth, in place."""
+def replace_norms(module: nn.Module, norm: Norm) -> None:
+    """Put our own normalisation where `module` holds BatchNorm2d, at any depth, in place; it has learnt nothing yet."""
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d):
-            setattr(module, name, nn.GroupNorm(GROUPS, child.num_features, eps=child.eps))
+            size, eps = child.num_features, child.eps
+            group = nn.GroupNorm(GROUPS, size, eps)
+            own = group if norm == "group" else BatchNorm(size, eps, child.momentum)
+            setattr(module, name, own)
         else:
-            replace_norms(child)
+            replace_norms(child, norm)

@@ -38,8 +38,7 @@ class PooledNetwork(nn.Module):
         self.trunk = trunk
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(features, 1)
-        if norm == "group":
-            replace_norms(self)
+        replace_norms(self, norm)
 
     def forward(self, images: Tensor) -> Output:
         check_images(images, self.channels, self.image_size)

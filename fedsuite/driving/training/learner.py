@@ -24,11 +24,11 @@ from torch import Tensor
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.data.resident_frames import ResidentFrames, may_reside
 from fedsuite.driving.message_keys import TERMS
 from fedsuite.driving.model.layers import channels_last
 from fedsuite.driving.model.networks import Output
 from fedsuite.driving.model.stateless import StatelessNetwork, dropout_seed
-from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.contrastive import (
     REGRESSION_LOSSES,
     chain_of,
@@ -47,10 +47,24 @@ Call = Callable[[Tensors, Tensor], Output]  # a network's tensors and images -> 
 
 @dataclass(frozen=True)
 class Site:
-    """The silos that a client trains. silos: their numbers, which all randomness hangs on."""
+    """The silos that a client trains. silos: their numbers, which all randomness hangs on; device: where batches go."""
 
     silos: tuple[int, ...]
     frames: tuple[Frames, ...]
+    device: str = "cpu"
+
+    @cached_property
+    def _resident(self) -> ResidentFrames | None:
+        if may_reside(self.frames, self.device):
+            return ResidentFrames(self.frames, self.silos, self.device)
+        return None
+
+    def batch(self, number: int, size: int, seed: int, flip: bool) -> tuple[Tensor, Tensor]:
+        """Batch `number` of every silo, on the device: images uint8 [S, B, C, H, W], angles float32 [S, B]."""
+        if self._resident is not None:
+            return self._resident.batch(number, size, seed, flip)
+        images, angles = stacked_batch(self.frames, self.silos, number, size, seed, flip)
+        return torch.from_numpy(images).to(self.device), torch.from_numpy(angles).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,7 @@ class Learner:
             if not self.networks.copied:
                 self.networks.copy_backbone_to_sub()
             if t < first + count - 1:
-                self.networks.load_backbone(mix(self.networks.backbone_arrays(), matrix(t)))
+                self.networks.mix(matrix(t))
         return {k: v / (count * updates) for k, v in totals.items()}
 
     def _update(self, t: int, number: int) -> dict[str, np.ndarray]:
@@ -115,19 +129,17 @@ class Learner:
         for prefix, optimizer in self.networks.optimizers.items():
             if prefix == BACKBONE or contrasts:
                 optimizer.step()
-        return {k: terms[:, i].double().cpu().numpy() for i, k in enumerate(TERMS)}
+        values = terms.double().cpu().numpy()
+        return {k: values[:, i] for i, k in enumerate(TERMS)}
 
     def _batch(self, t: int, number: int, contrasts: bool) -> _Batch:
-        c, site = self.config, self.site
-        images, angles = stacked_batch(
-            site.frames, site.silos, number, c.training.batch_size, c.seed, c.training.flip
-        )
-        device = self.networks.device
+        c = self.config
+        images, angles = self.site.batch(number, c.training.batch_size, c.seed, c.training.flip)
         chains = contrasts and c.objective.loss == "cd_k"
         return _Batch(
-            torch.from_numpy(images).to(device).float(),
-            torch.from_numpy(angles).to(device),
-            self._chain_noise(number).to(device) if chains else None,
+            images.float(),
+            angles,
+            self._chain_noise(number).to(self.networks.device) if chains else None,
             influence(c.objective, t, c.num_mixings) if contrasts else 0.0,
             number,
         )

@@ -19,6 +19,8 @@ from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
+from fedsuite.driving.topology.device_mixing import mix_tensors
+from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.sub_networks import SUB_NETWORKS
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 
@@ -58,13 +60,30 @@ class SiloNetworks:
 
     def backbone_arrays(self) -> Arrays:
         """What is mixed: name -> [S, ...], with what the optimizer has mixed beside it; then the messages under way."""
+        rows = {k: v.detach().cpu().numpy() for k, v in self._mixed_tensors().items()}
+        return {k: np.concatenate([v, self.under_way.get(k, v[:0])]) for k, v in rows.items()}
+
+    def _mixed_tensors(self) -> Tensors:
         state = self.optimizers[BACKBONE].state
         tensors = {k: self.backbone[k] for k in self.names.mixed}
         for key, (kind, name) in self.sent.items():
             own = self.backbone[name]
             tensors[key] = state[own].get(kind, torch.zeros_like(own))
-        rows = {k: v.detach().cpu().numpy() for k, v in tensors.items()}
-        return {k: np.concatenate([v, self.under_way.get(k, v[:0])]) for k, v in rows.items()}
+        return tensors
+
+    def mix(self, a: np.ndarray) -> None:
+        """One mixing step among these silos; a: float64 [S, S], or as wide as they and the messages under way."""
+        if self.device == "cpu" or self.under_way:
+            self.load_backbone(mix(self.backbone_arrays(), a))
+            return
+        mixed, state = mix_tensors(self._mixed_tensors(), a), self.optimizers[BACKBONE].state
+        with torch.no_grad():
+            for name, tensor in mixed.items():
+                if name in self.sent:
+                    kind, parameter = self.sent[name]
+                    state[self.backbone[parameter]][kind] = tensor
+                else:
+                    self.backbone[name].copy_(tensor)
 
     def load_backbone(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take over mixed backbones, name -> [S, ...], what was mixed beside them, and messages in rows behind theirs."""

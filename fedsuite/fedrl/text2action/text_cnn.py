@@ -222,4 +222,6 @@ class TextCNN(nn.Module):
             columns = torch.arange(len(self.taps), device=cells.device)
             entries = types.gather(1, cells) * len(columns) + columns
             tags = decided.gather(1, cells) * float(self.tag_size)
-        return (torch.take(responses, entries) + tags * self.tag_taps) @ self.sum_taps
+        # Not torch.take: on a GPU its backward pass adds up in no fixed order.
+        taken = responses.view(-1).index_select(0, entries.view(-1)).view_as(entries)
+        return (taken + tags * self.tag_taps) @ self.sum_taps

@@ -124,22 +124,25 @@ def _a2c(
     if out.unfinished is not None and out.last_hidden is not None:
         with torch.no_grad():
             returns[out.unfinished] = agent.critic(out.last_hidden, dropout)
-    log_probs, entropies, hiddens, targets = [], [], [], []
+    # All rows of all steps first, so that those that count are taken out once: on a GPU each such cut costs many kernels.
+    counts, log_probs, entropies, hiddens, targets = [], [], [], [], []
     for step in reversed(out.steps):
-        keep = (step.active & (step.row >= num_forced)).nonzero().squeeze(1)
-        if len(keep) == 0:
-            continue
-        row = step.row[keep]
-        reward = rewards(world, step, episodes.goal[step.row])[keep]
-        returns[row] = reward + settings.discount * returns[row]
-        log_prob = torch.log_softmax(step.logits[keep], 1)
-        log_probs.append(log_prob.gather(1, step.action[keep].unsqueeze(1)).squeeze(1))
+        count = step.active & (step.row >= num_forced)
+        reward, after = rewards(world, step, episodes.goal[step.row]), returns[step.row]
+        target = torch.where(count, reward + settings.discount * after, after)
+        returns[step.row] = target
+        log_prob = torch.log_softmax(step.logits, 1)
+        log_probs.append(log_prob.gather(1, step.action.unsqueeze(1)).squeeze(1))
         entropies.append(-(log_prob.exp() * log_prob.clamp(min=-1e9)).sum(1))
-        hiddens.append(step.hidden[keep])
-        targets.append(returns[row])
-    target, value = torch.cat(targets), agent.critic(torch.cat(hiddens), dropout)
-    advantage = target - value
-    policy_loss = -(torch.cat(log_probs) * advantage.detach()).sum()
+        hiddens.append(step.hidden)
+        counts.append(count)
+        targets.append(target)
+    kept = torch.cat(counts).nonzero().squeeze(1)
+    target, log_prob, entropy, hidden = (
+        torch.cat(rows).index_select(0, kept) for rows in (targets, log_probs, entropies, hiddens)
+    )
+    advantage = target - agent.critic(hidden, dropout)
+    policy_loss = -(log_prob * advantage.detach()).sum()
     value_loss = VALUE_WEIGHT * advantage.square().sum()
-    entropy = torch.cat(entropies).sum()
-    return (policy_loss + value_loss - settings.entropy_weight * entropy) / len(target)
+    bonus = settings.entropy_weight * entropy.sum()
+    return (policy_loss + value_loss - bonus) / len(target)

@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 
 from fedsuite.driving.data.batches import batch_rows, stacked_batch
 from fedsuite.driving.data.frames import Silo
+from fedsuite.driving.data.resident_frames import ResidentFrames
 
 
 def test_an_epoch_holds_every_frame_once_and_the_next_is_in_another_order() -> None:
@@ -37,3 +39,15 @@ def test_flipping_mirrors_the_frame_and_negates_the_angle(silos: tuple[Silo, ...
     assert 0 < mirrored.sum() < 10
     assert np.array_equal(flipped[0][mirrored], plain[0][mirrored][..., ::-1])
     assert np.array_equal(flipped[0][~mirrored], plain[0][~mirrored])
+
+
+@pytest.mark.parametrize("flip", [True, False])
+def test_batches_of_resident_frames_are_the_same(silos: tuple[Silo, ...], flip: bool) -> None:
+    frames, numbers = [s.train for s in silos], (4, 0, 9)[: len(silos)]
+    resident = ResidentFrames(frames[: len(numbers)], numbers, "cpu")
+    for number in range(4):
+        images, angles = stacked_batch(frames[: len(numbers)], numbers, number, 5, 7, flip)
+        own_images, own_angles = resident.batch(number, 5, 7, flip)
+        assert np.array_equal(own_images.numpy(), images)
+        assert np.array_equal(own_angles.numpy(), angles)
+        assert own_images.numpy().dtype == images.dtype and own_angles.numpy().dtype == angles.dtype

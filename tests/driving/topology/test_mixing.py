@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from fedsuite.driving.topology import load_network
+from fedsuite.driving.topology.device_mixing import mix_tensors
 from fedsuite.driving.topology.matcha import plan_matcha
 from fedsuite.driving.topology.mixing import (
     average_model,
@@ -177,3 +179,16 @@ def test_wrong_shapes():
         mix({"a": np.zeros((3, 2)), "b": np.zeros((2, 2))}, np.eye(3))
     with pytest.raises(ValueError, match=r"running_var: needs .*running_mean"):
         mix({"bn.running_var": np.zeros((3, 2))}, np.eye(3))
+
+
+@pytest.mark.parametrize("silos", [1, 7, 25])
+def test_where_the_models_are_the_sums_are_the_same(silos: int) -> None:
+    rng, stacked = np.random.default_rng(silos), models(silos)
+    tensors = {k: torch.from_numpy(v) for k, v in stacked.items()}
+    for a in matrices(silos, rng):
+        mixed = mix_tensors(tensors, a)
+        for name, expected in mix(stacked, a).items():
+            assert mixed[name].numpy().dtype == expected.dtype, name
+            np.testing.assert_allclose(
+                mixed[name].numpy(), expected, rtol=2e-7, atol=1e-7, err_msg=name
+            )
