@@ -1,0 +1,139 @@
+"""On a GPU: an optimizer step of the published agent against its matrix rate, and CDL's silos stacked against one by one.
+
+    python -m benchmarks.gpu_steps [--device cuda] [--silos 11 79] [--size 200] [--batch 32]
+
+Agent: as in vln_optimizer_step, with views of width 2048 (ResNet-152), on one generated house; the rate is that of a square
+torch.mm in float32. Silos: two mixing steps on a ring by the learner of a client (batches of random frames, gradients, Adam,
+mixing), torch.vmap over stacked silos over one silo after another. Both with repeatable sums, as runs have them, and the
+agent without as well. The result is the ratio of the largest number of silos, plain training.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks import vln_optimizer_step as agent_step
+from benchmarks.cdl_round import settings
+from benchmarks.report import finish, median
+from fedsuite.arrays import module_arrays
+from fedsuite.config import with_keys
+from fedsuite.devices import check_device, device_of
+from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.driving.training.learner import Learner, Site
+from fedsuite.driving.training.silo_networks import SiloNetworks
+from fedsuite.vln.data.dataset import join_houses
+from fedsuite.vln.model.agent import AgentSizes, build_agent
+from fedsuite.vln.training.learner import TrainingData, train_locally
+from fedsuite.vln.training.rmsprop import RMSprop
+
+GOAL, SQUARE, FRAMES = 0.5, 8192, 64
+
+
+def seconds(work: Callable[[], object], repeats: int, device: str) -> float:
+    """Median time of a call, after two that are not counted."""
+
+    def wait() -> float:
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    times = []
+    for _ in range(2 + repeats):
+        start = wait()
+        work()
+        times.append(wait() - start)
+    return median(times[2:])
+
+
+def agent(device: str, square_side: int) -> dict[str, float]:
+    """Milliseconds of a step, repeatable and not, and TFLOP/s of it and of a matrix product."""
+    agent_step.SIZES = AgentSizes(vocabulary=992, feature=2048)
+    with tempfile.TemporaryDirectory() as folder:
+        house = agent_step.generated_house(Path(folder))
+    world, samples = join_houses([house], device), house.samples["train"]
+    network = build_agent(agent_step.SIZES, seed=0).to(device)
+    optimizer = RMSprop(network.parameters(), 1e-4, bias_correction=True)
+    parts, counts, number = [TrainingData(samples, 0.2)], list[float](), 0
+
+    def step() -> None:
+        nonlocal number
+        number += 1
+        train_locally(network, optimizer, world, parts, agent_step.CONFIG, 1, number, 0)
+
+    times = {}
+    with agent_step.counting(counts):
+        for name, repeatable in (("repeatable", True), ("free", False)):
+            torch.use_deterministic_algorithms(repeatable)
+            times[name] = seconds(step, 15, device)
+    torch.use_deterministic_algorithms(True)
+    square = torch.rand(square_side, square_side, device=device)
+    rate = 2 * square_side**3 / seconds(lambda: torch.mm(square, square), 5, device)
+    found = {f"agent-ms-{name}": 1000 * value for name, value in times.items()}
+    achieved = median(counts) / times["repeatable"]
+    return {**found, "agent-tflops": achieved / 1e12, "mm-tflops": rate / 1e12}
+
+
+def mixing_step(silos: int, loss: str, stacked: str, precision: str, given: argparse.Namespace) -> float:  # fmt: skip
+    """Milliseconds of a mixing step on a ring of `silos`."""
+    device, rng = device_of(given.device, precision), np.random.default_rng(0)
+    config = settings(Path("unused"), silos, 10, given.size, given.batch, loss)
+    config = with_keys(config, {"training.stacked": stacked, "network.batch-norm": "group"})
+    frames = [
+        Frames(
+            rng.integers(0, 256, (FRAMES, 1, given.size, given.size), np.uint8),
+            rng.normal(0, 0.3, FRAMES).astype(np.float32),
+        )
+        for _ in range(silos)
+    ]
+    network = initial_network(config).to(device)
+    names, arrays = names_of(network, "group"), module_arrays(network)
+    networks = SiloNetworks(config, names, arrays, silos, device)
+    learner = Learner(config, network, networks, Site(tuple(range(silos)), tuple(frames), device))
+    near = np.eye(silos)
+    ring = near / 2 + (np.roll(near, 1, 1) + np.roll(near, -1, 1)) / 4
+    number = 0
+
+    def two_steps() -> None:
+        nonlocal number
+        learner.train(number, 2, lambda _: ring)
+        number += 2
+
+    return 1000 * seconds(two_steps, 3, device) / 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--silos", type=int, nargs="+", default=[11, 79])
+    parser.add_argument("--size", type=int, default=200, help="image side, pixels")
+    parser.add_argument("--batch", type=int, default=32)
+    given = parser.parse_args()
+    check_device(given.device)
+    torch.set_num_threads(1)
+    details = agent(device_of(given.device), SQUARE if given.device == "cuda" else 1024)
+    ratio = 0.0
+    for silos in given.silos:
+        for loss in ("none", "kl"):
+            for precision in ("float32", "tf32"):
+                stacked, single = (
+                    mixing_step(silos, loss, kind, precision, given) for kind in ("yes", "no")
+                )
+                print(f"{silos} silos, {loss}, {precision}: {stacked:.0f} ms, {single:.0f} ms")
+                details[f"stacked-ms-{silos}-{loss}-{precision}"] = stacked
+                details[f"ratio-{silos}-{loss}-{precision}"] = stacked / single
+                ratio = stacked / single if (loss, precision) == ("none", "float32") else ratio
+    where = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
+    finish("gpu_steps", ratio, GOAL, device=where, **{k: round(v, 3) for k, v in details.items()})
+
+
+if __name__ == "__main__":
+    main()
