@@ -6,8 +6,9 @@ Generated houses, a tenth of them unseen; 12 train in every round, and its evalu
 made once and kept in the cache folder, by their settings. Every number of clients has a process of its own, which prepares,
 starts and plays a whole run with its report. Start-up: from the start of that process until the server may ask its first
 client. A round: its mean, the first left out. Memory and open files: the most at the end of any round, of the process, or of
-all processes of the simulation together (memory that they share is counted once). CPU seconds are those of the same
-processes: they say more than the clock where a machine has other work.
+all processes of the simulation together (memory that they share is counted in each). CPU seconds are those of the same
+processes: they say more than the clock where a machine has other work. Houses differ, so that rounds of other houses are
+other work: instructions walked and optimizer steps of a round stand beside its seconds.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from typing import Any
 
 from benchmarks.report import finish
 from fedsuite.config import read_config
-from fedsuite.progress import in_lines
+from fedsuite.history import HISTORY, read_rows
+from fedsuite.progress import in_lines, silent
+from fedsuite.run_folder import folder_of
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import prepare_sources
 from simulations.engines.inprocess import run_inprocess
@@ -32,11 +35,7 @@ from simulations.engines.placement import Placement
 from simulations.engines.ray import run_ray
 from simulations.systems import load_system, to_run_config
 
-TRAINED, ASKED, OPEN = (
-    12,
-    6,
-    24,
-)  # clients of a round, of each kind in an evaluation, and open in a process
+TRAINED, ASKED, OPEN = 12, 6, 12  # of a round, of each kind in an evaluation, open in a process
 MARK = "FEDSUITE_MANY_CLIENTS"
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -99,7 +98,7 @@ def _usage_of(process: Path) -> Usage | None:
     except OSError:
         return None  # it ended meanwhile
     cpu = sum(map(int, fields[11:15])) / TICKS  # with children that have ended
-    memory = sum(int(line.split()[1]) for line in shares if line.startswith("Pss:"))
+    memory = sum(int(line.split()[1]) for line in shares if line.startswith("Rss:"))
     return Usage(cpu, memory / 1000, files)
 
 
@@ -123,20 +122,21 @@ def play(config: FedVLNConfig, engine: str, workers: int, begin: float) -> dict[
     if engine == "inprocess":
         run_inprocess(to_run_config(config), watch)
     else:
-        from fedsuite.progress import silent
-        from fedsuite.run_folder import folder_of
-
         roster = system.prepare(config, silent)
         nodes = system.simulated_nodes(config, len(roster))
         run_ray(to_run_config(config), folder_of(config), nodes, Placement(workers), watch)
     counted = watch.rounds[2:]  # round 0 is an evaluation alone, round 1 warms up
     used = [u for _, u in watch.rounds]
+    rows = read_rows(folder_of(config).path / HISTORY)
+    asked = [r for r in rows if r["kind"] == "client" and r["round"] > 1]
+    walked = sum(r["num-examples"] for r in asked if r["task"] == "evaluate")
     return {
+        "walked": walked / len(counted),
+        "steps": sum(r["metrics"].get("steps", 0) for r in asked) / len(counted),
         "startup_s": watch.ready_s,
         "round_s": sum(s for s, _ in counted) / len(counted),
         "round_cpu_s": (used[-1].cpu_s - used[1].cpu_s) / len(counted),
         "total_s": time.time() - begin,
-        "total_cpu_s": usage(os.environ[MARK]).cpu_s,
         "memory_mb": max(u.memory_mb for u in used),
         "files": max(u.files for u in used),
     }

@@ -123,8 +123,8 @@ def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: N
     system, settings = settings_of(run_config)
     system.validate(settings)
     given = Path(settings.roster) if settings.roster else None
-    roster = read_roster(given) if given else system.prepare(settings, silent)
-    nodes = system.simulated_nodes(settings, len(roster))
+    members = len(read_roster(given) if given else system.prepare(settings, silent))
+    nodes = system.simulated_nodes(settings, members)
     grid = InProcessGrid(client_app, nodes, run_config)
     with server_identity():
         serve(grid, run_config, on_event, placement={"engine": "inprocess"})
