@@ -18,6 +18,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from benchmarks.report import cpu_seconds, finish, median
 from fedsuite.aggregation import mean, server_step, shares
 from fedsuite.arrays import Arrays
-from fedsuite.federation import ClientInfo, ServerState, Task
+from fedsuite.federation import ClientInfo, Scalar, ServerState, Task
 from fedsuite.history import HistoryWriter
 from fedsuite.report.tables import markdown_table
 from fedsuite.versions import Checkpoints, RunState
@@ -57,7 +58,7 @@ def model_of(parameters: int) -> Arrays:
 
 
 def reply_to(message: Message, arrays: Arrays) -> Message:
-    content = {
+    content: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {
         "arrays": ArrayRecord({k: Array(v) for k, v in arrays.items()}),
         "metrics": MetricRecord({"num-examples": 180, **METRICS}),
         "timing": ConfigRecord({"seconds": 1.0}),
@@ -83,7 +84,12 @@ def seconds(work: Callable[[], object], repeats: int = 9) -> float:
 def per_client(arrays: Arrays) -> dict[str, float]:
     """CPU seconds of the parts that every client of a round takes, by what is done."""
     task = Task(1, "train", arrays, {"steps": 22}, needs=("steps",))
-    told = {"steps": 22, "round": 3, "checkpoint-rounds": "1,2", "last-trained": 1}
+    told: dict[str, Scalar] = {
+        "steps": 22,
+        "round": 3,
+        "checkpoint-rounds": "1,2",
+        "last-trained": 1,
+    }
 
     factory = TaskMessages(10.0)  # one for all messages of an exchange
 
@@ -113,9 +119,7 @@ def per_client(arrays: Arrays) -> dict[str, float]:
             "checking a reply": seconds(lambda: check_reply(task, raw, 10.0, "house")),
             "two lines": seconds(lines, 200),
         }
-    few, many = (
-        seconds(lambda n=n: mean(arrays, clients[:n], shares([1] * n))) for n in (2, REPLIES)
-    )
+    few, many = (seconds(partial(mean, arrays, clients[:n], shares([1] * n))) for n in (2, REPLIES))
     found["merging a reply"] = max((many - few) / (REPLIES - 2), 0.0)
     found["a step of the server"] = few / REPLIES  # its fixed part, spread over few
     return found

@@ -110,7 +110,7 @@ class RunSettings:
         ge=0,
     )
     open_clients: int = setting(
-        128, "clients whose data one process keeps open at most", ge=1, may_change=True
+        128, "clients whose data one process keeps open at most", ge=1, le=512, may_change=True
     )
     checkpoint_every: int = setting(1, "rounds between checkpoints", ge=1, may_change=True)
     min_reply_fraction: float = setting(
