@@ -1,6 +1,5 @@
 """Runs that ask some clients only: who is asked and opened, what is kept of them, and equal bytes whatever is kept open."""
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from fedsuite.driving.report.run import write_results
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import ClientInfo
 from fedsuite.history import load_runs, read_rows
@@ -23,9 +23,11 @@ from fedsuite.vln.plan import clients_of
 from simulations.client_app import app as client_app
 from simulations.client_app import node_of
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
+from simulations.engines.placement import Placement
+from simulations.engines.ray import run_ray
 from simulations.fedvln.client import _open_site
 from simulations.server_app import serve
-from simulations.systems import load_system, settings_of
+from simulations.systems import settings_of
 from strategies.runtime.identity import read_identity
 from strategies.runtime.messages import read_reply
 from tests import cdl_runs
@@ -158,6 +160,15 @@ def test_few_open_houses_and_few_nodes_change_no_byte(seen: Seen) -> None:
     assert results_equal(seen.runs, "few-open", "all-open")
 
 
+@pytest.mark.ray
+@pytest.mark.slow
+def test_workers_of_ray_make_the_same_bytes_on_few_nodes(seen: Seen) -> None:
+    config = seen.runs.config("on-ray")
+    prepared(config)
+    run_ray(config, seen.runs.folder("on-ray"), 3, Placement(2))
+    assert results_equal(seen.runs, "few-open", "on-ray")
+
+
 def test_resuming_gives_the_same_bytes(seen: Seen) -> None:
     run_inprocess(seen.runs.config("resumed", num_rounds=1))
     folder = seen.runs.folder("resumed")
@@ -217,9 +228,9 @@ def answers(config: dict[str, Any], roster: Roster) -> list[ClientInfo]:
 
 
 def test_silos_are_known_and_sampled_too(tmp_path: Path) -> None:
-    system = dataclasses.replace(load_system("cdl"), draw=lambda *_: None)
-    config = cdl_runs.config_of(tmp_path, tmp_path / "runs", "some", evaluation_clients=2)
-    settings = cdl_runs.settings_from(config)
+    keys: dict[str, Any] = {"system": "tests.golden.runs:CDL", "evaluation_clients": 2}
+    config = cdl_runs.config_of(tmp_path, tmp_path / "runs", "some", **keys)
+    system, settings = settings_of(config)
     roster = system.prepare(settings, silent)
     assert system.known is not None
     assert answers(config, roster) == list(system.known(settings, roster))
@@ -229,6 +240,10 @@ def test_silos_are_known_and_sampled_too(tmp_path: Path) -> None:
         drawn = slow_sample(list("0123"), 2, 0, number, 0)
         assert list(map(str, asked_in(rows, number, "evaluate"))) == drawn
         assert asked_in(rows, number, "train") == ([0, 1, 2, 3] if number else [])
+    run_inprocess({**config, "name": "few-open", "open-clients": 1})
+    few, some = (cdl_runs.digests(tmp_path / "runs", name) for name in ("few-open", "some"))
+    assert few == some
+    write_results(cdl_runs.settings_from(config), tmp_path / "runs" / "some")
     text = (tmp_path / "runs" / "some" / "results.md").read_text()
     assert "every evaluation asked 2 of 4 clients" in text
 
