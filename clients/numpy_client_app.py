@@ -1,7 +1,7 @@
 """A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
 
 Messages: "arrays" and "config" in; "arrays", "metrics" (with num-examples) and "timing" out. A query asks who the client is
-and is answered by `get_properties` in "properties".
+and is answered by `get_properties` in "properties". A task with a "resume-round" asks the same beside its work.
 
 The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
 names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
@@ -86,17 +86,28 @@ def _query(client: NumPyClient, message: Message) -> Content:
 
 def _train(client: NumPyClient, message: Message) -> Content:
     parameters, config = _unpack(message)
+    said = _introduction(client, config)
     arrays, num_examples, metrics = client.fit(parameters, config)
     names = metrics.pop(NAMES, config[NAMES])
     named = named_arrays(arrays, {NAMES: names})
     record = ArrayRecord({name: Array(np.asarray(value)) for name, value in named.items()})
-    return {"arrays": record, "metrics": _metrics(num_examples, metrics)}
+    return said | {"arrays": record, "metrics": _metrics(num_examples, metrics)}
 
 
 def _evaluate(client: NumPyClient, message: Message) -> Content:
     parameters, config = _unpack(message)
+    said = _introduction(client, config)
     loss, num_examples, metrics = client.evaluate(parameters, config)
-    return {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
+    return said | {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
+
+
+def _introduction(client: NumPyClient, config: Config) -> Content:
+    """What a client says of itself before its first task of a run, where the server has not asked it by a query."""
+    config.pop("as-partition", None)
+    if "resume-round" not in config:
+        return {}
+    asked = {"resume-round": config.pop("resume-round")}
+    return {"properties": ConfigRecord(dict(client.get_properties(asked)))}
 
 
 def _unpack(message: Message) -> tuple[Parameters, Config]:

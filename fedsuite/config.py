@@ -101,6 +101,14 @@ class RunSettings:
         path=True,
     )
     evaluate_every: int = setting(1, "rounds between evaluations; 0 = only after the last", ge=0)
+    evaluation_clients: int = setting(
+        0,
+        "clients of each kind that an evaluation asks, drawn anew every time; others are not opened; 0 = all",
+        ge=0,
+    )
+    open_clients: int = setting(
+        128, "clients whose data one process keeps open at most", ge=1, le=512, may_change=True
+    )
     checkpoint_every: int = setting(1, "rounds between checkpoints", ge=1, may_change=True)
     min_reply_fraction: float = setting(
         1.0, "share of usable replies below which an exchange fails the run", gt=0, le=1
@@ -218,18 +226,6 @@ def config_digest(config: object) -> str:
     limits = limits_of(type(config))
     kept = {k: v for k, v in to_flat(config).items() if not limits[k].may_change}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
-def check_resumable(stored: object, wanted: object, source: str) -> None:
-    """Refuse to resume a run (`stored`, named by `source`) with settings that would change its results."""
-    limits = limits_of(type(wanted))
-    before, now = to_flat(stored), to_flat(wanted)
-    for key, value in now.items():
-        if not limits[key].may_change and before[key] != value:
-            raise InputError(
-                f"{source}: cannot resume with {key} = {shown(value)}, the run was made with "
-                f"{shown(before[key])}; put the old value back or start a new run"
-            )
 
 
 @lru_cache(maxsize=64)

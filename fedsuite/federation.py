@@ -147,8 +147,12 @@ class RoundStrategy:
         """Round `number` (1-based): train and merge."""
         raise NotImplementedError
 
+    def kinds(self, clients: Clients) -> Sequence[Clients]:
+        """Clients by kind, of which an evaluation may ask some only (`evaluation-clients` of each)."""
+        return [clients]
+
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """Score the state after round `number`; 0: the initial one."""
+        """Score the state after round `number`; 0: the initial one. clients: those that may be asked."""
         yield []
         return RoundResult(state)
 
@@ -158,6 +162,9 @@ class RoundStrategy:
         return RoundResult(state)
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """After round `number`, the last: final evaluations; the returned state's arrays are the run's result."""
+        """After round `number`, the last: final evaluations; the returned state's arrays are the run's result.
+
+        clients: those that an evaluation of this round may ask.
+        """
         yield []
         return RoundResult(ServerState(state.selected, state.scalars))

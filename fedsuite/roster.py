@@ -14,6 +14,7 @@ to a key. Only the server needs it.
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -69,7 +70,7 @@ class Roster:
     def __len__(self) -> int:
         return len(self.members)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         return [member.name for member in self.members]
 
@@ -141,5 +142,5 @@ def _complaint(roster: Roster) -> str:
         return f"key {max(keys, key=keys.count)} is bound to two members; each node has its own"
     if not all(isinstance(word, str) for word in roster.words):
         return "words must be texts"
-    twice = sorted({name for name in roster.names if roster.names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(roster.names).items() if times > 1)
     return f"{twice[0]} stands in it twice; names must differ" if twice else ""

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunSettings, check_resumable, read_config
+from fedsuite.config import RunSettings, limits_of, read_config, to_flat
 from fedsuite.errors import InputError, one_line
 from fedsuite.files import (
     full_path,
@@ -28,6 +28,7 @@ from fedsuite.files import (
     write_atomically,
     write_json,
 )
+from fedsuite.values import shown
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
@@ -127,9 +128,9 @@ def checked_key(key: object, where: str) -> str:
     """`key` if it may be a run's; InputError, which starts with `where`, if not."""
     if isinstance(key, str) and _KEY.fullmatch(key):
         return key
-    shown = one_line(repr(key), 60)
+    said = one_line(repr(key), 60)
     raise InputError(
-        f"{where}: expected a run's key, 32 digits from 0 to f, got {shown}; put it back from a copy"
+        f"{where}: expected a run's key, 32 digits from 0 to f, got {said}; put it back from a copy"
     )
 
 
@@ -178,3 +179,15 @@ def _versions() -> dict[str, str]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def check_resumable(stored: object, wanted: object, source: str) -> None:
+    """Refuse to resume a run (`stored`, named by `source`) with settings that would change its results."""
+    limits = limits_of(type(wanted))
+    before, now = to_flat(stored), to_flat(wanted)
+    for key, value in now.items():
+        if not limits[key].may_change and before[key] != value:
+            raise InputError(
+                f"{source}: cannot resume with {key} = {shown(value)}, the run was made with "
+                f"{shown(before[key])}; put the old value back or start a new run"
+            )

@@ -63,7 +63,9 @@ def _node(file: Path, stamp: int, run: Path, key: str, options: tuple[Any, ...])
         partition = roster.partition_of(str(own[key])) if key in own else int(own["partition-id"])
     except InputError as error:
         raise InputError(f"node-config {key}: {error}") from None
-    return Node(roster, partition, RunFolder(run).client(roster.names[partition]), own, key in own)
+    return Node(
+        roster, partition, RunFolder(run).client(roster.members[partition].name), own, key in own
+    )
 
 
 @lru_cache(maxsize=64)
@@ -124,6 +126,7 @@ def as_the_node_says(message: Message, context: Context, call_next: ClientAppCal
     """Answer with the node's number of torch threads, else the run's; import only what the node allows."""
     keep_freed_memory()
     try:
+        context = _playing(message, context)
         own = own_node(context.node_config)
     except InputError as error:
         return error_reply(message, error)
@@ -135,6 +138,17 @@ def as_the_node_says(message: Message, context: Context, call_next: ClientAppCal
         _threads(own.threads or int(context.run_config.get("client-threads", 1))),
     ):
         return call_next(message, context)
+
+
+def _playing(message: Message, context: Context) -> Context:
+    """A simulated node answers as the member that a message names; a node with a name of its own never does."""
+    asked, own = message.content.get("config"), context.node_config
+    if not isinstance(asked, ConfigRecord) or "as-partition" not in asked:
+        return context
+    if "partition-id" not in own:
+        raise InputError("a server named a member for this node to play; it says itself who it is")
+    played = {**own, "partition-id": int(str(asked["as-partition"]))}
+    return Context(context.run_id, context.node_id, played, context.state, context.run_config)
 
 
 @contextmanager

@@ -63,7 +63,8 @@ def serve(
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
         rounds = system.make_strategy(settings, roster)
-        strategy = FedsuiteStrategy(rounds, settings, folder, roster, on_event)
+        known = None if given or system.known is None else system.known(settings, roster)
+        strategy = FedsuiteStrategy(rounds, settings, folder, roster, on_event, known)
         result = strategy.run(grid)
         write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
         if roster.words:

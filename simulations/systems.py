@@ -8,7 +8,7 @@ In Flower's run-config, one flat table, the keys of a system stand under its nam
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, unknown_key
+from fedsuite.federation import ClientInfo
 from fedsuite.node import NodeSettings
 from fedsuite.parts import Part
 from fedsuite.progress import Progress
@@ -36,6 +37,9 @@ BUILT_IN: Mapping[str, str] = {
     "fedrl": "simulations.fedrl.system:SYSTEM",
 }
 C = TypeVar("C", bound=RunSettings)
+# Simulated nodes that play all members of a run whose evaluations ask some: Flower looks after every node ten times a
+# second, and hands each one message then.
+MOST_NODES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +100,8 @@ class System(Generic[C]):
     unread: keys that nothing reads with certain values of others; whoever sets them is told.
     costs: messages one after another that each step of the strategy takes; opens no data; the roster is None where it is not
     known. None: it does not say.
+    known: what clients would say of themselves, from a roster that `prepare` has made; opens no data. None: every client of
+    a simulation is asked, whatever evaluation-clients is.
     """
 
     name: str
@@ -114,6 +120,11 @@ class System(Generic[C]):
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)
     costs: Callable[[C, Roster | None], StepCosts] | None = None
+    known: Callable[[C, Roster], Sequence[ClientInfo]] | None = None
+
+    def simulated_nodes(self, settings: C, members: int) -> int:
+        """Nodes that a simulation needs: one for each member, or some that play all."""
+        return min(members, MOST_NODES) if settings.evaluation_clients and self.known else members
 
 
 def load_system(name: str) -> System[Any]:

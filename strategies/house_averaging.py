@@ -48,7 +48,7 @@ from strategies.chains import (
 )
 from strategies.participation import Grouping, Participation, everybody, one_by_one
 from strategies.runtime.bookkeeping import RATE
-from strategies.scoring import Scores, agent_means, evaluate_everywhere
+from strategies.scoring import Scores, agent_means, by_split, evaluate_everywhere
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,9 @@ class HouseAveraging(RoundStrategy):
         metrics = self._metrics(state.arrays, arrays, replies, chosen)
         after = replace(state, arrays=arrays, optimizer=optimizer)
         return RoundResult(after, metrics, admitted_of(merged, ends), max(e.depth for e in ends))
+
+    def kinds(self, clients: Clients) -> Sequence[Clients]:
+        return by_split(clients)
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The server's model on every house's validation instructions."""

@@ -23,7 +23,7 @@ from fedsuite.federation import (
 from strategies.chains import trainers, training_task
 from strategies.house_averaging import training_means
 from strategies.participation import Participation, everybody
-from strategies.scoring import under_split
+from strategies.scoring import by_split, under_split
 
 
 def own_prefix(partition: int) -> str:
@@ -56,6 +56,9 @@ class LocalOnly(RoundStrategy):
         for reply in replies:
             arrays |= with_prefix(reply.arrays, own_prefix(reply.partition))
         return RoundResult(replace(state, arrays=arrays), training_means(replies))
+
+    def kinds(self, clients: Clients) -> Sequence[Clients]:
+        return by_split(clients)
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Own agent on own val-seen instructions; every agent on all unseen houses."""

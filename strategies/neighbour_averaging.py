@@ -122,8 +122,14 @@ class NeighbourAveraging(RoundStrategy):
         models = self._models(state.arrays)
         average = with_prefix(average_model(models), AVERAGE)
         replies = yield [
-            Task(p, "evaluate", with_prefix(_rows(models, held), OWN) | average, {}, {})
-            for p, held in enumerate(self.silos_of)
+            Task(
+                c.partition,
+                "evaluate",
+                with_prefix(_rows(models, self.silos_of[c.partition]), OWN) | average,
+                {},
+                {},
+            )
+            for c in clients
         ]
         return RoundResult(state, _errors_by_silo(replies))
 
@@ -132,7 +138,7 @@ class NeighbourAveraging(RoundStrategy):
         models = self._models(state.arrays)
         metrics: dict[str, float] = {}
         if self.config.evaluation.cross_evaluation:
-            metrics = yield from self._cross_evaluate(models)
+            metrics = yield from self._cross_evaluate(models, clients)
         result = average_model(models) | with_prefix(models, SILOS)
         return RoundResult(ServerState(result, state.scalars), metrics)
 
@@ -154,21 +160,23 @@ class NeighbourAveraging(RoundStrategy):
                 collected[name][self.rows_of[reply.partition]] = rows
         return collected, present
 
-    def _cross_evaluate(self, arrays: Arrays) -> Asking[dict[str, float]]:
-        """Every silo's backbone on all silos' test frames: how a vehicle fares away from home."""
+    def _cross_evaluate(self, arrays: Arrays, clients: Clients) -> Asking[dict[str, float]]:
+        """The silos' backbones, each on the test frames of all: how a vehicle fares away from home."""
         everywhere: list[Errors] = []
-        for silo in range(self.num_silos):
+        asked = [silo for c in clients for silo in self.silos_of[c.partition]]
+        for silo in asked:
             model = {k: np.asarray(v[silo]) for k, v in arrays.items()}
             replies = yield [
-                Task(p, "evaluate", with_prefix(model, AVERAGE), {}, {})
-                for p in range(len(self.silos_of))
+                Task(c.partition, "evaluate", with_prefix(model, AVERAGE), {}, {}) for c in clients
             ]
             parts = [m for r in replies for m in by_silo(r.metrics).values()]
             everywhere.append(merged(_errors(m, "average") for m in parts))
         rmse = [e.rmse for e in everywhere]
         metrics = {"everywhere-rmse.mean": float(np.mean(rmse)), "everywhere-rmse.worst": max(rmse)}
         metrics["everywhere-mae.mean"] = float(np.mean([e.mae for e in everywhere]))
-        return metrics | {f"silo.{i}.everywhere-rmse": value for i, value in enumerate(rmse)}
+        return metrics | {
+            f"silo.{i}.everywhere-rmse": value for i, value in zip(asked, rmse, strict=True)
+        }
 
 
 def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:

@@ -67,6 +67,9 @@ class Sabotaged(RoundStrategy):
             result: RoundResult = end.value
             return replace(result, state=self.keep(result.state, own))
 
+    def kinds(self, clients: Clients) -> Sequence[Clients]:
+        return self.inner.kinds(clients)
+
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         return self.inner.evaluate(number, state, clients)
 

@@ -49,6 +49,14 @@ def merged_scores(replies: Sequence[Reply], scores: Scores) -> dict[str, float]:
     return {k: means[k] for k in HEADLINE if k in means} | means
 
 
+def by_split(clients: Sequence[ClientInfo]) -> list[list[ClientInfo]]:
+    """Clients with validation instructions, those that have unseen ones apart."""
+    seen, unseen = (f"{split}.count" for split in VALIDATION)
+    apart = [c for c in clients if c.details.get(unseen, 0)]
+    rest = [c for c in clients if c.details.get(seen, 0) and not c.details.get(unseen, 0)]
+    return [rest, apart]
+
+
 def evaluate_everywhere(
     model: Arrays,
     clients: Sequence[ClientInfo],

@@ -5,7 +5,6 @@ import pytest
 
 from fedsuite.config import (
     RunSettings,
-    check_resumable,
     config_digest,
     limits_of,
     parse_text,
@@ -18,6 +17,7 @@ from fedsuite.config import (
     with_keys,
 )
 from fedsuite.errors import InputError
+from fedsuite.run_folder import check_resumable
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
+from fedsuite.driving.message_keys import silo_metric
 from fedsuite.driving.model.networks import Norm, build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
@@ -35,6 +36,7 @@ from fedsuite.driving.topology import (
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, rebalance, schedule_of
 from fedsuite.driving.topology.relay import relay_schedule
 from fedsuite.errors import InputError
+from fedsuite.federation import ClientInfo, Scalar
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
 
@@ -118,6 +120,16 @@ def plan_of(config: CDLConfig, roster: Roster) -> Plan:
     drives = roster.facts.get("source") == "drives"
     names = tuple(name for member in roster.members for name in member.names("names"))
     return make_plan(config, roster.fact("silos", int), names if drives else ())
+
+
+def clients_of(config: CDLConfig, roster: Roster) -> list[ClientInfo]:
+    """What the clients say of themselves, from the roster alone."""
+    found = []
+    for partition, member in enumerate(roster.members):
+        own = zip(member.listed("silos", int), member.listed("frames", int), strict=True)
+        details: dict[str, Scalar] = {silo_metric(i, "num-examples"): n for i, n in own}
+        found.append(ClientInfo(partition, member.name, member.examples, details))
+    return found
 
 
 def mixing_of(config: CDLConfig, roster: Roster) -> MixingSchedule:

@@ -13,6 +13,8 @@ def validate(config: FedRLConfig) -> None:
     check_device(config.device)
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
+    if config.evaluation_clients:
+        raise InputError("evaluation-clients: parties are scored together; set it to 0")
     method, starts = config.federation.method, config.published.rules.starts
     if len(config.federation.roles) > 1 and config.published.rules.mlp_start == "sum":
         _check_sum(config)

@@ -65,6 +65,10 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
         yield "federation.client-optimizer: a speaker's Adam is not handed on; choose kept or fresh"
     if speaker and submission:
         yield "evaluation.submission: a speaker does not walk; set evaluation.submission=false"
+    if c.evaluation_clients and submission:
+        yield "evaluation-clients: a submission is of all houses; set it to 0, or evaluation.submission=false"
+    if c.evaluation_clients and c.stage == "pre-explore":
+        yield "evaluation-clients: every house that explores is scored with an agent of its own; set it to 0"
     if c.data.dataset == "rxr" and submission:
         yield "evaluation.submission: the leaderboard's files are R2R's; set evaluation.submission=false for rxr"
     if c.stage == "pre-explore" and selection == "best-val-seen":

@@ -9,11 +9,12 @@ along.
 from typing import Any
 
 from fedsuite.arrays import Arrays, module_arrays
-from fedsuite.federation import ClientInfo, RateSchedule, Selection
+from fedsuite.federation import ClientInfo, RateSchedule, Scalar, Selection
 from fedsuite.randomness import rng_for
 from fedsuite.roster import Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
+from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
 from fedsuite.vln.stages import is_personal, share_of, visit_steps
@@ -64,6 +65,22 @@ def starting_speaker(config: FedVLNConfig, roster: Roster) -> Arrays:
     shapes = {k: v.shape for k, v in module_arrays(initial_speaker(config, roster)).items()}
     run = run_of(config.speaker_from, config.seed)
     return checked_model(run, "speaker-from", shapes, roster.words)
+
+
+def clients_of(config: FedVLNConfig, roster: Roster) -> list[ClientInfo]:
+    """What the clients say of themselves, from the roster alone; not in pre-exploration, where paths are sampled."""
+    found = []
+    for partition, member in enumerate(roster.members):
+        counts = {s: sum(member.listed(s, int)) for s in (*VALIDATION, TEST) if s in member.details}
+        own = [n for n in member.listed("train", int) if n] if "train" in member.details else []
+        details: dict[str, Scalar] = {
+            "training-houses": len(own),
+            "local-steps": sum(visit_steps(config, n) for n in own),
+            "unseen": int(member.role == "unseen"),
+            **{f"{split}.count": n for split, n in counts.items()},
+        }
+        found.append(ClientInfo(partition, member.name, sum(own), details))
+    return found
 
 
 def selection_of(config: FedVLNConfig) -> Selection:

@@ -1,6 +1,6 @@
 """A client's half of CDL: opens its own silos and nothing of others."""
 
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 from flwr.client import NumPyClient
@@ -14,6 +14,7 @@ from fedsuite.driving.data.sources import open_own, prepare_own, roster_folder, 
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
 from fedsuite.versions import Versions
+from simulations.opened import Opened
 from simulations.systems import Node
 
 
@@ -31,7 +32,7 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
     return VehicleClient(site, config, own_matrix)
 
 
-@lru_cache(maxsize=128)
+@Opened
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
     folder = (
         prepare_own(config.data, node.roster, node.member)

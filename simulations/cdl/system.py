@@ -14,7 +14,7 @@ from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
-from fedsuite.driving.plan import initial_network, mixing_of, plan_of
+from fedsuite.driving.plan import clients_of, initial_network, mixing_of, plan_of
 from fedsuite.driving.unread import UNREAD
 from fedsuite.federation import Reply, RoundStrategy, ServerState
 from fedsuite.roster import Roster
@@ -68,4 +68,5 @@ SYSTEM = System(
     node_key="silo",
     unread=UNREAD,
     costs=later("simulations.cdl.costs:costs_of"),
+    known=clients_of,
 )

@@ -36,6 +36,7 @@ class InProcessGrid(Grid):
     ) -> None:
         self.client_app = client_app
         self.contexts: dict[int, Context] = {}
+        config = dict(run_config)
         self._pending: dict[str, Message] = {}
         self._run = Run.create_empty(RUN_ID)
         for partition in range(num_nodes):
@@ -43,7 +44,7 @@ class InProcessGrid(Grid):
             node_id = 10_007 * (num_nodes - partition)
             own: dict[str, Any] = {"partition-id": partition, "num-partitions": num_nodes}
             own["resident"] = True
-            self.contexts[node_id] = Context(RUN_ID, node_id, own, RecordDict(), dict(run_config))
+            self.contexts[node_id] = Context(RUN_ID, node_id, own, RecordDict(), config)
 
     def set_run(self, run: Run) -> None:
         self._run = run
@@ -122,8 +123,9 @@ def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: N
     system, settings = settings_of(run_config)
     system.validate(settings)
     given = Path(settings.roster) if settings.roster else None
-    roster = read_roster(given) if given else system.prepare(settings, silent)
-    grid = InProcessGrid(client_app, len(roster), run_config)
+    members = len(read_roster(given) if given else system.prepare(settings, silent))
+    nodes = system.simulated_nodes(settings, members)
+    grid = InProcessGrid(client_app, nodes, run_config)
     with server_identity():
         serve(grid, run_config, on_event, placement={"engine": "inprocess"})
 

@@ -81,7 +81,8 @@ class Way:
 
                 run_inprocess(plan.run_config, show)
             else:
-                run_ray(plan.run_config, plan.folder, clients, placement, show)
+                nodes = plan.system.simulated_nodes(plan.settings, clients)
+                run_ray(plan.run_config, plan.folder, nodes, placement, show)
 
     def finish(self, plan: Plan) -> None:
         """Tables of a run that has ended; pictures of the data where these are."""

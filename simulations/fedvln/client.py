@@ -21,6 +21,7 @@ from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.stages import describes_paths
+from simulations.opened import Opened
 from simulations.systems import Node
 
 
@@ -45,7 +46,7 @@ def _speaker_template(config: FedVLNConfig, roster: Roster) -> Speaker:
     return initial_speaker(config, roster).to(device_of(config.device, config.precision))
 
 
-@lru_cache(maxsize=128)
+@Opened
 def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     places, member = places_of(config), node.member
     scans, numbers = member.names("houses"), member.listed("numbers", int)

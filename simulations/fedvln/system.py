@@ -15,6 +15,7 @@ from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.plan import (
+    clients_of,
     local_steps_of,
     rate_of,
     selection_of,
@@ -132,4 +133,5 @@ SYSTEM = System(
     node_key="scan",
     unread=UNREAD,
     costs=later("simulations.fedvln.costs:costs_of"),
+    known=clients_of,
 )

@@ -1,7 +1,6 @@
 """One exchange over a Flower grid: tasks out as messages, checked replies back, by partition."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -9,8 +8,10 @@ from flwr.serverapp import Grid
 from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
-from fedsuite.federation import ClientInfo, Reply, Scalar, Task
+from fedsuite.federation import Reply, Scalar, Task
 from fedsuite.run_folder import RunFolder
+from strategies.runtime.identity import read_identity
+from strategies.runtime.members import Introductions, Members
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.runtime.patience import Patience
 from strategies.runtime.post import OnEvent, Post, is_real
@@ -21,14 +22,6 @@ from strategies.runtime.reply_checks import (
     check_reply,
     usable_or_reason,
 )
-
-
-@dataclass(frozen=True)
-class Members:
-    """clients: by ascending partition; node_of: partition -> node id of this start."""
-
-    clients: tuple[ClientInfo, ...]
-    node_of: Mapping[int, int]
 
 
 class TaskExchange:
@@ -42,7 +35,7 @@ class TaskExchange:
         self, grid: Grid, settings: RunSettings, folder: RunFolder, members: Members, emit: OnEvent
     ) -> None:
         self.grid, self.settings, self.folder, self.emit = grid, settings, folder, emit
-        self.node_of = members.node_of
+        self.node_of, self.introductions = members.node_of, Introductions(members)
         self.names = {client.partition: client.name for client in members.clients}
         self.best: Mapping[str, Scalar] = {}
         self.trained: dict[int, int] = {}
@@ -77,6 +70,8 @@ class TaskExchange:
             if raw.error:
                 whose = f"round {records.number}, {self.names[task.partition]}"
                 self.folder.log_error(whose, raw.detail or raw.error)
+            elif self.introductions.expects(task.partition):
+                self.introductions.answered(task.partition, read_identity(raw.properties))
             node = self.node_of[task.partition]
             if not raw.unreachable:
                 patience.answered(node)
@@ -116,7 +111,7 @@ class TaskExchange:
                 "round": number,
                 "checkpoint-rounds": ",".join(map(str, needed)),
             }
-            config = {**task.config, **asked}
+            config = {**task.config, **asked, **self.introductions.asked(task.partition)}
             if not task.summed:
                 config["last-trained"] = last
                 config |= self.best if task.kind == "train" else {}

@@ -15,7 +15,15 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
-from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
+from fedsuite.federation import (
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+    Task,
+)
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
@@ -32,7 +40,7 @@ _ONE_EXCHANGE = (
 
 
 class FedsuiteStrategy(Strategy):
-    """`folder`: where the run writes; `roster`: who takes part."""
+    """`folder`: where the run writes; `roster`: who takes part; `known`: what it says of the clients, for `run_rounds`."""
 
     def __init__(
         self,
@@ -41,9 +49,10 @@ class FedsuiteStrategy(Strategy):
         folder: RunFolder,
         roster: Roster,
         on_event: OnEvent = lambda _: None,
+        known: Clients | None = None,
     ) -> None:
         self.strategy, self.settings, self.folder = strategy, settings, folder
-        self.roster, self.on_event = roster, on_event
+        self.roster, self.on_event, self.known = roster, on_event, known
         self._loop: RoundLoop | None = None
         # A step of the strategy between Flower's configure and aggregate, and what it asked for.
         self._opened: tuple[Exchanges, list[Task]] | None = None
@@ -52,7 +61,7 @@ class FedsuiteStrategy(Strategy):
     def run(self, grid: Grid) -> RoundResult:
         """The whole run; its final state and closing metrics."""
         return run_rounds(
-            grid, self.strategy, self.settings, self.folder, self.roster, self.on_event
+            grid, self.strategy, self.settings, self.folder, self.roster, self.on_event, self.known
         )
 
     def start(
@@ -115,7 +124,9 @@ class FedsuiteStrategy(Strategy):
             return []
         state = self._with_arrays(grid, arrays)
         loop = self._in_loop(grid)
-        exchanges = self.strategy.evaluate(server_round, state, loop.clients)
+        exchanges = self.strategy.evaluate(
+            server_round, state, loop.asked(self.strategy, server_round)[0]
+        )
         return self._open(loop, server_round, "evaluate", exchanges, config)
 
     def aggregate_evaluate(

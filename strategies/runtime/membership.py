@@ -14,12 +14,13 @@ from flwr.serverapp import Grid
 
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
+from fedsuite.federation import Clients
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
-from strategies.runtime.exchange import Members
 from strategies.runtime.keys import fingerprint
+from strategies.runtime.members import Members
 from strategies.runtime.messages import identity_message, read_reply
-from strategies.runtime.post import Post
+from strategies.runtime.post import Post, is_real
 from strategies.runtime.roll_call import RollCall
 
 # For answers of nodes that may be of other runs, and busy with these, when all that this run needs is known.
@@ -27,13 +28,23 @@ PATIENCE_S = 20.0
 
 
 def gather(
-    grid: Grid, roster: Roster, resume_round: int, settings: RunSettings, folder: RunFolder
+    grid: Grid,
+    roster: Roster,
+    resume_round: int,
+    settings: RunSettings,
+    folder: RunFolder,
+    known: Clients | None = None,
 ) -> Members:
     """Learn which node is which member of the roster; RunFailed if that does not work out.
 
-    Nodes that do not take part although the run goes on are noted in errors.log.
+    Nodes that do not take part although the run goes on are noted in errors.log. known: what the roster says of the clients;
+    where evaluations ask some of them only, nobody in a simulation is asked before it has something to do.
     """
     deadline_s, strict = settings.reply_deadline_s, not settings.roster
+    if known is not None and settings.evaluation_clients and strict and not is_real(grid):
+        some = wait_for_nodes(grid, len(roster), settings.node_deadline_s, least=1)
+        played = {c.partition: some[c.partition % len(some)] for c in known}
+        return Members(tuple(known), played, unmet=True, resume_round=resume_round)
     roll = RollCall(roster, strict)
     facts = {} if strict else {**roll.facts, "run-key": folder.run_key()}
     ask = partial(identity_message, resume_round=resume_round, ttl_s=2 * deadline_s, facts=facts)
@@ -62,12 +73,12 @@ def _connected(grid: Grid) -> list[tuple[int, str]]:
     return sorted((info.node_id, fingerprint(info.public_key)) for info in grid.get_nodes())
 
 
-def wait_for_nodes(grid: Grid, expected: int, deadline_s: float) -> list[int]:
-    """Ids of exactly `expected` connected nodes."""
+def wait_for_nodes(grid: Grid, expected: int, deadline_s: float, least: int = 0) -> list[int]:
+    """Ids of exactly `expected` connected nodes, or of `least` to `expected`."""
     give_up = time.monotonic() + deadline_s
     while True:
         nodes = sorted(grid.get_node_ids())
-        if len(nodes) == expected:
+        if (least or expected) <= len(nodes) <= expected:
             return nodes
         if len(nodes) > expected or time.monotonic() >= give_up:
             raise RunFailed(

@@ -6,17 +6,16 @@ take part as it is, has failed; one whose key is not what the roster has for the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import fedsuite
-from fedsuite.arrays import LARGEST_COUNT
 from fedsuite.errors import RunFailed, one_line
-from fedsuite.federation import ClientInfo, Scalar
+from fedsuite.federation import ClientInfo
 from fedsuite.roster import Roster
-from strategies.runtime.exchange import Members
+from strategies.runtime.identity import FACTS, read_identity
+from strategies.runtime.members import Members
 from strategies.runtime.messages import RawReply
 
-_IDENTITY = ("partition", "name", "num-examples")
-_FACTS = ("roster", "version")  # what a node's roster and program are, next to who it is
 _SHOWN = 4  # nodes that a failure names
 
 
@@ -34,6 +33,14 @@ class RollCall:
     found: dict[int, tuple[ClientInfo, int]] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     strange: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return dict(enumerate(self.roster.names))
+
+    @cached_property
+    def _claims(self) -> dict[str, str]:
+        return {member.name: member.key for member in self.roster.members}
 
     @property
     def complete(self) -> bool:
@@ -62,7 +69,7 @@ class RollCall:
         if not self.strict and not self._is_ours(node, raw.properties):
             return
         info = read_identity(raw.properties)
-        name = dict(enumerate(self.roster.names)).get(info.partition)
+        name = self._names.get(info.partition)
         if name != info.name:
             raise RunFailed(
                 f"node {node} as partition {info.partition} calls itself {info.name!r}, the roster has "
@@ -85,10 +92,7 @@ class RollCall:
     def _is_ours(self, node: int, said: Mapping[str, object]) -> bool:
         """Whether a node is who it says, of this run, and fit for it; if not, why is noted."""
         name = one_line(str(said.get("name")), 200)
-        here, claims = (
-            f"node {node} calls itself {name!r}",
-            {m.name: m.key for m in self.roster.members},
-        )
+        here, claims = f"node {node} calls itself {name!r}", self._claims
         own = self.keys.get(node, "")
         if name not in claims:
             self.strange[node] = f"{here}, which is not on the roster; it is left to other runs"
@@ -104,7 +108,7 @@ class RollCall:
         elif own and own in claims.values() and not bound:
             other = next(n for n, key in claims.items() if key == own)
             self.failed[node] = f"{here}, but the roster binds its key {own} to {other}"
-        elif unlike := [k for k in _FACTS if said.get(k) != self.facts[k]]:
+        elif unlike := [k for k in FACTS if said.get(k) != self.facts[k]]:
             self.failed[node] = f"{here}, {self._difference(unlike[-1], said)}"
         else:
             return True
@@ -148,26 +152,3 @@ class RollCall:
             f"{len(self.roster)} members): {'; '.join(told) or 'none has connected'}; connect a SuperNode for each "
             f"within node-deadline-s = {deadline_s:g}"
         )
-
-
-def read_identity(properties: Mapping[str, object]) -> ClientInfo:
-    """Who a client says it is; RunFailed if that makes no sense."""
-    partition, name, examples = (properties.get(key) for key in _IDENTITY)
-    if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
-        raise RunFailed(
-            "a client's get_properties must return partition (int), name (str) and num-examples (int), "
-            f"got {one_line(str(dict(properties)))}"
-        )
-    if (
-        not name.strip()
-        or name != one_line(name.strip(), 200)
-        or not 0 <= examples <= LARGEST_COUNT
-    ):
-        shown = one_line(repr(name))
-        raise RunFailed(f"partition {partition}: bad name {shown} or num-examples {examples}")
-    details: dict[str, Scalar] = {
-        one_line(key): one_line(value) if isinstance(value, str) else value
-        for key, value in properties.items()
-        if key not in (*_IDENTITY, *_FACTS) and isinstance(value, int | float | str | bool)
-    }
-    return ClientInfo(partition, name, examples, details)

@@ -17,14 +17,25 @@ from flwr.serverapp import Grid
 from fedsuite.arrays import with_prefix
 from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
+from fedsuite.federation import (
+    ClientInfo,
+    Clients,
+    Exchanges,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    ServerState,
+    Task,
+)
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
+from fedsuite.sampling import ASKED, OF, some_of
 from fedsuite.versions import ANEW, Checkpoints, RunState
 from strategies.runtime import bookkeeping
 from strategies.runtime.bookkeeping import BEST_ROUND
-from strategies.runtime.exchange import Members, TaskExchange
+from strategies.runtime.exchange import TaskExchange
+from strategies.runtime.members import Members
 from strategies.runtime.membership import gather
 from strategies.runtime.post import OnEvent
 from strategies.runtime.records import RoundRecords
@@ -39,15 +50,17 @@ def run_rounds(
     folder: RunFolder,
     roster: Roster,
     on_event: OnEvent = lambda _: None,
+    known: Clients | None = None,
 ) -> RoundResult:
     """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end.
 
+    known: what the roster says of the clients, where it says all that they would.
     Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start with "closing-".
     """
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
     at = resumed.round if resumed else 0
-    members = gather(grid, roster, at, settings, folder)
+    members = gather(grid, roster, at, settings, folder, known)
     loop = RoundLoop(grid, settings, folder, members, on_event)
     loop.emit(
         {"round": at, "kind": "ready", "clients": len(roster), "rounds": settings.num_rounds}
@@ -115,9 +128,11 @@ class RoundLoop:
 
     def finish(self, number: int, strategy: RoundStrategy, state: ServerState) -> RoundResult:
         """After the last round; the run's result."""
+        asked, drawn = self.asked(strategy, number)
         with self._recorded(number, "closing-") as rows:
-            result = self._run(strategy.finish(number, state, self.clients), rows)
+            result = self._run(strategy.finish(number, state, asked), rows)
             rows.metrics = {**result.metrics, **bookkeeping.selected_round(state)}
+            rows.metrics |= drawn if rows.history else {}
         return RoundResult(result.state, rows.metrics)
 
     def save(self, number: int, state: ServerState) -> None:
@@ -156,10 +171,23 @@ class RoundLoop:
         self, number: int, strategy: RoundStrategy, state: ServerState, rows: RoundRecords
     ) -> tuple[ServerState, bool]:
         """Score the state; whether it is the best so far."""
+        asked, drawn = self.asked(strategy, number)
         with rows.spent("evaluation", whole=True):
-            found = self._run(strategy.evaluate(number, state, self.clients), rows)
-        rows.metrics = {**found.metrics, **rows.metrics}
+            found = self._run(strategy.evaluate(number, state, asked), rows)
+        rows.metrics = {**found.metrics, **rows.metrics, **drawn}
         return bookkeeping.after_evaluation(strategy.selection, number, found.state, found.metrics)
+
+    def asked(
+        self, strategy: RoundStrategy, number: int
+    ) -> tuple[Sequence[ClientInfo], dict[str, float]]:
+        """Whom the evaluation after a round may ask; metrics that say how many, where not all."""
+        most, seed = self.settings.evaluation_clients, self.settings.seed
+        if not most:
+            return self.clients, {}
+        kinds = strategy.kinds(self.clients)
+        drawn = [c for k, own in enumerate(kinds) for c in some_of(own, most, seed, number, k)]
+        asked = sorted(drawn, key=lambda c: c.partition)
+        return asked, {ASKED: float(len(asked)), OF: float(sum(map(len, kinds)))}
 
     def _run(self, exchanges: Exchanges, rows: RoundRecords) -> RoundResult:
         """Every exchange that a step of the strategy asks for, then its result, checked."""

@@ -12,7 +12,7 @@ from fedsuite.driving.message_keys import TERMS
 from fedsuite.driving.topology import Overlay, both_ways
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, rebalance
 from fedsuite.driving.topology.relay import relay_schedule
-from fedsuite.federation import Reply, RoundResult, ServerState, Task
+from fedsuite.federation import ClientInfo, Reply, RoundResult, ServerState, Task
 from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
 from tests.harness import changed
 from tests.schedules import contraction, make_schedule
@@ -36,6 +36,10 @@ def strategy_of(
     silos = list(range(num_silos))
     silos_of = [silos[i : i + per_client] for i in range(0, num_silos, per_client)]
     return NeighbourAveraging(config, INITIAL, silos_of, make_schedule(num_silos, kind, 3), COSTS)
+
+
+def clients_of(strategy: NeighbourAveraging) -> list[ClientInfo]:
+    return [ClientInfo(p, f"silo-{p}", 10) for p in range(len(strategy.silos_of))]
 
 
 def answers(
@@ -136,9 +140,9 @@ def test_what_is_mixed_beside_the_model_goes_its_way_and_is_no_part_of_the_resul
     trackers = [(8 + 16 + 64) / 4, (4 + 32 + 64) / 4, (4 + 16 + 128) / 4, 0.0]
     np.testing.assert_allclose(result.state.arrays["tracker.w"][:, 0, 0], trackers)
     assert result.metrics["consensus-distance"] == 0
-    done = play(strategy, strategy.finish(4, result.state, []), stay).state.arrays
+    done = play(strategy, strategy.finish(4, result.state, clients_of(strategy)), stay).state.arrays
     assert done.keys() == INITIAL.keys() | {f"{SILOS}{k}" for k in INITIAL}
-    asked = next(strategy.evaluate(1, result.state, []))
+    asked = next(strategy.evaluate(1, result.state, clients_of(strategy)))
     assert not [k for task in asked for k in task.arrays if "tracker" in k]
 
 
@@ -156,7 +160,7 @@ def test_messages_under_way_are_kept_between_rounds_and_those_that_did_not_come_
     expected = [(1 / 3 + 2 + 2) / 3, (1 / 3 + 2 + 2) / 3, 1]
     np.testing.assert_allclose(result.state.arrays["w"][:3, 0, 0], expected, rtol=1e-6)
     assert result.metrics["consensus-distance"] == pytest.approx(6 * 2 / 9 * (13 / 9 - 1) ** 2)
-    done = play(strategy, strategy.finish(2, result.state, []), stay).state.arrays
+    done = play(strategy, strategy.finish(2, result.state, clients_of(strategy)), stay).state.arrays
     assert done[f"{SILOS}w"].shape == (3, 3, 2)
 
 
@@ -180,7 +184,9 @@ def test_pure_mixing_contracts_by_the_spectral_bound() -> None:
 
 def test_errors_are_pooled_over_samples_and_averaged_over_silos() -> None:
     strategy = strategy_of("ring", 3)
-    metrics = play(strategy, strategy.evaluate(0, state_of(strategy), []), stay).metrics
+    metrics = play(
+        strategy, strategy.evaluate(0, state_of(strategy), clients_of(strategy)), stay
+    ).metrics
     assert metrics["rmse"] == pytest.approx(np.sqrt(8.0))
     assert metrics["mae"] == pytest.approx(2.0)
     assert metrics["silo-rmse.mean"] == metrics["silo-rmse.worst"] == pytest.approx(2.0)
@@ -190,7 +196,7 @@ def test_errors_are_pooled_over_samples_and_averaged_over_silos() -> None:
 def test_the_result_is_the_average_model_with_the_silos_beside_it() -> None:
     strategy = strategy_of("local", 3, cross_evaluation=True)
     state = play(strategy, strategy.train(1, state_of(strategy), []), add_own_number).state
-    result = play(strategy, strategy.finish(1, state, []), stay)
+    result = play(strategy, strategy.finish(1, state, clients_of(strategy)), stay)
     np.testing.assert_allclose(result.state.arrays["w"], 1.0, rtol=1e-6)
     assert result.state.arrays[f"{SILOS}w"].shape == (3, 3, 2)
     assert result.metrics["everywhere-rmse.mean"] == pytest.approx(np.sqrt(8.0))

@@ -51,13 +51,13 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     names = () if config.data.num_silos else tuple(d.name for d in drives if not d.held_out)
     plan = make_plan(config, len(names), names)
     folder = prepare_sources(config.data, plan.num_data_silos, drives, progress)
-    silos = open_silos(folder, config.federation.pooled)
+    there = [POOLED_NAME] if config.federation.pooled else silo_names(folder)
     members = []
     for held in plan.silos_of:
-        own = [silos[i] for i in held]
-        name = own[0].name if len(own) == 1 else f"{own[0].name}..{own[-1].name}"
-        frames = [len(s.train) for s in own]
-        details = {"silos": list(held), "names": [s.name for s in own], "frames": frames}
+        own = [there[i] for i in held]
+        name = own[0] if len(own) == 1 else f"{own[0]}..{own[-1]}"
+        frames = [len(open_own(folder, silo).train) for silo in own]
+        details = {"silos": list(held), "names": own, "frames": frames}
         members.append(Member(name, "silo", sum(frames), details))
     facts = {"silos": plan.num_data_silos, "folder": folder.name}
     return Roster(tuple(members), facts | _facts_of(drives, left_out_of(folder), progress))

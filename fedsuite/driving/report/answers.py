@@ -10,6 +10,7 @@ from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column, Outcome, read_baselines
 from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
 from fedsuite.report.page.shared_arrays import shared_line
+from fedsuite.report.sampled import sampled_text
 from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 
@@ -52,7 +53,7 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),
         papers=tuple(_papers(config, outcome)) if outcome else (),
-        notes=(NOTE, *filter(None, [left_out_line(run.folder).strip()])),
+        notes=(NOTE, *filter(None, [left_out_line(run.folder).strip(), sampled_text(run.frames)])),
     )
 
 

@@ -27,6 +27,7 @@ from fedsuite.report.outcomes import (
     write_csv,
 )
 from fedsuite.report.plots import MOST_CURVES
+from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table, mean_and_spread
 
 MOST_SILOS = 12  # lines of the table by silo
@@ -53,6 +54,7 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
     federated = grouped(o for o in outcomes if not runs[o.run].federation.pooled)
     text = markdown_table(table(groups, COLUMNS)) + _silo_table(folder, federated)
     lines = dict.fromkeys(left_out_line(folder / label) for label in runs)
+    lines |= dict.fromkeys(f"\n{told}\n" for o in outcomes if (told := sampled_text(o.frames)))
     (folder / "results.md").write_text("".join([text, *lines]), encoding="utf-8")
     if len(groups) <= MOST_CURVES:
         draw_curves(rounds_of(groups), folder)

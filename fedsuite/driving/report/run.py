@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.data.frames import LEFT_OUT, Silo
-from fedsuite.driving.data.sources import open_silos, roster_folder
+from fedsuite.driving.data.frames import LEFT_OUT, Silo, silo_names
+from fedsuite.driving.data.sources import open_own, roster_folder
 from fedsuite.driving.evaluation.metrics import (
     Errors,
     constant_baseline,
@@ -31,9 +31,11 @@ from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, last_values, read_baselines
 from fedsuite.report.plots import learning_curves, save_figure
+from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
 from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
+from fedsuite.sampling import some_of
 
 DRAWN_SILOS = 12
 DRAWINGS = ("steering.png", "frames.png", "overlay.png")
@@ -64,6 +66,8 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         for name, e in found.items()
     ]
     text = markdown_table(rows) + left_out_line(run_dir) + admitted_text(frames)
+    if told := sampled_text(frames):
+        text += f"\n{told} What is said of a silo is of the last evaluation that asked it.\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
     draw_curves({config.federation.scenario: frames.rounds}, run_dir)
 
@@ -93,8 +97,14 @@ def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
 def draw_data(config: CDLConfig, run_dir: Path) -> None:
     """Baselines, the silos' angles and frames (of a pooled run: of those whose data are pooled), and the overlay."""
     roster = read_roster(run_dir / ROSTER)
-    plan, silos = plan_of(config, roster), open_silos(roster_folder(config.data, roster), False)
-    write_json(run_dir / BASELINES, baselines_of(silos, config.seed))
+    plan, folder = plan_of(config, roster), roster_folder(config.data, roster)
+    names = silo_names(folder)
+    drawn = some_of(names, config.evaluation_clients, config.seed, config.num_rounds)
+    silos = [open_own(folder, name) for name in drawn]
+    baselines = baselines_of(silos, config.seed)
+    if drawn != names:
+        del baselines["silos"]  # they go by the silos' numbers
+    write_json(run_dir / BASELINES, baselines)
     plot_steering(silos[:DRAWN_SILOS], run_dir / DRAWINGS[0])
     plot_frames(silos[:DRAWN_SILOS], run_dir / DRAWINGS[1])
     if plan.overlay.edges:

@@ -6,12 +6,15 @@ any training.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.files import path_name, sha256_of
+from fedsuite.parallel import mapped
 from fedsuite.progress import Progress, silent
 from fedsuite.vln.data.annotations import SPLITS, annotation_files, check_items, read_annotations
 from fedsuite.vln.data.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
@@ -19,6 +22,9 @@ from fedsuite.vln.data.instructions import build_vocabulary, read_vocabulary
 from fedsuite.vln.data.rxr import read_guides
 from fedsuite.vln.data.view_files import HDF5_SUFFIXES, read_hdf5, read_tsv
 from fedsuite.vln.message_keys import TEST
+
+Episodes = dict[str, list[dict[str, Any]]]  # a house's items by split
+MANY = 1000  # houses whose instructions several processes split off
 
 
 def prepare_views(
@@ -96,11 +102,12 @@ def prepare_houses(
     test: Path | None = None,
     vocabulary_file: Path | None = None,
     alone: bool = False,
+    processes: int = 0,
 ) -> None:
     """Check the annotations and split them by house into `out_dir` (layout in dataset.py); language is RxR's.
 
     test: the leaderboard's split, where a run walks it; vocabulary_file: words to use, None = those of the training
-    instructions; alone: paths of any split will do.
+    instructions; alone: paths of any split will do; processes: see `mapped`.
     """
     connectivity, files = data_dir / "connectivity", annotation_files(data_dir, dataset)
     files |= {TEST: test} if test else {}
@@ -132,25 +139,40 @@ def prepare_houses(
         raise InputError(
             f"{files['val_seen']}: {stray[0]} is no training house; val_seen needs seen houses"
         )
-    graphs = {s: load_graph(connectivity, s) for s in scans}
+    own: dict[str, Episodes] = {scan: {} for scan in scans}
     for split, items in splits.items():
-        check_items(files[split], items, graphs)
+        for item in items:
+            own[item["scan"]].setdefault(split, []).append(item)
+    one = partial(_prepare_house, connectivity, files, out_dir)
+    made = mapped(one, [*own.items()], processes or (0 if len(scans) > MANY else 1))
+    panoramas = {}
+    for scan, size in zip(scans, made, strict=True):
+        panoramas[scan] = size
+        progress("houses whose instructions are split off", len(panoramas), len(scans))
     texts = (t for i in splits["train"] for t in i["instructions"])
     given = vocabulary_file and read_vocabulary(vocabulary_file)
     vocabulary = given or build_vocabulary(texts, min_word_count)
-    samples = {}
-    for number, scan in enumerate(scans, 1):
-        (out_dir / scan).mkdir(parents=True)
-        own = {s: [i for i in items if i["scan"] == scan] for s, items in splits.items()}
-        text = json.dumps({s: v for s, v in own.items() if v})
-        (out_dir / scan / "episodes.json").write_text(text)
-        samples[scan] = {s: sum(len(i["instructions"]) for i in v) for s, v in own.items()}
-        progress("houses whose instructions are split off", number, len(scans))
+    samples = {
+        scan: {s: sum(len(i["instructions"]) for i in own[scan].get(s, ())) for s in splits}
+        for scan in scans
+    }
     (out_dir / "vocabulary.json").write_text(json.dumps(vocabulary.words))
-    panoramas = {s: len(g.viewpoint_ids) for s, g in graphs.items()}
     manifest = {"splits": order, "samples": samples, "panoramas": panoramas}
     manifest["vocabulary"] = len(vocabulary)
     (out_dir / "manifest.json").write_text(json.dumps(manifest, indent=1))
+
+
+def _prepare_house(
+    connectivity: Path, files: Mapping[str, Path], out_dir: Path, house: tuple[str, Episodes]
+) -> int:
+    """Check a house's paths against its graph and write its episodes.json; how many panoramas it has."""
+    scan, own = house
+    graph = load_graph(connectivity, scan)
+    for split, items in own.items():
+        check_items(files[split], items, {scan: graph})
+    (out_dir / scan).mkdir(parents=True)
+    (out_dir / scan / "episodes.json").write_text(json.dumps(own))
+    return len(graph.viewpoint_ids)
 
 
 def without_test(scan: str, splits: Mapping[str, Sequence[str]]) -> str:

@@ -1,6 +1,6 @@
 """Who takes part in a FedVLN run, made where the houses are; and one client's houses, opened where it is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedsuite.errors import InputError
 from fedsuite.parts import Part
@@ -11,6 +11,7 @@ from fedsuite.vln.data.ablations import apply_ablations
 from fedsuite.vln.data.dataset import House, load_house, load_vocabulary, read_prepared
 from fedsuite.vln.data.instructions import Vocabulary, count_words
 from fedsuite.vln.data.sources import Places, Sources, prepare_sources
+from fedsuite.vln.message_keys import TEST, VALIDATION
 
 ALL_HOUSES, ALL_UNSEEN = "all-training-houses", "all-unseen-houses"
 SEEN, UNSEEN = "seen", "unseen"
@@ -18,7 +19,8 @@ TEST_ONLY = "test"  # walks for the leaderboard in the end, and nothing else
 
 
 def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
-    """All clients of a run; details of a member: its houses, and their numbers, which randomness hangs on."""
+    """All clients of a run; details of a member: its houses, their numbers, which randomness hangs on, and how many
+    instructions each house has by split."""
     scans = [*sources.training_scans, *sources.unseen_scans, *sources.test_scans]
     numbers = {s: i for i, s in enumerate(scans)}
     samples = sources.manifest["samples"]
@@ -26,7 +28,7 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
     def member(name: str, role: str, scans: Sequence[str]) -> Member:
         examples = sum(int(samples[s]["train"]) for s in scans)
         own = {"houses": list(scans), "numbers": [numbers[s] for s in scans]}
-        return Member(name, role, examples, own)
+        return Member(name, role, examples, own | _counts([samples[s] for s in scans]))
 
     seen = [member(s, SEEN, [s]) for s in sources.training_scans]
     unseen = [member(s, UNSEEN, [s]) for s in sources.unseen_scans]
@@ -42,6 +44,13 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
     return Roster(tuple(members), {"feature-size": sources.feature_size}, tuple(words))
 
 
+def _counts(samples: Sequence[Mapping[str, int]]) -> dict[str, list[int]]:
+    """Instructions of every house by split, without splits that none has; samples: of the manifest, by house."""
+    splits = ("train", *VALIDATION, TEST)
+    found = {split: [int(own.get(split, 0)) for own in samples] for split in splits}
+    return {split: counts for split, counts in found.items() if any(counts)}
+
+
 def part_of(config: FedVLNConfig, name: str, words: bool, progress: Progress) -> Part:
     """What the roster needs to know of the house `name`, converted and checked; words: also how often each is used."""
     sources = prepare_sources(config, progress, alone=True)
@@ -55,10 +64,11 @@ def part_of(config: FedVLNConfig, name: str, words: bool, progress: Progress) ->
             f"data.dir: {config.data.dir or 'empty, so houses are generated'}; the annotations are of {there}; expected "
             f"those of {name}, which is what the node's file says it is"
         )
+    counts = _counts([sources.manifest["samples"][name]])
     samples = read_prepared(sources.houses_dir, f"{name}/episodes.json").get("train", [])
     uses = count_words(t for item in samples for t in item["instructions"]) if words else None
     examples = sum(len(item["instructions"]) for item in samples)
-    member = Member(name, roles[0], examples, {"houses": [name]})
+    member = Member(name, roles[0], examples, {"houses": [name]} | counts)
     facts = {"feature-size": sources.feature_size}
     return Part("fedvln", member, facts, numbered="numbers", words=uses)
 

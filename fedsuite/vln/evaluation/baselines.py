@@ -1,6 +1,6 @@
 """Walkers that learn nothing: what a score has to be held against."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def random_walks(
 
 
 def random_walk_scores(
-    houses: Sequence[House], split: str, rng: np.random.Generator
+    houses: Iterable[House], split: str, rng: np.random.Generator
 ) -> dict[str, float]:
     """Mean metrics of random walks over all samples of a split, REPEATS walks per sample."""
     scores: list[dict[str, np.ndarray]] = []

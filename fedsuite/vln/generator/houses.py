@@ -7,11 +7,13 @@ about real ones.
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fedsuite.errors import InputError
+from fedsuite.parallel import mapped
 from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
 from fedsuite.vln.generator.language import Instruction, describe
@@ -23,6 +25,7 @@ UNSEEN_FIRST = 10_000
 PATHS_PER_ID_BLOCK = 20_000
 SMALL_EVERY, SMALL_AT = 8, 6
 SPLITS = ("train", "val_seen", "val_unseen")
+Entry = dict[str, object]  # a path's record in an annotation file
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class AnnotatedPath:
     path_id: int
     instructions: tuple[Instruction, ...]
 
-    def entry(self) -> dict[str, object]:
+    def entry(self) -> Entry:
         house, path = self.route.house, self.route.path
         return {
             "distance": round(float(house.shortest[0][path[0], path[-1]]), 2),
@@ -123,30 +126,43 @@ def connectivity_json(house: House) -> str:
     return json.dumps(rows, separators=(",", ":"))
 
 
-def write_houses(settings: HouseSettings, folder: Path, progress: Progress = silent) -> None:
-    """Write all houses to connectivity/, annotations/ and views/ in `folder`, scans.txt last: with it all is complete."""
+def write_houses(
+    settings: HouseSettings, folder: Path, progress: Progress = silent, processes: int = 0
+) -> None:
+    """Write all houses to connectivity/, annotations/ and views/ in `folder`, scans.txt last: with it all is complete.
+
+    processes: see `mapped`; the files do not depend on it.
+    """
     for name in ("connectivity", "annotations", "views"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    listed: dict[str, list[tuple[float, dict[str, object]]]] = {split: [] for split in SPLITS}
-    scans = []
-    for position, number in enumerate(house_numbers(settings)):
-        house = draw_house(settings.seed, number)
-        file = folder / "connectivity" / f"{house.scan}_connectivity.json"
-        file.write_text(connectivity_json(house))
-        rng = rng_for(settings.seed, "generated-house-views", 0, number)
-        looks = settings.feature_size, settings.style_strength, settings.view_noise
-        np.save(folder / "views" / f"{house.scan}.npy", house_views(house, rng, *looks))
+    listed: dict[str, list[tuple[float, Entry]]] = {split: [] for split in SPLITS}
+    numbers, scans = house_numbers(settings), []
+    made = mapped(partial(write_house, settings, folder), numbers, processes)
+    for position, (scan, paths) in enumerate(made):
         # Houses are mixed, but first appear in the order of their numbers.
-        rng = rng_for(settings.seed, "generated-house-order", 0, number)
         met: set[str] = set()
-        for path in annotate_house(settings, number, house):
-            key = float(rng.random())
-            listed[path.split].append((key if path.split in met else position - 1e6, path.entry()))
-            met.add(path.split)
-        scans.append(house.scan)
-        progress("generated houses", position + 1, settings.num_seen + settings.num_unseen)
+        for split, key, entry in paths:
+            listed[split].append((key if split in met else position - 1e6, entry))
+            met.add(split)
+        scans.append(scan)
+        progress("generated houses", position + 1, len(numbers))
     for split, entries in listed.items():
         entries.sort(key=lambda e: e[0])
         text = json.dumps([e for _, e in entries], indent=1)
         (folder / "annotations" / f"R2R_{split}.json").write_text(text + "\n")
     (folder / "connectivity" / "scans.txt").write_text("\n".join(scans) + "\n")
+
+
+def write_house(
+    settings: HouseSettings, folder: Path, number: int
+) -> tuple[str, list[tuple[str, float, Entry]]]:
+    """Write graph and views of one house; its scan, and of every path the split, a key to mix houses by, and the record."""
+    house = draw_house(settings.seed, number)
+    file = folder / "connectivity" / f"{house.scan}_connectivity.json"
+    file.write_text(connectivity_json(house))
+    rng = rng_for(settings.seed, "generated-house-views", 0, number)
+    looks = settings.feature_size, settings.style_strength, settings.view_noise
+    np.save(folder / "views" / f"{house.scan}.npy", house_views(house, rng, *looks))
+    rng = rng_for(settings.seed, "generated-house-order", 0, number)
+    paths = annotate_house(settings, number, house)
+    return house.scan, [(path.split, float(rng.random()), path.entry()) for path in paths]

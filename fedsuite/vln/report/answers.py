@@ -8,6 +8,7 @@ from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column, read_baselines
 from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
 from fedsuite.report.page.shared_arrays import shared_line
+from fedsuite.report.sampled import sampled_text
 from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
@@ -81,7 +82,8 @@ def _columns(split: str, names: tuple[str, ...]) -> list[Column]:
 
 def _notes(outcome: FedVLNOutcome) -> tuple[str, ...]:
     how = selection_text(outcome.config.evaluation.selection, [outcome.selected])
-    return (f"Scores are those of the {how}.",)
+    sampled = sampled_text(outcome.frames, outcome.config.evaluation.selection != "last")
+    return (f"Scores are those of the {how}.", *filter(None, [sampled]))
 
 
 def _houses(

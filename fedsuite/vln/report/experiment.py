@@ -22,6 +22,7 @@ from fedsuite.report.outcomes import (
     write_csv,
 )
 from fedsuite.report.plots import MOST_CURVES, learning_curves
+from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
@@ -67,6 +68,10 @@ def write_comparison(folder: Path, runs: Mapping[str, FedVLNConfig]) -> None:
         )
         texts.append(heading + stage_text(stage, own))
         draw_curves(own, folder / f"learning{suffix}.png")
+    chosen = any(config.evaluation.selection != "last" for config in runs.values())
+    every = (o for own in groups.values() for o in own)
+    told = dict.fromkeys(filter(None, (sampled_text(o.frames, chosen) for o in every)))
+    texts += [f"{line}\n" for line in told]
     (folder / "results.md").write_text("\n".join(texts), encoding="utf-8")
 
 

@@ -22,9 +22,11 @@ from fedsuite.randomness import rng_for
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
 from fedsuite.report.plots import learning_curves
+from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
 from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
+from fedsuite.sampling import some_of
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import join_houses
 from fedsuite.vln.data.floor_plan import floor_plan
@@ -75,6 +77,8 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
     else:
         text = scores_text(outcome, "agent", AGENT_COLUMNS, read_baselines(run_dir)) + "\n"
     text += admitted_text(outcome.frames)
+    if told := sampled_text(outcome.frames, config.evaluation.selection != "last"):
+        text += f"\n{told}\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
     draw_learning(outcome, run_dir / "learning.png")
     if config.evaluation.submission:
@@ -170,10 +174,13 @@ def draw_data(config: FedVLNConfig, run_dir: Path) -> None:
         return
     sources = open_sources(config)
     if config.stage != PRE_EXPLORE and sources.unseen_scans:
-        unseen = [open_house(config, sources, s, 0) for s in sources.unseen_scans]
+        of = sources.unseen_scans
+        scans = some_of(of, config.evaluation_clients, config.seed, config.num_rounds, group=1)
+        unseen = (open_house(config, sources, s, 0) for s in scans)
+        name = "random walk" if scans == of else f"random walk ({len(scans)} of {len(of)} houses)"
         scores = random_walk_scores(unseen, UNSEEN, rng_for(config.seed, "random walks"))
         named = {f"{UNSEEN}.{k}": v for k, v in scores.items()}
-        write_json(run_dir / BASELINES, {"random walk": named})
+        write_json(run_dir / BASELINES, {name: named})
     model = _walker(config, sources, run_dir)
     if model is not None:
         _draw_walks(config, sources, model, run_dir)

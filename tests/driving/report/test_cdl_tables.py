@@ -19,7 +19,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("data are opened")
 
     monkeypatch.setattr(frames, "open_silo", refuse)
-    monkeypatch.setattr(run, "open_silos", refuse)
+    monkeypatch.setattr(run, "open_own", refuse)
 
 
 def leave_run(folder: Path, rmse: float, baselines: bool = True) -> None:
