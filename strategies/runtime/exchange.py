@@ -105,9 +105,11 @@ class TaskExchange:
         about = {"round": records.number, "kind": f"{records.prefix}{kind}"}
         self.emit(about | {"client": self.names[task.partition], "reason": why})
 
-    def messages(self, tasks: Sequence[Task], number: int) -> Iterator[Message]:
-        """The tasks of round `number` with all that a client is told."""
-        factory = TaskMessages(ttl_s=2 * self.settings.reply_deadline_s)
+    def messages(
+        self, tasks: Sequence[Task], number: int, packed: bool = True
+    ) -> Iterator[Message]:
+        """The tasks of round `number` with all that a client is told; packed: as TaskMessages says."""
+        factory = TaskMessages(2 * self.settings.reply_deadline_s, packed)
         for task in tasks:
             last = self.trained.get(task.partition, 0)
             # What a real node had before this task it needs again if its answer is lost.

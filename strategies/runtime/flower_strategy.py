@@ -9,10 +9,11 @@ the last round's state, without close and finish.
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from clients.packing import arrays_of, plain_record
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
@@ -140,8 +141,7 @@ class FedsuiteStrategy(Strategy):
 
     def _with_arrays(self, grid: Grid, arrays: ArrayRecord) -> ServerState:
         """The state with the arrays that the caller goes on from."""
-        named = {str(k): v.numpy() for k, v in arrays.items()}
-        return dataclasses.replace(self._current(grid), arrays=named)
+        return dataclasses.replace(self._current(grid), arrays=arrays_of(arrays))
 
     def _open(
         self, loop: RoundLoop, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
@@ -151,7 +151,8 @@ class FedsuiteStrategy(Strategy):
             raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
         self._opened = (exchanges, tasks)
         given = [dataclasses.replace(t, config={**config, **t.config}) for t in tasks]  # type: ignore[dict-item]
-        return list(loop.exchange.messages(given, number))
+        # One by one: code that drives a strategy looks at arrays.
+        return list(loop.exchange.messages(given, number, packed=False))
 
     def _close(
         self, number: int, kind: str, replies: Iterable[Message]
@@ -188,4 +189,4 @@ class FedsuiteStrategy(Strategy):
 
 
 def _record(state: ServerState) -> ArrayRecord:
-    return ArrayRecord({name: Array(value) for name, value in state.arrays.items()})
+    return plain_record(state.arrays)

@@ -15,6 +15,7 @@ import pytest
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, Result, Strategy
 
+from clients.packing import arrays_of, is_packed
 from fedsuite.arrays import Arrays, fingerprint
 from fedsuite.config import read_config
 from fedsuite.roster import ROSTER, write_roster
@@ -98,7 +99,8 @@ def in_flowers_loop(plays: Plays, name: str, results: Path, wrap: Wrap = lambda 
 
 
 def numbers(record: ArrayRecord) -> Arrays:
-    return {str(k): v.numpy() for k, v in record.items()}
+    assert not is_packed(record)
+    return arrays_of(record)
 
 
 def own_end(plays: Plays, name: str) -> Arrays:
