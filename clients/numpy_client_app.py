@@ -1,7 +1,7 @@
 """A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
 
 Messages: "arrays" and "config" in; "arrays", "metrics" (with num-examples) and "timing" out; arrays go out in the form
-in which they came (clients/packing.py). A query asks who the client is and is answered by `get_properties` in "properties".
+in which they came (strategies/runtime/packing.py). A query asks who the client is; `get_properties` answers in "properties".
 
 The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
 names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
@@ -19,8 +19,8 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
-from clients.packing import arrays_of, is_packed, packed_record, plain_record
 from fedsuite.arrays import Arrays
+from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 NAMES = "array-names"
 CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
-from clients.packing import PACKED, arrays_of, is_packed
 from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat, with_keys
 from fedsuite.files import sha256_of
@@ -29,6 +28,7 @@ from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.run_config import as_toml
 from simulations.server_app import serve
 from simulations.systems import load_system, settings_of, to_run_config
+from strategies.runtime.packing import PACKED, arrays_of, is_packed
 from tests.toy import ToySettings
 
 ROOT = Path(__file__).parents[1]

@@ -22,9 +22,9 @@ from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.reply_checks import (
     CheckedReply,
     check_merged,
-    check_reply,
     usable_or_reason,
 )
+from strategies.runtime.together import check_parts, members_of, parts_of, told
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class TaskExchange:
             for arrays in {id(task.arrays): task.arrays for task in ordered}.values():
                 self.check(arrays, records)
             event = {"round": records.number, "kind": f"{records.prefix}exchange"}
-            asked = [task.partition for task in ordered]
+            asked = [own.partition for task in ordered for own in members_of(task)]
             self.emit(event | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
         return self.judged(ordered, self._answers(ordered, records), records)
 
@@ -80,16 +80,17 @@ class TaskExchange:
             raw, task = read_reply(reply), tasks[position]
             raws[position] = raw
             if raw.error:
-                whose = f"round {records.number}, {self.names[task.partition]}"
-                self.folder.log_error(whose, raw.detail or raw.error)
+                who = ", ".join(self.names[own.partition] for own in members_of(task))
+                self.folder.log_error(f"round {records.number}, {who}", raw.detail or raw.error)
             node = self.node_of[task.partition]
             if not raw.unreachable:
                 patience.answered(node)
             elif patience.loses(node):
                 self._tell("lost", task, records, raw.error)
                 return
-            if event := records.timed(task, raw, seconds):
-                self.emit(event)
+            for own, part in parts_of(task, raw):
+                if event := records.timed(own, part, seconds):
+                    self.emit(event)
 
         patience.begin()
         order = self._largest_first(tasks)
@@ -111,7 +112,8 @@ class TaskExchange:
         """Positions of the tasks in the order of sending: training by number of samples, all else as it stands."""
         if tasks[0].kind != "train":
             return list(range(len(tasks)))
-        return sorted(range(len(tasks)), key=lambda i: -self.samples[tasks[i].partition])
+        samples = [sum(self.samples[own.partition] for own in members_of(t)) for t in tasks]
+        return sorted(range(len(tasks)), key=lambda i: -samples[i])
 
     def _tell(self, kind: str, task: Task, records: RoundRecords, why: str = "") -> None:
         """An event about a client that was lost."""
@@ -135,6 +137,7 @@ class TaskExchange:
             if not task.summed:
                 config["last-trained"] = last
                 config |= self.best if task.kind == "train" else {}
+                config |= told(task, self.trained)
             yield factory.message(task, self.node_of[task.partition], config)
 
     def judged(
@@ -144,13 +147,17 @@ class TaskExchange:
         deadline_s, least = self.settings.reply_deadline_s, self.settings.min_reply_fraction
         failed: list[tuple[str, CheckedReply]] = []
         dead, replies = [], []
-        for task, raw in zip(tasks, raws, strict=True):
-            name = self.names[task.partition]
-            checked = check_reply(task, raw, deadline_s, name)
+        parts = [
+            (raw, *part)
+            for task, raw in zip(tasks, raws, strict=True)
+            for part in check_parts(task, raw, deadline_s, self.names)
+        ]
+        for raw, task, checked in sorted(parts, key=lambda part: part[1].partition):
             records.checked(task, checked)
             if checked.reply is not None:
                 replies.append(checked.reply)
                 continue
+            name = self.names[task.partition]
             failed.append((name, checked))
             dead += [name] if raw is not None and raw.worker_died else []
         where = f"round {records.number}, {tasks[0].kind}"
@@ -161,7 +168,7 @@ class TaskExchange:
         if asked := tasks[0].in_turn:
             records.passed_over += failed
             failed = records.passed_over
-        if reason := usable_or_reason(failed, asked or len(tasks), least):
+        if reason := usable_or_reason(failed, asked or len(parts), least):
             raise RunFailed(f"{where}: {reason}")
         if tasks[0].kind == "train":
             records.trained += replies

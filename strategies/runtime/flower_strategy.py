@@ -13,7 +13,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from clients.packing import arrays_of, plain_record
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Exchanges, Reply, RoundResult, RoundStrategy, ServerState, Task
@@ -22,6 +21,7 @@ from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, read_reply
+from strategies.runtime.packing import arrays_of, plain_record
 from strategies.runtime.post import STRAY, OnEvent
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.round_loop import RoundLoop, run_rounds

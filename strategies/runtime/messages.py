@@ -1,6 +1,6 @@
 """Between a task and a Flower message: what goes on the wire, and what comes back from it, unchecked.
 
-Down: "arrays" (ArrayRecord, in our own loop with all arrays in one entry: clients/packing.py) and "config" (ConfigRecord).
+Down: "arrays" (ArrayRecord, in our own loop with all arrays in one entry: packing.py) and "config" (ConfigRecord).
 Up: "arrays", "metrics" (MetricRecord that holds num-examples), "timing" (ConfigRecord). The identity query and its answer
 are ConfigRecords only.
 """
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from clients.packing import arrays_of, packed_record, plain_record
 from fedsuite.arrays import Arrays
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
+from strategies.runtime.packing import arrays_of, packed_record, plain_record
 
 EXAMPLES = "num-examples"
 # Flower's error codes for a node that is gone or did not answer in time, and for a client process that died there.

@@ -8,8 +8,9 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
 from clients.numpy_client_app import named_arrays, named_reply, numpy_client_app
-from clients.packing import arrays_of, is_packed, packed_record, plain_arrays, plain_record
+from clients.packing import plain_arrays
 from simulations.engines.inprocess import server_identity
+from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 
 class Probe(NumPyClient):

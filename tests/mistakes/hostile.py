@@ -13,13 +13,20 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.app.error import Error
 from flwr.serverapp import Grid
 
-from clients.packing import FORMAT, PACKED, arrays_of, is_packed, packed_record, plain_record
 from fedsuite.config import RunSettings
 from fedsuite.roster import ROSTER, Roster, read_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import server_identity
 from simulations.systems import System, settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
+from strategies.runtime.packing import (
+    FORMAT,
+    PACKED,
+    arrays_of,
+    is_packed,
+    packed_record,
+    plain_record,
+)
 from tests.harness import Recorder
 
 Spoil = Callable[[RecordDict], RecordDict | Error]

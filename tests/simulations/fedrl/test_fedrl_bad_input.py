@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from clients.packing import packed_record
 from clients.party import PartyClient
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.fedrl.gridworld.world import GridWorld
@@ -17,6 +16,7 @@ from fedsuite.fedrl.open_world import open_world
 from fedsuite.roster import write_roster
 from simulations import cli
 from simulations.client_app import node_of
+from strategies.runtime.packing import packed_record
 from tests.fedrl_runs import SYSTEM, config_of, play, settings_from
 from tests.harness import Recorder, arrays_in, exit_code_of, prepared, toml_from
 

@@ -15,7 +15,6 @@ import pytest
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, Result, Strategy
 
-from clients.packing import arrays_of, is_packed
 from fedsuite.arrays import Arrays, fingerprint
 from fedsuite.config import read_config
 from fedsuite.roster import ROSTER, write_roster
@@ -29,6 +28,7 @@ from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
 from strategies.neighbour_averaging import NeighbourAveraging
 from strategies.runtime.flower_strategy import FedsuiteStrategy
+from strategies.runtime.packing import arrays_of, is_packed
 from tests.golden.runs import Plays
 from tests.strategies.runtime.loops import round_metrics
 
