@@ -36,7 +36,11 @@ def weighted_change(
     server: Mapping[str, np.ndarray], client: Mapping[str, np.ndarray], weight: float
 ) -> Arrays:
     """p_k (w_k - w), float64."""
-    return {k: weight * (v - server[k].astype(np.float64)) for k, v in client.items()}
+    changes = {k: v.astype(np.float64) for k, v in client.items()}
+    for name, change in changes.items():
+        change -= server[name]
+        change *= weight
+    return changes
 
 
 def of_member(values: Mapping[str, Any], partition: int) -> dict[str, Any]:
