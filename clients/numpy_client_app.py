@@ -1,7 +1,8 @@
 """A Flower ClientApp around NumPyClients: array names are kept both ways, and errors come back in one form.
 
-Messages: "arrays" and "config" in; "arrays", "metrics" (with num-examples) and "timing" out. A query asks who the client is
-and is answered by `get_properties` in "properties". A task with a "resume-round" asks the same beside its work.
+Messages: "arrays" and "config" in; "arrays", "metrics" (with num-examples) and "timing" out; arrays go out in the form
+in which they came (strategies/runtime/packing.py). A query asks who the client is and is answered by `get_properties` in
+"properties". A task with a "resume-round" asks the same beside its work.
 
 The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
 names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
@@ -13,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.app.error import Error
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
 from fedsuite.arrays import Arrays
+from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 NAMES = "array-names"
 CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -85,17 +87,18 @@ def _query(client: NumPyClient, message: Message) -> Content:
 
 
 def _train(client: NumPyClient, message: Message) -> Content:
-    parameters, config = _unpack(message)
+    record = _record(message)
+    parameters, config = _unpack(message, record)
     said = _introduction(client, config)
     arrays, num_examples, metrics = client.fit(parameters, config)
     names = metrics.pop(NAMES, config[NAMES])
-    named = named_arrays(arrays, {NAMES: names})
-    record = ArrayRecord({name: Array(np.asarray(value)) for name, value in named.items()})
-    return said | {"arrays": record, "metrics": _metrics(num_examples, metrics)}
+    as_asked = packed_record if is_packed(record) else plain_record
+    answer = as_asked(named_arrays(arrays, {NAMES: names}))
+    return said | {"arrays": answer, "metrics": _metrics(num_examples, metrics)}
 
 
 def _evaluate(client: NumPyClient, message: Message) -> Content:
-    parameters, config = _unpack(message)
+    parameters, config = _unpack(message, _record(message))
     said = _introduction(client, config)
     loss, num_examples, metrics = client.evaluate(parameters, config)
     return said | {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
@@ -110,13 +113,17 @@ def _introduction(client: NumPyClient, config: Config) -> Content:
     return {"properties": ConfigRecord(dict(client.get_properties(asked)))}
 
 
-def _unpack(message: Message) -> tuple[Parameters, Config]:
+def _record(message: Message) -> ArrayRecord:
     record = message.content["arrays"]
     if not isinstance(record, ArrayRecord):
         raise TypeError(f"expected an ArrayRecord under 'arrays', got {type(record).__name__}")
-    names = [str(name) for name in record]
-    config = {**message.content["config"], NAMES: "\n".join(names)}
-    return [record[name].numpy() for name in names], config
+    return record
+
+
+def _unpack(message: Message, record: ArrayRecord) -> tuple[Parameters, Config]:
+    arrays = arrays_of(record)
+    config = {**message.content["config"], NAMES: "\n".join(arrays)}
+    return list(arrays.values()), config
 
 
 def _metrics(num_examples: int, metrics: Mapping[str, Any]) -> MetricRecord:

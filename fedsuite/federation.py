@@ -40,7 +40,8 @@ class Task:
     summed: one of very many small messages of its round; the history has one line for all that a client got.
     in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
     needs: metrics without which a reply is of no use; ranges: the least and the largest of an array's or a metric's numbers,
-    all whole.
+    all whole. together: the tasks of several clients of a simulation that this one message is for, its own client's first;
+    of these the first alone has arrays, and says what comes back for all (fedsuite/partial_sums.py).
     """
 
     partition: int
@@ -53,6 +54,7 @@ class Task:
     in_turn: int = 0
     needs: tuple[str, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    together: tuple["Task", ...] = ()
 
 
 @dataclass(frozen=True)

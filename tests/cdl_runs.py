@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Message
 from PIL import Image
 
 from fedsuite.driving.config import CDLConfig
@@ -44,12 +43,6 @@ def digests(results: Path, name: str) -> Digests:
 def round_rows(run: Path) -> dict[int, dict[str, float]]:
     rows = read_rows(run / "history.jsonl")
     return {r["round"]: r["metrics"] for r in rows if r["kind"] == "round"}
-
-
-def arrays_in(message: Message) -> ArrayRecord:
-    record = message.content["arrays"]
-    assert isinstance(record, ArrayRecord)
-    return record
 
 
 def write_drives(folder: Path, names: tuple[str, ...] = ("ada", "bob"), frames: int = 60) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from flwr.app import ConfigRecord, Context, Message, MetricRecord
 from flwr.serverapp import Grid
 from safetensors.numpy import load_file
 
@@ -22,7 +22,7 @@ from simulations.fedrl import system as fedrl_system
 from simulations.fedrl.client import _open_site
 from simulations.server_app import serve
 from simulations.systems import Node, settings_of
-from tests.harness import Recorder, config_from, prepared
+from tests.harness import Recorder, arrays_in, config_from, prepared
 
 
 class Dying(PartyClient):
@@ -132,15 +132,6 @@ def _letters(recorder: Recorder, num_parties: int) -> Iterator[Letter]:
             metrics=record_of(answer, "metrics", MetricRecord),
             names=(tuple(question.content), tuple(answer.content)),
         )
-
-
-def arrays_in(message: Message) -> Arrays:
-    """The arrays of a message, {} if it has none."""
-    record = message.content.get("arrays")
-    if record is None:
-        return {}
-    assert isinstance(record, ArrayRecord)
-    return {str(k): v.numpy() for k, v in record.items()}
 
 
 def record_of(message: Message, name: str, kind: type) -> dict[str, Any]:

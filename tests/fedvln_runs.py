@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.client import NumPyClient
 
 from clients.house import HouseClient
-from fedsuite.arrays import Arrays
 from fedsuite.files import sha256_of
 from fedsuite.roster import Roster
 from fedsuite.vln.config import FedVLNConfig
@@ -127,15 +126,6 @@ def results_of(run: Path) -> dict[str, str]:
     paths = [run / "history.jsonl", run / "model.safetensors"]
     paths += sorted((run / "clients").rglob("*.*"))
     return {str(p.relative_to(run)): sha256_of(p.read_bytes()) for p in paths}
-
-
-def arrays_in(message: Message) -> Arrays:
-    """The arrays that a message carries, by name."""
-    record = message.content.get("arrays")
-    if record is None:
-        return {}
-    assert isinstance(record, ArrayRecord)
-    return {str(k): v.numpy() for k, v in record.items()}
 
 
 def record_of(message: Message, name: str) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
+from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat, with_keys
 from fedsuite.files import sha256_of
+from fedsuite.packing import pack
 from fedsuite.progress import silent
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder, folder_of
@@ -26,6 +28,7 @@ from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.run_config import as_toml
 from simulations.server_app import serve
 from simulations.systems import load_system, settings_of, to_run_config
+from strategies.runtime.packing import PACKED, arrays_of, is_packed
 from tests.toy import ToySettings
 
 ROOT = Path(__file__).parents[1]
@@ -121,6 +124,17 @@ class Recorder(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], **kwargs: Any) -> Iterable[Message]:
         raise AssertionError("the round loop pushes and pulls by itself")
+
+
+def arrays_in(message: Message) -> Arrays:
+    """The arrays that a message carries, by name; a packed one carries nothing beside them."""
+    record = message.content.get("arrays")
+    if record is None:
+        return {}
+    assert isinstance(record, ArrayRecord)
+    arrays = arrays_of(record)
+    assert not is_packed(record) or record[PACKED].data == pack(arrays)
+    return arrays
 
 
 def prepared(config: Mapping[str, Any]) -> Roster:

@@ -8,14 +8,14 @@ from fedsuite.errors import InputError
 from fedsuite.penalties import PENALTIES
 from fedsuite.robust import MERGE_RULES
 from fedsuite.server_optimizers import SERVER_OPTIMIZERS
-from fedsuite.values import chosen
+from fedsuite.values import chosen, shown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.start import model_file, run_of
 
 
 def validate(config: FedVLNConfig) -> None:
     """Quick: reads no data, writes nothing."""
-    for find in (_in_agent, _in_stage, _in_sharing, _in_values, _in_models):
+    for find in (_in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_models):
         for complaint in find(config):
             raise InputError(complaint)
     if config.data.simulator != "tables":
@@ -124,6 +124,33 @@ def _in_sharing(c: FedVLNConfig) -> Iterator[str]:
         yield (
             "federation.client-optimizer: shared would carry one house's gradients to the next; choose kept or fresh"
         )
+
+
+def _in_sums(c: FedVLNConfig) -> Iterator[str]:
+    """Where messages carry sums, nothing may ask for what one house sent."""
+    own, key = c.federation, "federation.houses-per-message"
+    if not own.houses_per_message:
+        return
+    if own.houses_per_message & (own.houses_per_message - 1):
+        yield f"{key}: {own.houses_per_message} is no power of two; set 1, 2, 4, 8, ..., or 0 for a message a house"
+    if c.evaluation_clients:
+        yield f"{key}: with evaluation-clients every house says who it is with its first own message; set one of the two to 0"
+    if c.stage == "pre-explore":
+        yield f"{key}: houses of a pre-exploration keep agents of their own; set it to 0"
+    needed: dict[str, tuple[object, object]] = {
+        "method": (own.method, "federated"), "aggregation": (own.aggregation, "parallel"),
+        "group-size": (own.group_size, 1), "merge": (own.merge, "mean"), "max-share": (own.max_share, 1.0),
+        "update-bound": (own.update_bound, 0.0), "control-variates": (own.control_variates, False),
+    }  # fmt: skip
+    for name, (value, wanted) in needed.items():
+        if value != wanted:
+            yield f"{key}: sums go with federation.{name} = {shown(wanted)} only, not {shown(value)}; set it to 0"
+    if own.client_optimizer == "shared" or own.server_optimizer == "fedexp":
+        which = "client-optimizer" if own.client_optimizer == "shared" else "server-optimizer"
+        value = getattr(own, which.replace("-", "_"))
+        yield f"{key}: federation.{which} = {value} needs what each house sent, not a sum; set it to 0"
+    if c.sabotage.clients:
+        yield f"{key}: a hostile house cannot be told apart in a sum; set it to 0, or sabotage.clients to nobody"
 
 
 def _in_models(c: FedVLNConfig) -> Iterator[str]:

@@ -101,6 +101,13 @@ class FederationSettings:
         False,
         "correct local gradients by c - c_k, what all houses' and the own one's are on average (SCAFFOLD)",
     )
+    houses_per_message: int = setting(
+        0,
+        "houses that one message of training is for, a power of two: a worker trains them in turn and sends the sum of "
+        "their weighted changes, in simulation only; 0 = a message and a model of its own for every house",
+        ge=0,
+        le=1024,
+    )
     client_optimizer: str = setting(
         "kept",
         "RMSprop state: fresh every round, kept by each client, or shared by all (official code)",

@@ -5,6 +5,11 @@ from fedsuite.node import SHARED, NodeSettings
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import ENCODER, is_personal, share_of
 
+IN_SIMULATION = (
+    "federation.houses-per-message: for simulations only, where a process may open several houses; a real node has one; "
+    "set it to 0"
+)
+
 
 def shared_level(config: FedVLNConfig) -> str:
     """One of SHARED: what of a house leaves its client in this run, by the paper's Table 6.
@@ -22,6 +27,8 @@ def shared_level(config: FedVLNConfig) -> str:
 
 def accepts(config: FedVLNConfig, node: NodeSettings) -> None:
     """InputError where more would leave this house than its own file allows."""
+    if config.federation.houses_per_message:
+        raise InputError(IN_SIMULATION)
     level = shared_level(config)
     if SHARED.index(level) < SHARED.index(node.most_shared):
         key = "method" if level == "data" or node.most_shared == "nothing" else "share"

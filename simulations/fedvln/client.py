@@ -1,5 +1,6 @@
 """A client's half of FedVLN: opens its own houses and nothing of others."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from flwr.client import NumPyClient
@@ -7,7 +8,9 @@ from flwr.client import NumPyClient
 from clients.house import HouseClient
 from clients.house_base import HouseSite
 from clients.speaker_house import SpeakerClient
+from clients.together import TogetherClient
 from fedsuite.devices import device_of
+from fedsuite.errors import InputError
 from fedsuite.roster import Roster
 from fedsuite.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
@@ -20,6 +23,7 @@ from fedsuite.vln.data.sources import places_of
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
+from fedsuite.vln.refusals import IN_SIMULATION
 from fedsuite.vln.stages import describes_paths
 from simulations.opened import Opened
 from simulations.systems import Node
@@ -28,6 +32,23 @@ from simulations.systems import Node
 def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
     """Opened once per process and house."""
     config.sabotage.check(real=node.real)
+    if not config.federation.houses_per_message:
+        return _client_of(config, node)
+    if node.real:
+        raise InputError(IN_SIMULATION)
+    return TogetherClient(
+        node.partition, node.roster.names, lambda p: _client_of(config, _neighbour(node, p))
+    )
+
+
+@lru_cache(maxsize=512)
+def _neighbour(node: Node, partition: int) -> Node:
+    """Another house of the same simulation."""
+    folder = node.folder.parent / node.roster.names[partition]
+    return replace(node, partition=partition, folder=folder)
+
+
+def _client_of(config: FedVLNConfig, node: Node) -> NumPyClient:
     site = _open_site(config, node)
     if config.stage == "speaker":
         words = Vocabulary(node.roster.words)

@@ -28,6 +28,7 @@ from simulations.systems import System, later
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
+from strategies.partial_sums import PartialSums
 from strategies.participation import (
     Drawn,
     InGroups,
@@ -59,7 +60,7 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
 
 
 def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
-    """One of four, and the values that stage and method stand for."""
+    """One of five, and the values that stage and method stand for."""
     initial, steps = starting_model(config, roster), partial(local_steps_of, config)
     participation = participation_of(config)
     if config.federation.method == "local-only" and not is_personal(config):
@@ -96,6 +97,8 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     hands_on = config.federation.client_optimizer == "shared"
     if in_turn or hands_on:
         return SequentialAveraging(**common, in_turn=in_turn, hands_on=hands_on)
+    if config.federation.houses_per_message:
+        return PartialSums(**common, per_message=config.federation.houses_per_message)
     return HouseAveraging(**common)
 
 

@@ -1,4 +1,8 @@
-"""One exchange over a Flower grid: tasks out as messages, checked replies back, by partition."""
+"""One exchange over a Flower grid: tasks out as messages, checked replies back, by partition.
+
+Who has most to train on is sent its task first, so that where workers are fewer than clients no long visit begins last
+(Graham 1969: longest processing time first). Replies are merged by partition, whoever was asked or answered first.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,9 +23,9 @@ from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.reply_checks import (
     CheckedReply,
     check_merged,
-    check_reply,
     usable_or_reason,
 )
+from strategies.runtime.together import check_parts, members_of, parts_of, told
 
 
 class TaskExchange:
@@ -37,6 +41,7 @@ class TaskExchange:
         self.grid, self.settings, self.folder, self.emit = grid, settings, folder, emit
         self.node_of, self.introductions = members.node_of, Introductions(members)
         self.names = {client.partition: client.name for client in members.clients}
+        self.samples = {client.partition: client.num_examples for client in members.clients}
         self.best: Mapping[str, Scalar] = {}
         self.trained: dict[int, int] = {}
         self.checkpoint_rounds: Sequence[int] = [0]
@@ -54,7 +59,7 @@ class TaskExchange:
             for arrays in {id(task.arrays): task.arrays for task in ordered}.values():
                 self.check(arrays, records)
             event = {"round": records.number, "kind": f"{records.prefix}exchange"}
-            asked = [task.partition for task in ordered]
+            asked = [own.partition for task in ordered for own in members_of(task)]
             self.emit(event | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
         return self.judged(ordered, self._answers(ordered, records), records)
 
@@ -68,8 +73,8 @@ class TaskExchange:
             raw, task = read_reply(reply), tasks[position]
             raws[position] = raw
             if raw.error:
-                whose = f"round {records.number}, {self.names[task.partition]}"
-                self.folder.log_error(whose, raw.detail or raw.error)
+                who = ", ".join(self.names[own.partition] for own in members_of(task))
+                self.folder.log_error(f"round {records.number}, {who}", raw.detail or raw.error)
             elif self.introductions.expects(task.partition):
                 self.introductions.answered(task.partition, read_identity(raw.properties))
             node = self.node_of[task.partition]
@@ -78,11 +83,14 @@ class TaskExchange:
             elif patience.loses(node):
                 self._tell("lost", task, records, raw.error)
                 return
-            if event := records.timed(task, raw, seconds):
-                self.emit(event)
+            for own, part in parts_of(task, raw):
+                if event := records.timed(own, part, seconds):
+                    self.emit(event)
 
         patience.begin()
-        for position, message in enumerate(self.messages(tasks, records.number)):
+        order = self._largest_first(tasks)
+        messages = self.messages([tasks[i] for i in order], records.number)
+        for position, message in zip(order, messages, strict=True):
             post.send(position, message)
         while post.is_waiting(self.settings.reply_deadline_s) or patience.waits:
             came = post.collect(keep)
@@ -95,14 +103,23 @@ class TaskExchange:
                 post.pause()
         return raws
 
+    def _largest_first(self, tasks: Sequence[Task]) -> list[int]:
+        """Positions of the tasks in the order of sending: training by number of samples, all else as it stands."""
+        if tasks[0].kind != "train":
+            return list(range(len(tasks)))
+        samples = [sum(self.samples[own.partition] for own in members_of(t)) for t in tasks]
+        return sorted(range(len(tasks)), key=lambda i: -samples[i])
+
     def _tell(self, kind: str, task: Task, records: RoundRecords, why: str = "") -> None:
         """An event about a client that was lost."""
         about = {"round": records.number, "kind": f"{records.prefix}{kind}"}
         self.emit(about | {"client": self.names[task.partition], "reason": why})
 
-    def messages(self, tasks: Sequence[Task], number: int) -> Iterator[Message]:
-        """The tasks of round `number` with all that a client is told."""
-        factory = TaskMessages(ttl_s=2 * self.settings.reply_deadline_s)
+    def messages(
+        self, tasks: Sequence[Task], number: int, packed: bool = True
+    ) -> Iterator[Message]:
+        """The tasks of round `number` with all that a client is told; packed: as TaskMessages says."""
+        factory = TaskMessages(2 * self.settings.reply_deadline_s, packed)
         for task in tasks:
             last = self.trained.get(task.partition, 0)
             # What a real node had before this task it needs again if its answer is lost.
@@ -115,6 +132,7 @@ class TaskExchange:
             if not task.summed:
                 config["last-trained"] = last
                 config |= self.best if task.kind == "train" else {}
+                config |= told(task, self.trained)
             yield factory.message(task, self.node_of[task.partition], config)
 
     def judged(
@@ -124,13 +142,17 @@ class TaskExchange:
         deadline_s, least = self.settings.reply_deadline_s, self.settings.min_reply_fraction
         failed: list[tuple[str, CheckedReply]] = []
         dead, replies = [], []
-        for task, raw in zip(tasks, raws, strict=True):
-            name = self.names[task.partition]
-            checked = check_reply(task, raw, deadline_s, name)
+        parts = [
+            (raw, *part)
+            for task, raw in zip(tasks, raws, strict=True)
+            for part in check_parts(task, raw, deadline_s, self.names)
+        ]
+        for raw, task, checked in sorted(parts, key=lambda part: part[1].partition):
             records.checked(task, checked)
             if checked.reply is not None:
                 replies.append(checked.reply)
                 continue
+            name = self.names[task.partition]
             failed.append((name, checked))
             dead += [name] if raw is not None and raw.worker_died else []
         where = f"round {records.number}, {tasks[0].kind}"
@@ -141,7 +163,7 @@ class TaskExchange:
         if asked := tasks[0].in_turn:
             records.passed_over += failed
             failed = records.passed_over
-        if reason := usable_or_reason(failed, asked or len(tasks), least):
+        if reason := usable_or_reason(failed, asked or len(parts), least):
             raise RunFailed(f"{where}: {reason}")
         if tasks[0].kind == "train":
             records.trained += replies

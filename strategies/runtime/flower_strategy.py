@@ -9,7 +9,7 @@ the last round's state, without close and finish.
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
@@ -29,6 +29,7 @@ from fedsuite.run_folder import RunFolder
 from strategies.runtime import bookkeeping
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, read_reply
+from strategies.runtime.packing import arrays_of, plain_record
 from strategies.runtime.post import STRAY, OnEvent
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.round_loop import RoundLoop, run_rounds
@@ -151,8 +152,7 @@ class FedsuiteStrategy(Strategy):
 
     def _with_arrays(self, grid: Grid, arrays: ArrayRecord) -> ServerState:
         """The state with the arrays that the caller goes on from."""
-        named = {str(k): v.numpy() for k, v in arrays.items()}
-        return dataclasses.replace(self._current(grid), arrays=named)
+        return dataclasses.replace(self._current(grid), arrays=arrays_of(arrays))
 
     def _open(
         self, loop: RoundLoop, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
@@ -162,7 +162,8 @@ class FedsuiteStrategy(Strategy):
             raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
         self._opened = (exchanges, tasks)
         given = [dataclasses.replace(t, config={**config, **t.config}) for t in tasks]  # type: ignore[dict-item]
-        return list(loop.exchange.messages(given, number))
+        # One by one: code that drives a strategy looks at arrays.
+        return list(loop.exchange.messages(given, number, packed=False))
 
     def _close(
         self, number: int, kind: str, replies: Iterable[Message]
@@ -199,4 +200,4 @@ class FedsuiteStrategy(Strategy):
 
 
 def _record(state: ServerState) -> ArrayRecord:
-    return ArrayRecord({name: Array(value) for name, value in state.arrays.items()})
+    return plain_record(state.arrays)

@@ -1,7 +1,8 @@
 """Between a task and a Flower message: what goes on the wire, and what comes back from it, unchecked.
 
-Down: "arrays" (ArrayRecord, names kept) and "config" (ConfigRecord). Up: "arrays", "metrics" (MetricRecord that holds
-num-examples), "timing" (ConfigRecord). The identity query and its answer are ConfigRecords only.
+Down: "arrays" (ArrayRecord, in our own loop with all arrays in one entry: packing.py) and "config" (ConfigRecord).
+Up: "arrays", "metrics" (MetricRecord that holds num-examples), "timing" (ConfigRecord). The identity query and its answer
+are ConfigRecords only.
 """
 
 import math
@@ -9,11 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedsuite.arrays import Arrays
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
+from strategies.runtime.packing import arrays_of, packed_record, plain_record
 
 EXAMPLES = "num-examples"
 # Flower's error codes for a node that is gone or did not answer in time, and for a client process that died there.
@@ -39,17 +41,21 @@ class RawReply:
 
 
 class TaskMessages:
-    """Makes the messages of one exchange; arrays sent to several clients are converted once."""
+    """Makes the messages of one exchange; arrays sent to several clients are converted once.
 
-    def __init__(self, ttl_s: float) -> None:
+    packed: all arrays of a message are one object; clients answer likewise.
+    """
+
+    def __init__(self, ttl_s: float, packed: bool = True) -> None:
         self.ttl_s = ttl_s
+        self._record = packed_record if packed else plain_record
         self._records: dict[int, ArrayRecord] = {}
 
     def message(self, task: Task, node_id: int, config: Mapping[str, Scalar]) -> Message:
         """The message of a task with its full config."""
         key = id(task.arrays)
         if key not in self._records:
-            self._records[key] = ArrayRecord({k: Array(v) for k, v in task.arrays.items()})
+            self._records[key] = self._record(task.arrays)
         content = RecordDict({"arrays": self._records[key], "config": ConfigRecord(dict(config))})
         group = str(config["round"])
         return Message(content, node_id, task.kind, ttl=self.ttl_s, group_id=group)
@@ -92,7 +98,7 @@ def last_line(text: str) -> str:
 def _read_content(content: RecordDict) -> RawReply:
     arrays: Arrays = {}
     if isinstance(record := content.get("arrays"), ArrayRecord):
-        arrays = {str(name): array.numpy() for name, array in record.items()}
+        arrays = arrays_of(record)
     timing = content.get("timing")
     seconds = timing.get("seconds") if isinstance(timing, ConfigRecord) else None
     timed = isinstance(seconds, int | float) and math.isfinite(seconds)

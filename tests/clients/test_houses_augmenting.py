@@ -18,8 +18,8 @@ from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 from simulations.fedvln.client import make_client
 from simulations.systems import Node
-from tests.fedvln_runs import Chain, arrays_in, chain_in, kind_of, record_of, roster_of, told
-from tests.harness import Recorder
+from tests.fedvln_runs import Chain, chain_in, kind_of, record_of, roster_of, told
+from tests.harness import Recorder, arrays_in
 
 SETTINGS: dict[str, Any] = {"batch_size": 2, "local_epochs": 1, "num_rounds": 2}
 

@@ -15,8 +15,8 @@ from fedsuite.vln.data.roster import open_house
 from fedsuite.vln.data.sources import places_of
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.plan import initial_agent, initial_speaker
-from tests.fedvln_runs import METHODS, Chain, arrays_in, chain_in, kind_of, record_of, roster_of
-from tests.harness import Recorder
+from tests.fedvln_runs import METHODS, Chain, chain_in, kind_of, record_of, roster_of
+from tests.harness import Recorder, arrays_in
 
 ENCODER = {
     "encoder.embedding.weight", "encoder.to_hidden.weight", "encoder.to_hidden.bias",

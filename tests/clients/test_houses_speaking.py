@@ -8,8 +8,8 @@ import pytest
 import sacrebleu
 
 from fedsuite.vln.data.instructions import tokenize
-from tests.fedvln_runs import Chain, arrays_in, chain_in, kind_of, record_of
-from tests.harness import Recorder
+from tests.fedvln_runs import Chain, chain_in, kind_of, record_of
+from tests.harness import Recorder, arrays_in
 
 SETTINGS: dict[str, Any] = {
     "num_rounds": 5, "batch_size": 4, "local_epochs": 12, "learning_rate": 0.01, "max_generated_length": 30,

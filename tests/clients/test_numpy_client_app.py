@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 
 from clients.numpy_client_app import named_arrays, named_reply, numpy_client_app
+from clients.packing import plain_arrays
 from simulations.engines.inprocess import server_identity
+from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 
 class Probe(NumPyClient):
@@ -105,3 +109,40 @@ def test_what_goes_wrong_becomes_an_error_reply_with_its_traceback(
     assert reply.error.reason is not None
     assert "Traceback" in reply.error.reason
     assert reply.error.reason.splitlines()[-1].startswith(line)
+
+
+def test_arrays_leave_in_the_form_in_which_they_came() -> None:
+    asked = Message(
+        RecordDict({"config": ConfigRecord(), "arrays": packed_record(SENT)}), 77, "train"
+    )
+    client = Probe()
+    reply = numpy_client_app(lambda _: client)(asked, Context(1, 77, {}, RecordDict(), {}))
+    assert client.seen["array-names"] == "lang.w\nn\nb"
+    assert list(reply.content["arrays"]) == ["packed"]
+    for got in (client.seen["arrays"], arrays_of(reply.content["arrays"])):
+        assert [(k, v.dtype, v.shape) for k, v in got.items()] == [
+            (k, v.dtype, v.shape) for k, v in SENT.items()
+        ]
+
+
+def flowers_own(message: Message, context: Context) -> Message:
+    """A client of somebody else's, written for Flower's arrays: all of them plus one."""
+    arrays = {k: v.numpy() + 1 for k, v in message.content["arrays"].items()}
+    return Message(RecordDict({"arrays": plain_record(arrays)}), reply_to=message)
+
+
+def test_a_client_of_somebody_elses_needs_the_mod() -> None:
+    """Without it, Flower says in one line that it does not know the format."""
+    context = Context(1, 77, {}, RecordDict(), {})
+    sent = {"w": np.zeros(2, np.float32), "n": np.array(4)}
+
+    def ask_own(*mods: Mod) -> Message:
+        app = ClientApp(mods=[*mods])
+        app.train()(flowers_own)
+        return app(Message(RecordDict({"arrays": packed_record(sent)}), 77, "train"), context)
+
+    with pytest.raises(TypeError, match=r"Unsupported serialization type .*: 'safetensors'"):
+        ask_own()
+    answer = ask_own(plain_arrays).content["arrays"]
+    assert is_packed(answer)
+    assert {k: v.tolist() for k, v in arrays_of(answer).items()} == {"w": [1.0, 1.0], "n": 5}

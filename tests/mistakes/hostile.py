@@ -1,6 +1,7 @@
 """Runs that are recorded once and played again with one reply exchanged, so that no client has to compute."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,14 @@ from fedsuite.run_folder import RunFolder, folder_of
 from simulations.engines.inprocess import server_identity
 from simulations.systems import System, settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
+from strategies.runtime.packing import (
+    FORMAT,
+    PACKED,
+    arrays_of,
+    is_packed,
+    packed_record,
+    plain_record,
+)
 from tests.harness import Recorder
 
 Spoil = Callable[[RecordDict], RecordDict | Error]
@@ -108,10 +117,10 @@ def replay(found: Recording, folder: Path, spoil: Spoil, least: float = 1.0) -> 
 # --- what is wrong with a reply ----------------------------------------------------------------
 
 
-def arrays_of(content: RecordDict) -> dict[str, np.ndarray]:
+def arrays_in(content: RecordDict) -> dict[str, np.ndarray]:
     record = content.get("arrays")
     assert record is None or isinstance(record, ArrayRecord)
-    return {} if record is None else {str(k): v.numpy().copy() for k, v in record.items()}
+    return {} if record is None else arrays_of(record)
 
 
 def metrics_of(content: RecordDict) -> dict[str, Any]:
@@ -124,9 +133,10 @@ def with_arrays(change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
     """Other arrays, the rest as it was."""
 
     def spoil(content: RecordDict) -> RecordDict:
-        record = ArrayRecord(
-            {k: Array(np.asarray(v)) for k, v in change(arrays_of(content)).items()}
-        )
+        changed = change(arrays_in(content))
+        # What `pack` refuses, a hostile client sends as entries of their own.
+        packable = all(np.asarray(v).dtype.kind in "fiub" for v in changed.values())
+        record = (packed_record if packable else plain_record)(changed)
         return RecordDict({"arrays": record, "metrics": MetricRecord(metrics_of(content))})
 
     return spoil
@@ -152,6 +162,53 @@ def one_number(value: float) -> Spoil:
         return arrays
 
     return with_arrays(spoil)
+
+
+def one_by_one(content: RecordDict) -> RecordDict:
+    """The same arrays, not packed: what a client of somebody else's sends."""
+    return RecordDict({**content, "arrays": plain_record(arrays_in(content))})
+
+
+def with_block(change: Callable[[bytes], bytes]) -> Spoil:
+    """Other bytes where the packed arrays are, the rest as it was."""
+
+    def spoil(content: RecordDict) -> RecordDict:
+        record = content["arrays"]
+        assert isinstance(record, ArrayRecord) and is_packed(record)
+        block = change(record[PACKED].data)
+        spoilt = ArrayRecord({PACKED: Array("uint8", (len(block),), FORMAT, block)})
+        return RecordDict({**content, "arrays": spoilt})
+
+    return spoil
+
+
+def with_header(change: Callable[[dict[str, Any]], Any]) -> Spoil:
+    """Another header before the packed arrays."""
+
+    def spoil(block: bytes) -> bytes:
+        end = 8 + int.from_bytes(block[:8], "little")
+        header = json.dumps(change(json.loads(block[8:end]))).encode()
+        return len(header).to_bytes(8, "little") + header + block[end:]
+
+    return with_block(spoil)
+
+
+def entries(change: Callable[[dict[str, Any]], Any]) -> Spoil:
+    """The header with its first array's entry changed in place."""
+
+    def spoil(header: dict[str, Any]) -> dict[str, Any]:
+        change(next(v for k, v in header.items() if k != "__metadata__"))
+        return header
+
+    return with_header(spoil)
+
+
+def beside(content: RecordDict) -> RecordDict:
+    """One more array beside the packed ones."""
+    record = content["arrays"]
+    assert isinstance(record, ArrayRecord)
+    both = {**record, "extra": Array(np.zeros(3, np.float32))}
+    return RecordDict({**content, "arrays": ArrayRecord(both)})
 
 
 def with_metrics(change: dict[str, Any], without: str = "") -> Spoil:

@@ -16,8 +16,8 @@ from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder
 from fedsuite.versions import Versions
 from simulations.engines.inprocess import run_inprocess
-from tests.cdl_runs import arrays_in, config_of, digests, model_of, round_rows, settings_from
-from tests.harness import recorded
+from tests.cdl_runs import config_of, digests, model_of, round_rows, settings_from
+from tests.harness import arrays_in, recorded
 
 LOST = 1  # the silo whose answer of round 2 is lost
 TRACKING: dict[str, Any] = {"optimizer": "gradient-tracking", "loss": "none"}
@@ -182,7 +182,7 @@ def test_tracking_sends_the_tracker_and_nothing_else_more(
         if message.metadata.message_type == "evaluate":
             assert not [k for k in arrays_in(message) if "tracker" in k]
     sent = [m for m in (*recorder.sent, *recorder.received) if "arrays" in m.content]
-    wire = b"".join(v.numpy().tobytes() for m in sent for v in arrays_in(m).values())
+    wire = b"".join(v.tobytes() for m in sent for v in arrays_in(m).values())
     crossed = []
     for number in (1, 2, 3):
         gradient = private_arrays(run, number)[0]["moments.backbone.last.stem.conv.weight"]
@@ -215,7 +215,7 @@ def test_relayed_models_are_counted_link_by_link_and_a_silo_swaps_one(
     for message in recorder.sent:
         if message.metadata.message_type == "evaluate":
             own = [v for k, v in arrays_in(message).items() if k.startswith("own.")]
-            assert {v.numpy().shape[0] for v in own} == {size if together else 1}
+            assert {v.shape[0] for v in own} == {size if together else 1}
     state = load_file(run / "checkpoints" / "round-000002.safetensors")
     assert {v.shape[0] for k, v in state.items() if k.startswith("arrays.")} == {size + links}
     plain = make_plan(

@@ -18,8 +18,8 @@ from fedsuite.progress import silent
 from fedsuite.versions import Checkpoints
 from simulations.cdl.system import SYSTEM
 from simulations.engines.inprocess import run_inprocess
-from tests.cdl_runs import arrays_in, config_of, round_rows, settings_from
-from tests.harness import Recorder, recorded
+from tests.cdl_runs import config_of, round_rows, settings_from
+from tests.harness import Recorder, arrays_in, recorded
 
 BROKEN = 1  # the silo, and its partition
 
@@ -98,7 +98,7 @@ def backbones_sent(recorder: Recorder, number: int) -> dict[int, dict[str, np.nd
     """What every client was sent to train on in this round, by partition."""
     nodes = sorted(recorder.get_node_ids(), reverse=True)  # as InProcessGrid numbers them
     return {
-        nodes.index(m.metadata.dst_node_id): {k: v.numpy() for k, v in arrays_in(m).items()}
+        nodes.index(m.metadata.dst_node_id): arrays_in(m)
         for m in recorder.sent
         if m.metadata.message_type == "train" and m.content["config"]["round"] == number
     }

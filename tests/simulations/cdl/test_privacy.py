@@ -20,8 +20,8 @@ from fedsuite.history import read_rows
 from fedsuite.progress import silent
 from fedsuite.versions import Versions
 from simulations.cdl.system import SYSTEM
-from tests.cdl_runs import arrays_in, config_of, round_rows, settings_from
-from tests.harness import Recorder, recorded
+from tests.cdl_runs import config_of, round_rows, settings_from
+from tests.harness import Recorder, arrays_in, recorded
 
 
 def plant(folder: Path) -> tuple[list[bytes], list[bytes]]:
@@ -99,7 +99,7 @@ def test_frames_angles_and_private_tensors_stay_at_home(planted_run: Any) -> Non
     backbone = needles_of(load_file(run / "model.safetensors"), "silos.")
     assert len(backbone) > 5
     # The search finds what does cross: the backbones of round 2, and the sub-network's twin of round 1.
-    sent = {k: v.numpy() for k, v in arrays_in(recorder.sent[-1]).items()}
+    sent = arrays_in(recorder.sent[-1])
     assert all(needle in wire for needle in needles_of(sent, "").values())
     assert any(needle in wire for needle in needles_of(versions[1], "sub.").values())
 

@@ -5,8 +5,10 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from queue import Empty
 
 import pytest
+from flwr.app import Message, RecordDict
 from flwr.server.superlink.fleet.vce import vce_api
 
 from fedsuite.config import Value
@@ -14,9 +16,10 @@ from fedsuite.errors import InputError
 from fedsuite.run_folder import RunFolder
 from simulations import cli as command
 from simulations.engines import placement
+from simulations.engines.inprocess import server_identity
 from simulations.engines.placement import Placement, Resources, default_workers, told_placement
 from simulations.engines.ray import run_ray
-from simulations.engines.ray_client_app import widen
+from simulations.engines.ray_client_app import in_order, widen
 from simulations.experiments import launching
 from simulations.systems import to_run_config
 from tests.harness import exit_code_of, results_of, run_toy, toy_settings, write_toml
@@ -38,6 +41,20 @@ def test_flower_gets_a_thread_for_each_worker(monkeypatch: pytest.MonkeyPatch) -
     widen(64)
     with vce_api.ThreadPoolExecutor() as executor:
         assert executor._max_workers == 64
+
+
+def test_flowers_workers_get_the_oldest_message_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order in which Flower has collected them."""
+    monkeypatch.setattr(vce_api, "Queue", vce_api.Queue)
+    in_order()
+    queue = vce_api.Queue()
+    with server_identity():
+        made = [Message(RecordDict(), node, "train") for node in range(5)]
+    for i in (3, 0, 4, 1, 2):
+        queue.put(made[i])
+    assert [queue.get(timeout=1.0).metadata.dst_node_id for _ in made] == list(range(5))
+    with pytest.raises(Empty):
+        queue.get(timeout=0.01)
 
 
 def test_without_gpus_workers_are_limited_by_cores_and_clients() -> None:

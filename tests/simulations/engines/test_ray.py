@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.history import read_rows
 from fedsuite.run_folder import RunFolder
 from simulations.engines import superlink
 from simulations.engines.flower import app_toml
@@ -46,6 +47,16 @@ def nothing_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     gone = wait_until(lambda: not processes_in(tmp_path, temporary), 15)
     assert gone, f"processes left: {processes_in(tmp_path, temporary)}"
     shutil.rmtree(temporary)
+
+
+def answers_by_round(folder: RunFolder) -> dict[int, list[int]]:
+    """By round, partitions in the order in which their answers to its training came; of repeated ones the newest."""
+    found: dict[int, list[int]] = {}
+    for row in read_rows(folder.path / "timings.jsonl"):
+        if row["kind"] == "client" and row["task"] == "train":
+            rest = [p for p in found.get(row["round"], []) if p != row["partition"]]
+            found[row["round"]] = [*rest, row["partition"]]
+    return found
 
 
 def test_the_generated_app_holds_the_configuration_and_no_code() -> None:
@@ -104,7 +115,14 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
 
     done = cli(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
     assert done.returncode == 0, done.stderr
-    assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=12))
+    own = run_toy(tmp_path / "own", num_rounds=12)
+    assert results_of(folder) == results_of(own)
+    # Site 2 has most samples, site 0 fewest: two workers take 2 and 1, and who is free first takes 0.
+    for answered, clients in ((answers_by_round(folder), 1), (answers_by_round(own), 3)):
+        assert len(answered) == 12
+        assert {tuple(a[-clients:]) for n, a in answered.items() if n <= 4} == {
+            (2, 1, 0)[-clients:]
+        }
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Message
 
 from clients.party import PartyClient
 from fedsuite.errors import InputError, RunFailed
@@ -16,8 +16,9 @@ from fedsuite.fedrl.open_world import open_world
 from fedsuite.roster import write_roster
 from simulations import cli
 from simulations.client_app import node_of
+from strategies.runtime.packing import packed_record
 from tests.fedrl_runs import SYSTEM, config_of, play, settings_from
-from tests.harness import Recorder, exit_code_of, prepared, toml_from
+from tests.harness import Recorder, arrays_in, exit_code_of, prepared, toml_from
 
 RUN: dict[str, Any] = {"parallel_episodes": 4, "num_rounds": 1, "step_limit": 4}
 
@@ -167,11 +168,9 @@ class Spoilt(Recorder):
         at = int(str(config.get("exchange", 0))) >= 3 or self.phase == "look"
         if config.get("phase") == self.phase and at:
             for reply in replies:
-                record = reply.content["arrays"]
-                assert isinstance(record, ArrayRecord)
-                arrays = {k: v.numpy() for k, v in record.items()}
+                arrays = arrays_in(reply)
                 arrays[self.name] = self.change(arrays[self.name])
-                reply.content["arrays"] = ArrayRecord({k: Array(v) for k, v in arrays.items()})
+                reply.content["arrays"] = packed_record(arrays)
         return replies
 
 

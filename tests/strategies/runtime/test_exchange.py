@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from flwr.app import ConfigRecord, Error, Message
+from flwr.serverapp import Grid
 
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
@@ -142,3 +143,22 @@ def test_a_timing_that_is_no_number_is_left_out(tmp_path: Path) -> None:
     folder = run_toy(tmp_path, NotANumber)
     rows = [r for r in read_rows(folder.path / "timings.jsonl") if r["kind"] == "client"]
     assert rows and all(r["compute-seconds"] is None for r in rows)
+
+
+def test_who_has_most_samples_is_sent_its_task_first(tmp_path: Path) -> None:
+    """Site k has 20 + k. Evaluation goes by partition; history and merging do in any case."""
+    recorders: list[Recorder] = []
+
+    def recorded(grid: Grid) -> Grid:
+        recorders.append(Recorder(grid))
+        return recorders[0]
+
+    run = run_toy(tmp_path, recorded, num_rounds=1)
+    nodes = sorted(recorders[0].get_node_ids(), reverse=True)  # as InProcessGrid numbers them
+    sent = [
+        (m.metadata.message_type, nodes.index(m.metadata.dst_node_id)) for m in recorders[0].sent
+    ]
+    assert [p for kind, p in sent if kind == "train"] == [2, 1, 0]
+    assert [p for kind, p in sent if kind == "evaluate"] == [0, 1, 2]
+    rows = [r for r in read_rows(run.path / "history.jsonl") if r.get("task") == "train"]
+    assert [r["partition"] for r in rows] == [0, 1, 2]

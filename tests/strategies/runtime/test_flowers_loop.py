@@ -28,6 +28,7 @@ from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
 from strategies.neighbour_averaging import NeighbourAveraging
 from strategies.runtime.flower_strategy import FedsuiteStrategy
+from strategies.runtime.packing import arrays_of, is_packed
 from tests.golden.runs import Plays
 from tests.strategies.runtime.loops import round_metrics
 
@@ -98,7 +99,8 @@ def in_flowers_loop(plays: Plays, name: str, results: Path, wrap: Wrap = lambda 
 
 
 def numbers(record: ArrayRecord) -> Arrays:
-    return {str(k): v.numpy() for k, v in record.items()}
+    assert not is_packed(record)
+    return arrays_of(record)
 
 
 def own_end(plays: Plays, name: str) -> Arrays:

@@ -1,0 +1,54 @@
+"""Sums over a round's clients as a fixed tree, so that neither workers nor messages decide their last bits.
+
+The clients of a round stand, sorted by partition, at positions 0, 1, ... under a binary tree; every node is the float64 sum
+of its two children, where nothing and x is x. A message that carries the 2^m clients of one subtree brings that subtree's
+sum, and the server adds up what is above: whatever m, the same numbers are added in the same pairs.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedsuite.arrays import Arrays
+
+SUM = "sum."  # prefix of the sums among a reply's arrays
+MEMBERS = "members"  # partitions that a message is for, as "3,7"; settings and metrics of each stand under "<partition>."
+WEIGHT, SECONDS = "weight", "seconds"  # of one member: p_k, and how long it computed
+
+
+def tree_sum(leaf: Callable[[int], Arrays | None], count: int) -> Arrays:
+    """The sum of leaf(0) .. leaf(count - 1), each asked for once, in order; {} if all are None. At most log2(count) + 1
+    of them are kept at a time."""
+
+    def subtree(first: int, size: int) -> Arrays | None:
+        if size == 1 or first >= count:
+            return leaf(first) if first < count else None
+        left, right = subtree(first, size // 2), subtree(first + size // 2, size // 2)
+        if left is None or right is None:
+            return right if left is None else left
+        return {name: left[name] + right[name] for name in left}
+
+    return subtree(0, 1 << max(count - 1, 0).bit_length()) or {}
+
+
+def weighted_change(
+    server: Mapping[str, np.ndarray], client: Mapping[str, np.ndarray], weight: float
+) -> Arrays:
+    """p_k (w_k - w), float64."""
+    changes = {k: v.astype(np.float64) for k, v in client.items()}
+    for name, change in changes.items():
+        change -= server[name]
+        change *= weight
+    return changes
+
+
+def of_member(values: Mapping[str, Any], partition: int) -> dict[str, Any]:
+    """What a message or a reply says of one member."""
+    prefix = f"{partition}."
+    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+
+
+def for_member(values: Mapping[str, Any], partition: int) -> dict[str, Any]:
+    """The same values as they stand in a message."""
+    return {f"{partition}.{key}": value for key, value in values.items()}

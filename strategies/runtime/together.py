@@ -1,0 +1,62 @@
+"""One message for several clients of a simulation, and its reply taken apart, so that history and counts are of each.
+
+Bytes are those of the message: they stand in the line of its first client, the others have 0. If one client's part is of
+no use, no part is, for what was sent is a sum.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fedsuite.federation import Scalar, Task
+from fedsuite.partial_sums import MEMBERS, SECONDS, for_member, of_member
+from strategies.runtime.messages import RawReply
+from strategies.runtime.reply_checks import CheckedReply, check_reply
+
+
+def members_of(task: Task) -> Sequence[Task]:
+    """The tasks of all clients that a message is for."""
+    return task.together or (task,)
+
+
+def told(task: Task, trained: Mapping[int, int]) -> dict[str, Scalar]:
+    """What a message says of each of its clients; trained: by partition the round of its last training."""
+    said: dict[str, Scalar] = {}
+    if task.together:
+        said[MEMBERS] = ",".join(str(own.partition) for own in task.together)
+    for own in task.together:
+        about = {**own.config, "last-trained": trained.get(own.partition, 0)}
+        said |= for_member(about, own.partition)
+    return said
+
+
+def parts_of(task: Task, raw: RawReply) -> list[tuple[Task, RawReply]]:
+    """Every client's task and what the reply says of it; the first one has the arrays."""
+    if not task.together or raw.error:
+        return [(own, raw) for own in members_of(task)]
+    parts = []
+    for own in task.together:
+        metrics = of_member(raw.metrics, own.partition)
+        seconds = metrics.pop(SECONDS, None)
+        compute_s = float(seconds) if isinstance(seconds, int | float) else None
+        arrays = raw.arrays if own is task.together[0] else {}
+        parts.append((own, replace(raw, arrays=arrays, metrics=metrics, compute_s=compute_s)))
+    return parts
+
+
+def check_parts(
+    task: Task, raw: RawReply | None, deadline_s: float, names: Mapping[int, str]
+) -> list[tuple[Task, CheckedReply]]:
+    """Each client's task with what its part of the reply is worth."""
+    own_of = [(own, None) for own in members_of(task)] if raw is None else parts_of(task, raw)
+    found = [
+        (own, check_reply(own, part, deadline_s, names[own.partition])) for own, part in own_of
+    ]
+    bad = [(names[own.partition], c) for own, c in found if c.reply is None]
+    if not bad or len(bad) == len(found):
+        return found
+    name, first = bad[0]
+    why = f"sent in one sum with {name}: {first.reason}"
+    return [
+        (own, c if c.reply is None else CheckedReply(first.status, why, None, c.bytes_up))
+        for own, c in found
+    ]
