@@ -20,7 +20,7 @@ from fedsuite.vln.environment import World, build_world
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 
 ORIGINAL_STEPS_PER_CPU_SECOND = 137_000
-BATCH, STEPS_PER_CALL, REPEATS = 1024, 200, 9
+BATCH, STEPS_PER_CALL, REPEATS, GOAL = 1024, 200, 9, 40
 
 
 def joined_world(connectivity: Path) -> World:
@@ -69,7 +69,10 @@ def main() -> None:
     print(f"{len(world.scans)} houses, {world.first_row[-1]} panoramas, batch {BATCH}")
     print(f"{rate:,.0f} environment steps per CPU-second (median of {REPEATS})")
     finish(
-        "vln_env_steps", rate / ORIGINAL_STEPS_PER_CPU_SECOND, 10, steps_per_cpu_second=round(rate)
+        "vln_env_steps",
+        rate / ORIGINAL_STEPS_PER_CPU_SECOND,
+        GOAL,
+        steps_per_cpu_second=round(rate),
     )
 
 

@@ -47,7 +47,7 @@ from fedsuite.vln.training.rollout import Walk
 SIZES = AgentSizes(vocabulary=992, feature=512)
 CONFIG = FedVLNConfig(objective=ObjectiveSettings(kind="a2c", batch_size=64))
 SQUARE, STEPS, WARM_UP = 2048, 15, 3
-GOAL = 3.0
+GOAL = 1.5
 
 
 def generated_house(folder: Path) -> House:

@@ -81,20 +81,21 @@ class RewardedParty(Party):
         """
         targets = self._targets(exchange, ids, q_next)
         noise = self.noise(exchange, "before")
-        sent = np.zeros((*ids.shape, self.world.num_actions), np.float32)
-        own_noise, *blocks = (torch.from_numpy(x).to(self.device) for x in (noise, *q))
+        given = (targets, noise, *q)
+        wanted, own_noise, *blocks = (torch.from_numpy(x).to(self.device) for x in given)
         before, actions = self.memory.gather(ids, "before", "actions")
+        shown, losses = [], []
         for u in range(len(ids)):
             own = self.q_values(self.network, before[u]) + own_noise[u]
-            sent[u] = own.detach().cpu().numpy()
+            shown.append(own.detach())
             outputs = own if self.mlp is None else self.mlp(own, *(block[u] for block in blocks))
-            wanted = torch.from_numpy(targets[u]).to(self.device)
-            loss = self.descend(outputs, actions[u], wanted)
-            self.count(updates=1, loss=float(loss) / len(wanted))
+            losses.append(self.descend(outputs, actions[u], wanted[u]))
+        for loss in torch.stack(losses).tolist():
+            self.count(updates=1, loss=loss / ids.shape[1])
         if self.mlp is not None and self.rules.mlp_updates == "alternating":
             fresh = self._q(self.network, before.reshape(-1, before.shape[-1]))
-            sent = fresh.reshape(sent.shape) + noise
-        return targets, sent
+            return targets, fresh.reshape(*ids.shape, -1) + noise
+        return targets, torch.stack(shown).cpu().numpy()
 
     def _targets(self, exchange: int, ids: np.ndarray, q_next: Sequence[np.ndarray]) -> np.ndarray:
         """Y [U, B] float32."""

@@ -26,9 +26,9 @@ def keep_mask(shape: torch.Size, p: float, generator: torch.Generator) -> Tensor
     count = shape.numel()
     words = torch.empty((count + 7) // 8, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
-    keep = words.view(torch.uint8)[:count] >= _levels(p)
-    # Through uint8: that conversion is vectorised on the CPU, the one from bool is not.
-    return keep.view(torch.uint8).float().view(shape)
+    mask = torch.empty(count, device=generator.device)
+    # Into floats at once: on the CPU, comparing bytes into bools takes five times as long.
+    return torch.ge(words.view(torch.uint8)[:count], _levels(p), out=mask).view(shape)
 
 
 @dataclass
