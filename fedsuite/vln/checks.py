@@ -134,7 +134,7 @@ def _in_sums(c: FedVLNConfig) -> Iterator[str]:
     if own.houses_per_message & (own.houses_per_message - 1):
         yield f"{key}: {own.houses_per_message} is no power of two; set 1, 2, 4, 8, ..., or 0 for a message a house"
     if c.evaluation_clients:
-        yield f"{key}: with evaluation-clients every house says who it is with its first own message; set one of the two to 0"
+        yield f"{key}: evaluation-clients needs a message of every house by itself; set one of the two to 0"
     if c.stage == "pre-explore":
         yield f"{key}: houses of a pre-exploration keep agents of their own; set it to 0"
     needed: dict[str, tuple[object, object]] = {
