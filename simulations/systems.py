@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, unknown_key
-from fedsuite.federation import ClientInfo
 from fedsuite.node import NodeSettings
 from fedsuite.parts import Part
 from fedsuite.progress import Progress
@@ -28,7 +27,7 @@ from fedsuite.values import chosen, imported
 if TYPE_CHECKING:
     from flwr.client import NumPyClient
 
-    from fedsuite.federation import RoundStrategy
+    from fedsuite.federation import ClientInfo, RoundStrategy
     from fedsuite.report.page.answers import Answers, RunRead
 
 BUILT_IN: Mapping[str, str] = {
@@ -120,7 +119,7 @@ class System(Generic[C]):
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)
     costs: Callable[[C, Roster | None], StepCosts] | None = None
-    known: Callable[[C, Roster], Sequence[ClientInfo]] | None = None
+    known: Callable[[C, Roster], "Sequence[ClientInfo]"] | None = None
 
     def simulated_nodes(self, settings: C, members: int) -> int:
         """Nodes that a simulation needs: one for each member, or some that play all."""

@@ -56,6 +56,8 @@ class BatchNorm(nn.BatchNorm2d):
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:
             return super().forward(input)
+        if input.shape[0] * input.shape[2] * input.shape[3] == 1:
+            raise ValueError(f"expected more than one value per channel, got {tuple(input.shape)}")
         assert self.num_batches_tracked is not None and self.momentum is not None
         self.num_batches_tracked.add_(1)
         own = self.weight, self.bias, self.running_mean, self.running_var
