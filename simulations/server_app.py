@@ -26,7 +26,7 @@ from fedsuite.unread import unread_lines
 from simulations.engines.placement import told_placement
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
-from strategies.runtime.post import OnEvent
+from strategies.runtime.post import OnEvent, is_real
 
 app = ServerApp()
 # A run that was killed lets go of its folder a moment later, when its processes have noticed.
@@ -63,8 +63,9 @@ def serve(
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
         rounds = system.make_strategy(settings, roster)
-        known = None if given or system.known is None else system.known(settings, roster)
-        strategy = FedsuiteStrategy(rounds, settings, folder, roster, on_event, known)
+        known = system.known if settings.evaluation_clients and not is_real(grid) else None
+        told = known(settings, roster) if known else None
+        strategy = FedsuiteStrategy(rounds, settings, folder, roster, on_event, told)
         result = strategy.run(grid)
         write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
         if roster.words:

@@ -20,7 +20,7 @@ from fedsuite.run_folder import RunFolder
 from strategies.runtime.keys import fingerprint
 from strategies.runtime.members import Members
 from strategies.runtime.messages import identity_message, read_reply
-from strategies.runtime.post import Post, is_real
+from strategies.runtime.post import Post
 from strategies.runtime.roll_call import RollCall
 
 # For answers of nodes that may be of other runs, and busy with these, when all that this run needs is known.
@@ -37,11 +37,11 @@ def gather(
 ) -> Members:
     """Learn which node is which member of the roster; RunFailed if that does not work out.
 
-    Nodes that do not take part although the run goes on are noted in errors.log. known: what the roster says of the clients;
-    where evaluations ask some of them only, nobody in a simulation is asked before it has something to do.
+    Nodes that do not take part although the run goes on are noted in errors.log. known: what the roster says of the clients
+    of a simulation, if nobody is to be asked before it has something to do.
     """
     deadline_s, strict = settings.reply_deadline_s, not settings.roster
-    if known is not None and settings.evaluation_clients and strict and not is_real(grid):
+    if known is not None:
         some = wait_for_nodes(grid, len(roster), settings.node_deadline_s, least=1)
         played = {c.partition: some[c.partition % len(some)] for c in known}
         return Members(tuple(known), played, unmet=True, resume_round=resume_round)

@@ -15,11 +15,12 @@ from fedsuite.federation import ClientInfo
 from fedsuite.history import load_runs, read_rows
 from fedsuite.progress import silent
 from fedsuite.report.sampled import sampled_text
-from fedsuite.roster import Roster
+from fedsuite.roster import Roster, write_roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.sampling import ASKED, OF
 from fedsuite.vln.data import roster as houses
 from fedsuite.vln.plan import clients_of
+from simulations import systems
 from simulations.client_app import app as client_app
 from simulations.client_app import node_of
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
@@ -160,6 +161,18 @@ def test_few_open_houses_and_few_nodes_change_no_byte(seen: Seen) -> None:
     assert results_equal(seen.runs, "few-open", "all-open")
 
 
+def test_a_roster_that_lies_there_is_as_good_as_one_made_by_the_server(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fedsuite run` hands the server the roster that it made, and fewer nodes than members."""
+    monkeypatch.setattr(systems, "MOST_NODES", 3)
+    file = seen.runs.root / "given.json"
+    config = seen.runs.config("given", roster=str(file))
+    write_roster(file, prepared(config))
+    run_inprocess(config)
+    assert results_equal(seen.runs, "few-open", "given")
+
+
 @pytest.mark.ray
 @pytest.mark.slow
 def test_workers_of_ray_make_the_same_bytes_on_few_nodes(seen: Seen) -> None:
@@ -213,7 +226,7 @@ def test_the_roster_knows_what_houses_say(seen: Seen, changes: Mapping[str, Any]
 
 def answers(config: dict[str, Any], roster: Roster) -> list[ClientInfo]:
     """What every client says of itself when it is asked, its data open."""
-    from fedsuite.roster import ROSTER, write_roster
+    from fedsuite.roster import ROSTER
     from fedsuite.run_folder import folder_of
 
     system, settings = settings_of(config)
