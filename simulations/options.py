@@ -58,5 +58,7 @@ Gpus = Annotated[
 ]
 WorkersPerGpu = Annotated[
     int | None,
-    typer.Option(metavar="1|2|4|8", help="Workers on each GPU (ray); default: 1."),
+    typer.Option(
+        metavar="1|2|4|8", help="Workers on each GPU (ray); default: as a dry step finds."
+    ),
 ]

@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 import torch
 
+from simulations.engines.dry_step import weighed
 from simulations.engines.inprocess import run_inprocess
 from tests.golden.record import fingerprint_of_file
 from tests.golden.runs import RUNS, Settings
@@ -116,3 +117,12 @@ def _flat(path: Path) -> dict[str, np.ndarray]:
 
 def _norm(arrays: dict[str, np.ndarray]) -> float:
     return float(np.sqrt(sum((v**2).sum() for v in arrays.values())))
+
+
+def test_a_dry_step_weighs_two_houses(tmp_path: Path) -> None:
+    places: Settings = {"results-dir": str(tmp_path / "runs"), "cache-dir": str(tmp_path / "cache")}
+    small: Settings = {**RUNS["vln-train-parallel"], **places, "name": "weighed", "device": "cuda"}
+    weight = weighed(config_from(small))
+    total = torch.cuda.get_device_properties(0).total_memory
+    assert 10**8 < weight.first < weight.free <= total  # CUDA itself takes hundreds of MB
+    assert 0 < weight.each < weight.first and weight.side_by_side >= 2

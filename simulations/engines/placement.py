@@ -6,6 +6,7 @@ with 0.2 only four workers fit on a GPU, and with 0.3 Flower makes thirteen for 
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 from fedsuite.errors import InputError
 
 PER_GPU = (1, 2, 4, 8)
+FILLED = 0.9  # share of a GPU's free memory that workers may be expected to take
 VARIABLE = "FEDSUITE_PLACEMENT"  # tells the server, which writes it into run.json
 _DEVICE_FILES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 _NOT_HERE = (
@@ -25,10 +27,11 @@ _NOT_HERE = (
 
 @dataclass(frozen=True)
 class Placement:
-    """Workers of one run. gpus: those that they share evenly; 0: they see none."""
+    """Workers of one run. gpus: those that they share evenly; 0: they see none. worker_bytes: on a GPU; 0: not known."""
 
     workers: int
     gpus: int = 0
+    worker_bytes: int = 0
 
     @property
     def per_gpu(self) -> int:
@@ -36,7 +39,8 @@ class Placement:
 
     def __str__(self) -> str:
         workers = _counted(self.per_gpu or self.workers, "worker")
-        return f"{_counted(self.gpus, 'GPU')}, {workers} on each" if self.gpus else workers
+        size = f" of about {self.worker_bytes / 1e9:.2g} GB" if self.worker_bytes else ""
+        return f"{_counted(self.gpus, 'GPU')}, {workers}{size} on each" if self.gpus else workers
 
     def federation_config(self, num_clients: int) -> str:
         """Flower's words for it."""
@@ -49,8 +53,35 @@ class Placement:
     def environment(self) -> dict[str, str]:
         """For all processes of the run. Ray hides GPUs from workers without a share, but means to stop doing so."""
         record = {"engine": "ray", "workers": self.workers, "gpus": self.gpus}
-        told = {VARIABLE: json.dumps({**record, "workers-per-gpu": self.per_gpu})}
+        record["workers-per-gpu"] = self.per_gpu
+        if self.worker_bytes:
+            record["gpu-bytes-per-worker"] = self.worker_bytes
+        told = {VARIABLE: json.dumps(record)}
         return told if self.gpus else {**told, "CUDA_VISIBLE_DEVICES": ""}
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a dry step has seen, in bytes of one GPU.
+
+    free: before; first: taken by a worker in which one client has trained; each: what the data of a further client leave
+    there. side_by_side: clients of a round that have a task at the same time.
+    """
+
+    free: int
+    first: int
+    each: int
+    side_by_side: int
+
+    def placed(self, gpus: int, kept: int, cores: int) -> Placement:
+        """As many workers a GPU as give a round the fewest turns, of those for which there are memory and cores; at least 1.
+
+        kept: clients whose data a worker comes to keep open.
+        """
+        size = self.first + self.each * max(0, kept - 1)
+        fit = [k for k in PER_GPU if k * size <= FILLED * self.free and k * gpus <= cores]
+        best = min(fit or [1], key=lambda k: (math.ceil(self.side_by_side / (gpus * k)), k))
+        return Placement(best * gpus, gpus, size)
 
 
 @dataclass(frozen=True)
@@ -117,6 +148,11 @@ class Resources:
             )
         return placement
 
+    def leaves_open(self, device: str, placement: Placement) -> bool:
+        """Whether nobody has said how many workers a GPU gets, and clients use it."""
+        said = self.workers is not None or self.workers_per_gpu is not None
+        return bool(placement.gpus) and device != "cpu" and not said
+
     def remarks(self, device: str, clients: int) -> Iterator[str]:
         """What to tell before a run where GPUs are left idle."""
         placement = self.placed(device, clients)
@@ -140,8 +176,14 @@ def visible_gpus() -> int:
 
 def default_workers(num_clients: int) -> int:
     """Without GPUs: one for each core that this process may use, no more than there are clients."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(cores or 1, num_clients))
+    return max(1, min(cores(), num_clients))
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def told_placement() -> dict[str, Any] | None:

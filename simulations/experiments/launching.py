@@ -9,12 +9,12 @@ from typing import Any, Literal
 from rich.console import Console
 
 from fedsuite.costs import long_run
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, RunFailed
 from fedsuite.progress import Progress
 from fedsuite.roster import Roster, read_roster
 from fedsuite.unread import unread_lines
 from simulations.engines.connection import Connection, connection_of
-from simulations.engines.placement import Resources
+from simulations.engines.placement import Placement, Resources, cores
 from simulations.engines.ray import run_ray
 from simulations.experiments.plan import Plan
 
@@ -67,7 +67,7 @@ class Way:
         """Run to the end."""
         on: str = self.engine
         if self.engine == "ray":
-            placement = self.resources.placed(plan.settings.device, clients)
+            placement = self._placement(plan, clients, console)
             on = f"ray: {placement}"
         where = f"{plan.folder.path}  ({clients} clients, {on})"
         console.print(where, highlight=False, soft_wrap=True)
@@ -83,6 +83,23 @@ class Way:
             else:
                 nodes = plan.system.simulated_nodes(plan.settings, clients)
                 run_ray(plan.run_config, plan.folder, nodes, placement, show)
+
+    def _placement(self, plan: Plan, clients: int, console: Console) -> Placement:
+        """Where the workers of a run go. How many share a GPU, if nobody says, is found by trying."""
+        settings = plan.settings
+        placement = self.resources.placed(settings.device, clients)
+        if not self.resources.leaves_open(settings.device, placement):
+            return placement
+        from simulations.engines.dry_step import weighed
+
+        try:
+            with console.status("dry step: two clients train, to see how many workers a GPU holds"):
+                weight = weighed(plan.run_config)
+        except RunFailed as error:
+            told = f"dry step: {error}; so each GPU gets one worker (--workers-per-gpu)"
+            console.print(told, highlight=False, markup=False, soft_wrap=True)
+            return placement
+        return weight.placed(placement.gpus, min(settings.open_clients, clients), cores())
 
     def finish(self, plan: Plan) -> None:
         """Tables of a run that has ended; pictures of the data where these are."""

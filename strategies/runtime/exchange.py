@@ -88,7 +88,7 @@ class TaskExchange:
                     self.emit(event)
 
         patience.begin()
-        order = self._largest_first(tasks)
+        order = self.largest_first(tasks)
         messages = self.messages([tasks[i] for i in order], records.number)
         for position, message in zip(order, messages, strict=True):
             post.send(position, message)
@@ -103,7 +103,7 @@ class TaskExchange:
                 post.pause()
         return raws
 
-    def _largest_first(self, tasks: Sequence[Task]) -> list[int]:
+    def largest_first(self, tasks: Sequence[Task]) -> list[int]:
         """Positions of the tasks in the order of sending: training by number of samples, all else as it stands."""
         if tasks[0].kind != "train":
             return list(range(len(tasks)))

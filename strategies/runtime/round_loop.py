@@ -55,7 +55,7 @@ def run_rounds(
     """Run from round 0, or from the latest checkpoint if `settings.resume` is set, to the end.
 
     known: what the roster says of the clients, where it says all that they would.
-    Events are the rows of timings.jsonl: ready, exchange, client, round; those of the closing start with "closing-".
+    Events are the rows of timings.jsonl: ready, exchange, client, round, also with "closing-".
     """
     begin = time.monotonic()
     resumed = _prepare_folder(settings, folder)
@@ -104,9 +104,12 @@ class RoundLoop:
     def start(self, strategy: RoundStrategy) -> ServerState:
         """Round 0: the initial state, evaluated."""
         with self._recorded(0) as rows:
-            state = bookkeeping.begin(strategy, self._run(strategy.start(self.clients), rows).state)
-            state, _ = self._evaluate(0, strategy, state, rows)
+            state, _ = self._evaluate(0, strategy, self.initial(strategy, rows), rows)
         return state
+
+    def initial(self, strategy: RoundStrategy, rows: RoundRecords) -> ServerState:
+        """What the strategy starts from, not yet evaluated."""
+        return bookkeeping.begin(strategy, self._run(strategy.start(self.clients), rows).state)
 
     def round(self, number: int, strategy: RoundStrategy, state: ServerState) -> ServerState:
         """Train, evaluate every k-th time, close."""
@@ -198,9 +201,8 @@ class RoundLoop:
                     tasks = exchanges.send(self._replies(tasks, rows))
         except StopIteration as stop:
             if not isinstance(stop.value, RoundResult):
-                raise TypeError(
-                    f"the strategy must return a RoundResult, got {stop.value!r}"
-                ) from None
+                told = f"the strategy must return a RoundResult, got {stop.value!r}"
+                raise TypeError(told) from None
             state = stop.value.state
             self.exchange.check(state.arrays | with_prefix(state.optimizer, "optimizer."), rows)
             return stop.value

@@ -15,9 +15,15 @@ from fedsuite.config import Value
 from fedsuite.errors import InputError
 from fedsuite.run_folder import RunFolder
 from simulations import cli as command
-from simulations.engines import placement
+from simulations.engines import dry_step, placement
 from simulations.engines.inprocess import server_identity
-from simulations.engines.placement import Placement, Resources, default_workers, told_placement
+from simulations.engines.placement import (
+    Placement,
+    Resources,
+    Weight,
+    default_workers,
+    told_placement,
+)
 from simulations.engines.ray import run_ray
 from simulations.engines.ray_client_app import in_order, widen
 from simulations.experiments import launching
@@ -126,8 +132,12 @@ def test_what_can_work_in_no_run_is_refused(
 def fedsuite(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, *typed: str
 ) -> tuple[int, str, str]:
-    """Exit code, output and complaints of `fedsuite run toy.toml ...` on 4 GPUs; no Ray is started."""
+    """Exit code, output and complaints of `fedsuite run toy.toml ...` on 4 GPUs; no Ray is started.
+
+    A dry step says that a worker fills a GPU.
+    """
     see(monkeypatch, 4)
+    monkeypatch.setattr(dry_step, "weighed", lambda _: Weight(10**9, 10**9, 0, 9))
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "toy.toml", *typed])
     code = exit_code_of(command.main)
@@ -165,7 +175,11 @@ def test_what_does_not_go_with_a_run_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("typed", "placed", "remarks"),
     [
-        (["--set", "num-clients=4", "--set", "device=auto"], "4 GPUs, 1 worker on each", []),
+        (
+            ["--set", "num-clients=4", "--set", "device=auto"],
+            "4 GPUs, 1 worker of about 1 GB on each",
+            [],
+        ),
         (
             ["--gpus", "0", "--workers", "2", "--set", "device=auto"],
             "2 workers",
