@@ -66,6 +66,10 @@ class Memory:
             )
         return [self._columns[name][ids % self.capacity] for name in names]
 
+    def largest(self, name: str) -> float:
+        """The largest number of a column by its size, of the records held; 0 if there are none."""
+        return float(np.abs(self._columns[name][: len(self)]).max(initial=0))
+
     def state(self) -> Arrays:
         """What is held, and how many records there have been."""
         filled = {name: column[: len(self)].copy() for name, column in self._columns.items()}

@@ -195,7 +195,10 @@ class RewardedParty(Party):
         return {} if self.mlp is None else module_arrays(self.mlp)
 
     def report(self) -> dict[str, float]:
-        """Means since the last report: reward a step, loss a record; counts of episodes and gradient steps."""
+        """Means since the last report: reward a step, loss a record; counts of episodes and gradient steps.
+
+        train.loss-limit: the squared error between two returns of the rewards in replay is at most (2 R / (1 - gamma))^2.
+        """
         t = self.tally
         self.tally = dict.fromkeys(TALLY, 0.0)
         found = {"train.steps": t["steps"], "train.episodes": t["episodes"]}
@@ -203,4 +206,7 @@ class RewardedParty(Party):
             found["train.reward"] = t["reward"] / t["steps"]
         if t["updates"]:
             found["train.loss"] = t["loss"] / t["updates"]
+        if t["updates"] and len(self.memory):
+            returns = self.memory.largest("rewards") / (1 - self.config.learning.discount)
+            found["train.loss-limit"] = (2 * returns) ** 2
         return found | {"train.updates": t["updates"]}

@@ -27,6 +27,7 @@ from fedsuite.fedrl.report.run import (
     draw_validations,
     outcomes_of,
     row_name,
+    run_away,
 )
 from fedsuite.report.outcomes import EMPTY, Column, grouped, spread_of, table, write_csv
 from fedsuite.report.plots import learning_curves
@@ -52,6 +53,8 @@ def write_comparison(folder: Path, runs: Mapping[str, FedRLConfig]) -> None:
     for world in worlds:
         own = {name: g for name, g in groups.items() if g[0].config.world.kind == world}
         texts.append(f"{markdown_table(scores_table(own))}\n{NOTES[world]}\n")
+        away = {o.run: line for g in own.values() for o in g for line in run_away(o)}
+        texts += [f"{run}: {line}\n" for run, line in away.items()]
         suffix = "" if len(worlds) == 1 else f"-{world}"
         draw_learning(own, folder / f"learning{suffix}.png")
         draw_sweep(own, folder / f"sweep{suffix}.png")

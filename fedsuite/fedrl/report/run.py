@@ -28,6 +28,7 @@ NAMES = {
     "fcn-full": "FCN-full", "dqn-full": "DQN-full", "oracle": "oracle",
 }  # fmt: skip
 FIXED = ("random", "oracle")  # no Q-values, no training
+LIMIT = "train.loss-limit"
 TESTS = {"test.": False, "test-noisy.": True}  # prefix of metrics -> with noise
 
 _WORLDS = read_table(__file__, "worlds.json")
@@ -146,10 +147,28 @@ def _course(outcome: FedRLOutcome) -> list[str]:
         )
     elif config.federation.method not in FIXED:
         lines.append(f"- Tested: the last weights; none of {config.num_rounds} rounds was validated.")  # fmt: skip
+    lines += [f"- {line}" for line in run_away(outcome)]
     if len(config.federation.roles) > 1:
         counts = ", ".join(f"{role} {count:,}" for role, count in outcome.released.items())
         lines.append(f"- Q-vectors released in training and evaluation: {counts}.")
     return lines
+
+
+def run_away(outcome: FedRLOutcome) -> list[str]:
+    """One line if Q-values left what rewards can add up to, so that the scores are of a training that diverged."""
+    rounds = outcome.frames.rounds
+    if LIMIT not in rounds:
+        return []
+    away = rounds[rounds["train.loss"] > rounds[LIMIT]]
+    if away.empty:
+        return []
+    largest = away["train.loss"].max()
+    (number, limit) = away.loc[away["train.loss"] == largest, ["round", LIMIT]].to_numpy()[0]
+    return [
+        f"**Diverged**: the mean loss a record was {largest:.3g} in round {number:.0f}, where two returns of the rewards "
+        f"seen differ by {limit:.3g} at most (squared); so in {len(away)} of {len(rounds) - 1} rounds. Try another seed, "
+        "or a larger learning.target-every."
+    ]
 
 
 def draw_validations(

@@ -74,6 +74,14 @@ def test_memory_is_a_list_of_which_the_latest_are_kept() -> None:
                 memory.gather(np.array([held[-1], missing]), "before")
 
 
+def test_the_largest_number_is_of_the_records_that_are_still_held() -> None:
+    assert rewards_of(4).largest("rewards") == 0.0
+    memory = filled(np.array([-9.0, 1.0, 2.0]), capacity=3)
+    assert memory.largest("rewards") == 9.0
+    memory.store(rewards=np.array([3.0], np.float32), terminals=np.array([False]))
+    assert memory.largest("rewards") == 3.0
+
+
 def test_gathered_records_are_not_views_of_the_memory() -> None:
     memory = rewards_of(2)
     memory.store(rewards=np.array([1, 2], np.float32), terminals=np.array([False, True]))

@@ -257,3 +257,14 @@ def test_a_killed_worker_ends_the_run_in_one_line_and_it_can_be_resumed(
     assert settings_from(config).checkpoint_every == 1
     play({**config, "resume": str(tmp_path / "there")})
     assert artefacts(tmp_path, "there") == artefacts(tmp_path, "here")
+
+
+@pytest.mark.parametrize(("rate", "diverges"), [(1e-3, False), (2.0, True)])
+def test_a_loss_that_no_rewards_explain_shows(
+    cache: Path, tmp_path: Path, rate: float, diverges: bool
+) -> None:
+    play(config_of(cache, tmp_path, learning_rate=rate, parallel_episodes=8))
+    rows = read_rows(tmp_path / "run" / "history.jsonl")
+    losses = [r["metrics"] for r in rows if "train.loss" in r.get("metrics", {})]
+    worst = max(m["train.loss"] / m["train.loss-limit"] for m in losses)
+    assert (worst > 1) == diverges, worst

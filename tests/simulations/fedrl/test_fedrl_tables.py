@@ -40,8 +40,13 @@ def config_of(**changes: Any) -> FedRLConfig:
     return changed(FedRLConfig(), **changes)
 
 
-def leave_run(folder: Path, config: FedRLConfig, score: float, best: int = 2) -> FedRLConfig:
-    """A run folder with a history of three rounds (100 gradient steps each); tests score `score` and `score` + 0.1."""
+def leave_run(
+    folder: Path, config: FedRLConfig, score: float, best: int = 2, loss: float = 16.0
+) -> FedRLConfig:
+    """A run folder with a history of three rounds (100 gradient steps each); tests score `score` and `score` + 0.1.
+
+    loss: of the second round, and 2 in the others, where 1,000 is the most that returns can differ by.
+    """
     text = config.world.kind == "text2action"
     first, others = ("f1", ("precision", "recall")) if text else ("success-rate", RATES[1:])
 
@@ -54,6 +59,7 @@ def leave_run(folder: Path, config: FedRLConfig, score: float, best: int = 2) ->
     trained = 0 if config.federation.method in ("random", "oracle") else 3
     for r in range(1, trained + 1):
         metrics = {**judged("valid", 0.2 * r), "train.updates": 100.0, "train.steps": 100.0}
+        metrics |= {"train.loss": loss if r == 2 else 2.0, "train.loss-limit": 1000.0}
         rows.append({"round": r, "kind": "round", "metrics": metrics})
     closing: dict[str, float] = {"best-round": best if trained else 0}
     if config.privacy.test_noise != "noisy":
@@ -302,3 +308,18 @@ def test_shipped_configurations_are_valid(toml: str, tmp_path: Path) -> None:
     sweeps = {"figure4-8.toml": "world.history", "figure4-16.toml": "world.history", "figure5-win2k.toml": "network.filters",
               "exchange.toml": "federation.parallel-episodes", "privacy.toml": "privacy.noise-sigma"}  # fmt: skip
     assert swept_key(learners) == sweeps.get(toml)
+
+
+def test_training_that_diverged_is_named_in_the_tables(tmp_path: Path) -> None:
+    runs = {
+        "calm": leave_run(tmp_path / "calm", config_of(method="dqn-full"), 0.5, loss=999.0),
+        "wild": leave_run(tmp_path / "wild", config_of(method="fedrl"), 0.3, loss=4321.0),
+    }
+    for name, config in runs.items():
+        write_results(config, tmp_path / name)
+    assert "Diverged" not in (tmp_path / "calm/results.md").read_text()
+    told = "mean loss a record was 4.32e+03 in round 2, where two returns of the rewards seen differ by 1e+03 at most"
+    assert told in (tmp_path / "wild/results.md").read_text()
+    write_comparison(tmp_path, runs)
+    (line,) = [x for x in (tmp_path / "results.md").read_text().split("\n") if "Diverged" in x]
+    assert line.startswith("wild: **Diverged**") and "so in 1 of 3 rounds" in line
