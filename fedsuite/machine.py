@@ -3,11 +3,13 @@
 import ctypes
 import os
 import platform
+from functools import cache
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _ONE_GIB = 1 << 30
 
 
+@cache
 def keep_freed_memory() -> bool:
     """Let glibc reuse freed blocks instead of giving each back to the system; False where there is no glibc.
 

@@ -60,8 +60,12 @@ class SiloNetworks:
 
     def backbone_arrays(self) -> Arrays:
         """What is mixed: name -> [S, ...], with what the optimizer has mixed beside it; then the messages under way."""
-        rows = {k: v.detach().cpu().numpy() for k, v in self._mixed_tensors().items()}
+        rows = self._rows()
         return {k: np.concatenate([v, self.under_way.get(k, v[:0])]) for k, v in rows.items()}
+
+    def _rows(self) -> Arrays:
+        """What is mixed of these silos; on the CPU in the memory of the networks."""
+        return {k: v.detach().cpu().numpy() for k, v in self._mixed_tensors().items()}
 
     def _mixed_tensors(self) -> Tensors:
         state = self.optimizers[BACKBONE].state
@@ -74,7 +78,8 @@ class SiloNetworks:
     def mix(self, a: np.ndarray) -> None:
         """One mixing step among these silos; a: float64 [S, S], or as wide as they and the messages under way."""
         if self.device == "cpu" or self.under_way:
-            self.load_backbone(mix(self.backbone_arrays(), a))
+            alone = not any(len(v) for v in self.under_way.values())
+            self.load_backbone(mix(self._rows() if alone else self.backbone_arrays(), a))
             return
         mixed, state = mix_tensors(self._mixed_tensors(), a), self.optimizers[BACKBONE].state
         with torch.no_grad():
@@ -165,4 +170,7 @@ def _load(tensors: Tensors, arrays: Mapping[str, np.ndarray]) -> None:
                 raise ValueError(
                     f"{name}: expected shape {tuple(tensors[name].shape)}, got {array.shape}"
                 )
-            tensors[name].copy_(torch.tensor(array))
+            writable = np.require(
+                array, requirements="W"
+            )  # what torch wants of memory that it shares
+            tensors[name].copy_(torch.from_numpy(writable))

@@ -58,8 +58,8 @@ class Party:
         self.target = self._new_network("frozen-target" if self._targets_stay else "network")
         self.mlp = self._new_mlp("mlp") if self.num_parties > 1 else None
         # With torch's constants, which are also TensorFlow's.
-        trained, rate = self._trained().values(), config.learning.learning_rate
-        self.optimizer = torch.optim.Adam(trained, rate, fused=True)
+        self.weights, rate = list(self._trained().values()), config.learning.learning_rate
+        self.optimizer = torch.optim.Adam(self.weights, rate, fused=True)
         self.view = world.view(role, "train", self.schedule.envs)
         self.sides: list[Side] = [self.view]
         self.memory = Memory(config.learning.memory, self._remembered())
@@ -132,21 +132,21 @@ class Party:
         self.mlp.requires_grad_(alternating)
         given = (self.noise(exchange, "before"), targets, *others)
         noise, wanted, *constants = (torch.from_numpy(x).to(self.device) for x in given)
-        for u, row in enumerate(ids):
-            before, actions = self.memory.gather(row, "before", "actions")
+        before, actions = self.memory.gather(ids, "before", "actions")
+        for u in range(len(ids)):
             blocks = [c[u] for c in constants]
-            blocks.insert(self.partition, self.q_values(self.network, before) + noise[u])
-            self.descend(self.mlp(*blocks), actions, wanted[u])
+            blocks.insert(self.partition, self.q_values(self.network, before[u]) + noise[u])
+            self.descend(self.mlp(*blocks), actions[u], wanted[u])
         return module_arrays(self.mlp)
 
     def descend(
         self, outputs: torch.Tensor, actions: np.ndarray, targets: torch.Tensor
     ) -> torch.Tensor:
         """One gradient step on sum (Y - Q_f(s, a))^2; outputs [B, A], actions [B], targets [B]. The loss, detached."""
-        taken = torch.from_numpy(actions).to(self.device)
-        error = outputs.gather(1, taken[:, None])[:, 0] - targets
-        loss = error.square().sum()
-        self.optimizer.zero_grad(set_to_none=True)
+        taken = torch.from_numpy(actions).to(self.device)[:, None]
+        loss = (outputs.gather(1, taken)[:, 0] - targets).square().sum()
+        for weight in self.weights:  # quicker than the optimizer's zero_grad()
+            weight.grad = None
         loss.backward()
         self.optimizer.step()
         return loss.detach()

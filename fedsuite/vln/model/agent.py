@@ -88,9 +88,9 @@ class LanguageEncoder(nn.Module):
         context = outputs.new_zeros(tokens.numel(), outputs.shape[1])
         context = context.index_copy_(0, packed.data, outputs).unflatten(0, tokens.shape)
         padding = tokens == PAD
-        masked = context.masked_fill(padding.unsqueeze(2), NEGATIVE)
-        pooled = masked if self.masked_pooling else context
-        hidden = torch.tanh(self.to_hidden(pooled.amax(1)))
+        masked = context.detach().masked_fill(padding.unsqueeze(2), NEGATIVE)
+        most = (masked if self.masked_pooling else context.detach()).max(1, keepdim=True).indices
+        hidden = torch.tanh(self.to_hidden(context.gather(1, most).squeeze(1)))
         return SharedContext(dropout(context), padding), hidden, torch.cat([cell[1], cell[0]], 1)
 
 
@@ -132,19 +132,21 @@ class ActionDecoder(nn.Module):
         """
         pose = dropout(torch.tanh(self.action(see.pose_angle.repeat(1, self.repeats))))
         query = gathered.times(dropout(attended_state), self.view_attention.query.weight)
-        scores = dot_scores(query, see.views, see.view_angle).squeeze(2)
+        scores = dot_scores(query, see.views, see.view_angle)
         weight = torch.softmax(scores, 1).unsqueeze(1)
         visual = torch.bmm(weight, see.views).squeeze(1)
         angle = torch.bmm(weight, see.view_angle).squeeze(1)
         inputs = torch.cat([pose, visual, angle.repeat(1, self.repeats)], 1)
-        gates = gathered.times(inputs, self.cell.weight_ih) + self.cell.bias_ih
-        gates = gates + gathered.times(attended_state, self.cell.weight_hh) + self.cell.bias_hh
+        gates = gathered.times(inputs, self.cell.weight_ih) + (
+            self.cell.bias_ih + self.cell.bias_hh
+        )
+        gates = gates + gathered.times(attended_state, self.cell.weight_hh)
         hidden, cell = cell_update(gates, cell)
         dropped, words = dropout(hidden), self.language_attention
         both = [language.read(gathered.times(dropped, words.query.weight)), dropped]
         attended = torch.tanh(gathered.times(torch.cat(both, 1), words.output.weight))
         query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
-        scores = dot_scores(query, see.candidate, see.candidate_angle).squeeze(2)
+        scores = dot_scores(query, see.candidate, see.candidate_angle)
         scores = scores.masked_fill(see.padding, NEGATIVE)
         return torch.cat([scores.new_zeros(len(scores), 1), scores], 1), hidden, cell, attended
 

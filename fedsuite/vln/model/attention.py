@@ -9,6 +9,8 @@ per decision and adds them up. Here every decision notes w, q and the gradients 
 
 which is the same sum in another order and a fraction of the memory traffic. Readers of some rows only, and of the
 columns that are not padding in them, note their part of dC in the same way.
+
+Products of a batch of matrices with a vector each are written vector first, q^T C^T: C q takes ten times as long on a CPU.
 """
 
 from dataclasses import dataclass, field
@@ -76,11 +78,15 @@ class SoftDotAttention(nn.Module):
 
 
 def dot_scores(query: Tensor, visual: Tensor, angle: Tensor) -> Tensor:
-    """query [B, F'] against rows of visual [B, N, F] and, repeated up to width A, angle [B, N, 4] -> [B, N, 1]."""
+    """query [B, F'] against rows of visual [B, N, F] and, repeated up to width A, angle [B, N, 4] -> [B, N]."""
     width = visual.shape[2]
     on_angle = query[:, width:].unflatten(1, (-1, 4)).sum(1)
-    scores = torch.bmm(visual, query[:, :width].unsqueeze(2))
-    return scores + torch.bmm(angle, on_angle.unsqueeze(2))
+    return _dots(query[:, :width], visual) + _dots(on_angle, angle)
+
+
+def _dots(query: Tensor, context: Tensor) -> Tensor:
+    """query [B, H], context [B, N, H] -> [B, N]."""
+    return torch.bmm(query.unsqueeze(1), context.mT).squeeze(1)
 
 
 class _Gate(torch.autograd.Function):
@@ -116,7 +122,7 @@ class _Read(torch.autograd.Function):
         padding: Tensor,
         notes: list[Note],
     ) -> Tensor:
-        scores = torch.bmm(context, query.unsqueeze(2)).squeeze(2)
+        scores = _dots(query, context)
         weights = torch.softmax(scores.masked_fill_(padding, float("-inf")), 1)
         ctx.save_for_backward(query, context, weights)
         ctx.notes = notes
@@ -126,7 +132,7 @@ class _Read(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_mixed: Tensor) -> tuple[Tensor | None, ...]:
         query, context, weights = ctx.saved_tensors
-        d_weights = torch.bmm(context, d_mixed.unsqueeze(2)).squeeze(2)
+        d_weights = _dots(d_mixed, context)
         d_scores = weights * (d_weights - (d_weights * weights).sum(1, keepdim=True))
         if ctx.needs_input_grad[1]:
             ctx.notes.append((weights, d_scores, d_mixed, query))

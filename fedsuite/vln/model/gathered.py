@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from fedsuite.vln.model.products import times_transposed
+
 Notes = list[tuple[Tensor, Tensor]]  # dy_t, x_t
 
 
@@ -26,7 +28,7 @@ class Gathered:
     def times(self, x: Tensor, weight: Tensor) -> Tensor:
         """x W^T."""
         if not (torch.is_grad_enabled() and weight.requires_grad):
-            return x @ weight.mT
+            return times_transposed(x, weight)
         if id(weight) not in self._weights:
             notes: Notes = []
             # The weight itself is kept as well, so that its id stays its own.
@@ -52,7 +54,7 @@ class _Gate(torch.autograd.Function):
             return None, None
         outputs, inputs = (torch.cat(list(part), -2) for part in zip(*ctx.notes, strict=True))
         ctx.notes.clear()
-        return outputs.mT @ inputs, None
+        return times_transposed(outputs.mT, inputs.mT), None
 
 
 class _Times(torch.autograd.Function):
@@ -60,11 +62,13 @@ class _Times(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, notes: Notes) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.notes = notes
-        return x @ weight.mT
+        return times_transposed(x, weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         ctx.notes.append((gradient, x))
-        return gradient @ weight if ctx.needs_input_grad[0] else None, None, None
+        if not ctx.needs_input_grad[0]:
+            return None, None, None
+        return times_transposed(gradient, weight.mT), None, None

@@ -26,16 +26,12 @@ def bilstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple[Tenso
     if packed.data.is_cuda:  # cuDNN has no such flaw
         outputs, (_, cell) = lstm(packed)
         return outputs.data, cell
-    p = dict(lstm.named_parameters())
-    ahead, back = (
-        nn.functional.linear(
-            packed.data, p[f"weight_ih_l0{way}"], p[f"bias_ih_l0{way}"] + p[f"bias_hh_l0{way}"]
-        )
-        for way in ("", "_reverse")
-    )
-    inputs = torch.stack([ahead, back.index_select(0, mirror)])
-    weight = torch.stack([p["weight_hh_l0"], p["weight_hh_l0_reverse"]])
+    p, ways = dict(lstm.named_parameters()), ("", "_reverse")
+    w_ih, w_hh = (torch.stack([p[f"weight_{x}_l0{way}"] for way in ways]) for x in ("ih", "hh"))
+    bias = torch.stack([p[f"bias_ih_l0{way}"] + p[f"bias_hh_l0{way}"] for way in ways])
+    words = torch.stack([packed.data, packed.data.index_select(0, mirror)])
     gathered = Gathered()
+    inputs = gathered.times(words, w_ih) + bias.unsqueeze(1)
     sizes = packed.batch_sizes.tolist()
     hidden = cell = inputs.new_zeros(2, sizes[0], lstm.hidden_size)
     outputs, last = [], []
@@ -46,7 +42,7 @@ def bilstm(lstm: nn.LSTM, packed: PackedSequence, mirror: Tensor) -> tuple[Tenso
                 v.split([alive, v.shape[1] - alive], 1) for v in (hidden, cell)
             )
             last.append(ended)
-        hidden, cell = cell_update(x + gathered.times(hidden, weight), cell)
+        hidden, cell = cell_update(x + gathered.times(hidden, w_hh), cell)
         outputs.append(hidden)
     forward, backward = torch.cat(outputs, 1)
     last_cell = torch.cat([cell, *reversed(last)], 1)

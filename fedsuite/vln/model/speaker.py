@@ -79,7 +79,7 @@ class PathEncoder(nn.Module):
         """Attention of each move [B, T, H] over the 36 views of its place -> [B, T, H]."""
         query = self.attention.query(moves).flatten(0, 1)
         views, angles = path.views.flatten(0, 1), path.view_angle.flatten(0, 1)
-        weight = torch.softmax(dot_scores(query, views, angles), 1).mT
+        weight = torch.softmax(dot_scores(query, views, angles), 1).unsqueeze(1)
         visual = torch.bmm(weight, views).squeeze(1)
         angle = torch.bmm(weight, angles).squeeze(1).repeat(1, self.repeats)
         both = torch.cat([visual, angle, moves.flatten(0, 1)], 1)

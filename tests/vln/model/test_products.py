@@ -1,0 +1,52 @@
+"""Products through oneDNN equal torch's, and large ones do go there."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from fedsuite.vln.model import products
+from fedsuite.vln.model.gathered import Gathered
+
+SIZES = [(300, 256, 512), (3, 8, 5), (0, 4, 4)]  # B, I, O
+
+
+def operands(batch, rows, inputs, outputs, dtype=torch.float32):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(*batch, rows, inputs, generator=g, dtype=dtype)
+    return x, torch.randn(*batch, outputs, inputs, generator=g, dtype=dtype)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_products_equal_torchs(batch, size):
+    x, weight = operands(batch, *size)
+    want = (x.double() @ weight.double().mT).float()
+    assert_close(products.times_transposed(x, weight), want, rtol=1e-5, atol=1e-4)
+    strided = products.times_transposed(want.mT, x.mT)  # as for the gradient of a weight
+    assert_close(strided, (want.double().mT @ x.double()).float(), rtol=1e-5, atol=1e-2)
+
+
+def test_double_precision_stays_double():
+    x, weight = operands((), *SIZES[0], torch.float64)
+    assert_close(products.times_transposed(x, weight), x @ weight.T)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+def test_large_products_are_onednns():
+    x, weight = operands((2,), *SIZES[0])
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as large:
+        products.times_transposed(x, weight)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as small:
+        products.times_transposed(x[:, :3], weight)
+    of = [{event.key for event in p.key_averages()} for p in (large, small)]
+    assert [any("mkldnn" in key for key in keys) for keys in of] == [True, False]
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_gradients_of_large_products_equal_autograds(batch):
+    leaves = [v.requires_grad_() for v in operands(batch, *SIZES[0])]
+    upstream = operands(batch, SIZES[0][0], SIZES[0][2], 1)[0]
+    got = torch.autograd.grad((Gathered().times(*leaves) * upstream).sum(), leaves)
+    want = torch.autograd.grad((leaves[0] @ leaves[1].mT * upstream).sum(), leaves)
+    for a, b in zip(got, want, strict=True):
+        assert_close(a, b, rtol=1e-5, atol=1e-3)
