@@ -78,8 +78,7 @@ class SiloNetworks:
     def mix(self, a: np.ndarray) -> None:
         """One mixing step among these silos; a: float64 [S, S], or as wide as they and the messages under way."""
         if self.device == "cpu" or self.under_way:
-            alone = not any(len(v) for v in self.under_way.values())
-            self.load_backbone(mix(self._rows() if alone else self.backbone_arrays(), a))
+            self.load_backbone(mix(self.backbone_arrays() if self.under_way else self._rows(), a))
             return
         mixed, state = mix_tensors(self._mixed_tensors(), a), self.optimizers[BACKBONE].state
         with torch.no_grad():
@@ -92,7 +91,9 @@ class SiloNetworks:
 
     def load_backbone(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take over mixed backbones, name -> [S, ...], what was mixed beside them, and messages in rows behind theirs."""
-        self.under_way = {k: v[self.num_silos :] for k, v in arrays.items()}
+        self.under_way = {
+            k: v[self.num_silos :] for k, v in arrays.items() if len(v) > self.num_silos
+        }
         arrays = {k: v[: self.num_silos] for k, v in arrays.items()}
         _load(self.backbone, {k: v for k, v in arrays.items() if k not in self.sent})
         state = self.optimizers[BACKBONE].state

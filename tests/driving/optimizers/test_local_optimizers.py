@@ -15,6 +15,7 @@ from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.topology.mixing import mix
+from fedsuite.driving.training import silo_networks
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from tests.harness import changed
@@ -131,3 +132,27 @@ def test_both_ways_of_taking_gradients_agree(silos: tuple[Silo, ...], name: str)
     one, two = (trained(changed(base, stacked=way), silos, ring) for way in ("no", "yes"))
     np.testing.assert_allclose(one, two, atol=1e-4)
     assert np.abs(one - trained(changed(base, optimizer="sgd"), silos, ring)).max() > 1e-4
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "gradient-tracking"])
+def test_networks_on_a_device_are_mixed_there(
+    silos: tuple[Silo, ...], monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    """As on a GPU, which only has another name here: nothing goes through the host's memory."""
+    own = changed(BASE, optimizer=optimizer, batch_norm="group")
+    here, learner = parts_of(own, silos)
+    learner.train(0, 1, ring)
+    arrays = here.backbone_arrays()
+    there, _ = parts_of(own, silos)
+    there.load_backbone(arrays)
+    there.device = "cuda"
+    here.load_backbone(arrays)
+    here.mix(RING)
+
+    def on_the_host(*given: object) -> None:
+        raise AssertionError("mixed on the host")
+
+    monkeypatch.setattr(silo_networks, "mix", on_the_host)
+    there.mix(RING)
+    for name, expected in here.backbone_arrays().items():
+        np.testing.assert_allclose(there.backbone_arrays()[name], expected, rtol=1e-5, atol=1e-6)
