@@ -19,7 +19,8 @@ demo: install
 	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml --overwrite
 
 PYTEST := $(BIN)/python -m pytest -q
-SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile
+# Whole files to a worker, in the order of tests/conftest.py.
+SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)

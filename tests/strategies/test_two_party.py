@@ -27,11 +27,6 @@ TOLERANCE = 1e-4
 UNIFORM: dict[str, Any] = {"reward_quota": 0.0, "num_rounds": 1, "target_every": 5}
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("fedrl-cache")
-
-
 def ran(
     cache: Path, results: Path, **changes: Any
 ) -> tuple[FedRLConfig, list[list[int]], list[Arrays]]:

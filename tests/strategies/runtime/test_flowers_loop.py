@@ -70,11 +70,6 @@ class Played:
         return {**self.result.evaluate_metrics_clientapp.get(number, {}), **trained}
 
 
-@pytest.fixture(scope="module")
-def plays(tmp_path_factory: pytest.TempPathFactory) -> Plays:
-    return Plays(tmp_path_factory.mktemp("own-loop"))
-
-
 @pytest.fixture(autouse=True)
 def identity() -> Iterator[None]:
     with server_identity():
