@@ -28,7 +28,7 @@ test: install
 test-fast: install
 	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE)
 
-# Of the cores, by the tests that need no seconds.
+# Of the cores, by the tests of test-fast.
 coverage: install
 	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-report=term:skip-covered
 

@@ -22,7 +22,9 @@ from simulations import cli as command
 from tests.harness import exit_code_of
 from tests.shared_data import cache, plays  # noqa: F401
 
-SHARED = Path(__file__).parents[2] / "shared"
+TESTS = Path(__file__).parent
+SHARED = TESTS.parents[1] / "shared"
+WHOLE_RUNS = ("deployed", "golden", "mistakes", "simulations")
 FEATURE_SIZE = 8
 MAX_LENGTH = 20
 WORDS = ("walk", "turn", "left", "right", "past", "the", "door", "stop", "stairs", "kitchen")
@@ -42,7 +44,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first: workers get whole files, and a long one at the end would leave the others idle."""
+    """Folders of whole runs are slow. Files with slow tests go first: a long one at the end would leave workers idle."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in WHOLE_RUNS:
+            item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

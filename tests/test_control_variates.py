@@ -91,6 +91,7 @@ def run(folder: Path, cache: Path, kind: str, **changes: Any) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 def test_runs_differ_from_the_second_visit_on_and_resume_to_the_byte(
     tmp_path: Path, cache: Path, kind: str

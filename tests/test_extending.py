@@ -16,6 +16,8 @@ from simulations.engines.inprocess import run_inprocess
 from tests.golden.runs import RUNS
 from tests.harness import ROOT, config_from
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {

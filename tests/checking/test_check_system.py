@@ -55,6 +55,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Checked:
     return checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["vln-train-parallel", "vln-speaker", "cdl-ring", "rl-alternating"]
 )
@@ -71,6 +72,7 @@ HALVES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HALVES)
 def test_both_halves_of_other_methods(
     checked: Checked, data: Path, tmp_path: Path, name: str

@@ -88,6 +88,7 @@ def seen_nodes(recorder: Recorder) -> set[int]:
     return {m.metadata.src_node_id for m in answers if not record_of(m, "properties")["unseen"]}
 
 
+@pytest.mark.slow
 def test_arrays_of_all_messages(explored: tuple[Chain, str, Recorder]) -> None:
     chain, method, recorder = explored
     agent, speaker = agent_of(chain), speaker_of(chain)

@@ -25,6 +25,8 @@ from tests.golden.runs import RUNS
 from tests.harness import Recorder, arrays_in, config_from, prepared
 from tests.strategies.runtime.loops import FakeTime
 
+pytestmark = pytest.mark.slow
+
 HOUSES = 7
 RUN = RUNS["vln-train-parallel"] | {
     "generated-seen-houses": HOUSES, "participation-rate": 1.0, "num-rounds": 2, "server-optimizer": "adam",

@@ -54,6 +54,7 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [2, 3])
 @pytest.mark.parametrize("noise", NOISES)
 def test_joint_updates_equal_one_network_trained_by_back_propagation(
@@ -85,6 +86,7 @@ def adam_arrays(side: Side) -> Arrays:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -130,6 +132,7 @@ def test_alternating_updates_equal_the_algorithms_of_the_paper(
     assert_same(under_prefix(kept[0], "target-mlp."), mlp_arrays(mlp_target), TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "steps", "depth"),
     [

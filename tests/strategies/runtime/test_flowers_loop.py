@@ -32,6 +32,8 @@ from strategies.runtime.packing import arrays_of, is_packed
 from tests.golden.runs import Plays
 from tests.strategies.runtime.loops import round_metrics
 
+pytestmark = pytest.mark.slow
+
 RUNS = {
     "vln-train-parallel": HouseAveraging,  # eta decays, every second round is evaluated
     "vln-speaker": HouseAveraging,

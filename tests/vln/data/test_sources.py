@@ -201,6 +201,7 @@ for cache, runs in ((alone, 1), (shared, 4)):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generated", [False, True])
 def test_several_runs_on_one_fresh_cache_end_well(data_dir, tmp_path, generated):
     alone, shared = tmp_path / "alone", tmp_path / "shared"
