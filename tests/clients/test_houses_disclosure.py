@@ -18,6 +18,8 @@ from fedsuite.vln.plan import initial_agent, initial_speaker
 from tests.fedvln_runs import METHODS, Chain, chain_in, kind_of, record_of, roster_of
 from tests.harness import Recorder, arrays_in
 
+pytestmark = pytest.mark.slow
+
 ENCODER = {
     "encoder.embedding.weight", "encoder.to_hidden.weight", "encoder.to_hidden.bias",
     *(f"encoder.lstm.{kind}_{to}_l0{way}" for kind in ("weight", "bias") for to in ("ih", "hh") for way in ("", "_reverse")),
@@ -88,7 +90,6 @@ def seen_nodes(recorder: Recorder) -> set[int]:
     return {m.metadata.src_node_id for m in answers if not record_of(m, "properties")["unseen"]}
 
 
-@pytest.mark.slow
 def test_arrays_of_all_messages(explored: tuple[Chain, str, Recorder]) -> None:
     chain, method, recorder = explored
     agent, speaker = agent_of(chain), speaker_of(chain)

@@ -16,6 +16,8 @@ from fedsuite.roster import ROSTER, read_roster
 from fedsuite.vln.walking import LONGEST_INSTRUCTION, Walker
 from tests.fedvln_runs import METHODS, Chain, chain_in
 
+pytestmark = pytest.mark.slow
+
 FED_LAN = {**METHODS["fed-lan"], "submission": True}
 
 
@@ -42,7 +44,6 @@ def walker(chain: Chain) -> Walker:
     return Walker.of_run(run, scans(run, "unseen")[0])
 
 
-@pytest.mark.slow
 def test_walks_score_as_the_runs_evaluation_did(chain, walker):
     scan = walker.house.graph.scan
     walks = [walker.walk(path=s.instr_id) for s in walker.house.samples["val_unseen"]]
@@ -56,7 +57,6 @@ def test_walks_score_as_the_runs_evaluation_did(chain, walker):
         assert mean == pytest.approx(row["metrics"][f"val_unseen.{name}"], rel=1e-9), name
 
 
-@pytest.mark.slow
 def test_a_houses_own_agent_walks_as_it_did_there(explored):
     scan = scans(explored, "unseen")[1]
     file = explored / "clients" / scan / f"submission_val_unseen_{scan}.json"
