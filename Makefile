@@ -30,7 +30,7 @@ test-fast: install
 
 # Of the cores, by the tests of test-fast.
 coverage: install
-	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-report=term:skip-covered
+	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-fail-under=90 --cov-report=term:skip-covered
 
 lint: install
 	$(BIN)/ruff check .
