@@ -19,7 +19,8 @@ demo: install
 	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml --overwrite
 
 PYTEST := $(BIN)/python -m pytest -q
-SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile
+# Whole files to a worker, in the order of tests/conftest.py.
+SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)
@@ -27,9 +28,9 @@ test: install
 test-fast: install
 	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE)
 
-# Of the cores, by the tests that need no seconds.
+# Of the cores, by the tests of test-fast.
 coverage: install
-	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-report=term:skip-covered
+	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-fail-under=90 --cov-report=term:skip-covered
 
 lint: install
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ from fedsuite.vln.config import FedVLNConfig
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.placement import Placement
 from simulations.engines.ray import run_ray
-from simulations.fedvln.system import prepare
+from simulations.fedvln.server import prepare
 from simulations.systems import to_run_config
 
 HOUSES, NUMBERS, GOAL = 61, (0, 1, 2, 4, 8), 0.5

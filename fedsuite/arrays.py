@@ -7,23 +7,28 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import safetensors.numpy
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 Arrays = dict[str, np.ndarray]
 # No number that travels is larger in size; whole numbers are counts and ids, which grow with a run.
 LARGEST, LARGEST_COUNT = 1e6, 1e12
 
 
-def module_arrays(module: torch.nn.Module) -> Arrays:
+def module_arrays(module: "torch.nn.Module") -> Arrays:
     """Copies of all parameters and buffers of `module`, by name, in the module's order."""
     return {k: v.detach().cpu().numpy().copy() for k, v in module.state_dict().items()}
 
 
-def load_arrays(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> None:
     """Copy `arrays` into `module`; every name of the module must be there, with its shape."""
+    import torch
+
     state = module.state_dict()
     missing, unknown = sorted(state.keys() - arrays.keys()), sorted(arrays.keys() - state.keys())
     if missing or unknown:

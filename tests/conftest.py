@@ -20,8 +20,11 @@ from fedsuite.vln.environment import World
 from fedsuite.vln.mattersim import process_nav_graphs
 from simulations import cli as command
 from tests.harness import exit_code_of
+from tests.shared_data import cache, plays  # noqa: F401
 
-SHARED = Path(__file__).parents[2] / "shared"
+TESTS = Path(__file__).parent
+SHARED = TESTS.parents[1] / "shared"
+WHOLE_RUNS = ("deployed", "golden", "mistakes", "simulations")
 FEATURE_SIZE = 8
 MAX_LENGTH = 20
 WORDS = ("walk", "turn", "left", "right", "past", "the", "door", "stop", "stairs", "kitchen")
@@ -37,6 +40,16 @@ SCANS = tuple(row[0] for row in PLAN)
 def pytest_configure() -> None:
     """A shell starts background jobs with Ctrl-C ignored, and children would inherit that from us."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders of whole runs are slow. Files with slow tests go first: a long one at the end would leave workers idle."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in WHOLE_RUNS:
+            item.add_marker("slow")
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

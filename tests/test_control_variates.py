@@ -84,30 +84,27 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(folder: Path, kind: str, **changes: Any) -> Path:
-    place = {
-        "name": "run",
-        "results-dir": str(folder),
-        "data.cache-dir": str(folder.parent / "cache"),
-    }
+def run(folder: Path, cache: Path, kind: str, **changes: Any) -> Path:
+    place = {"name": "run", "results-dir": str(folder), "data.cache-dir": str(cache)}
     own = {"num-rounds": 3, "participation-rate": 1.0, "control-variates": True}
     run_inprocess(config_from({**CASES[kind], **own, **place, **changes}))
     return folder / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 def test_runs_differ_from_the_second_visit_on_and_resume_to_the_byte(
-    tmp_path: Path, kind: str
+    tmp_path: Path, cache: Path, kind: str
 ) -> None:
-    whole = run(tmp_path / "whole", kind)
+    whole = run(tmp_path / "whole", cache, kind)
     plain = [
-        run(tmp_path / f"plain-{n}", kind, **{"num-rounds": n, "control-variates": False})
+        run(tmp_path / f"plain-{n}", cache, kind, **{"num-rounds": n, "control-variates": False})
         for n in (1, 3)
     ]
-    once = run(tmp_path / "torn", kind, **{"num-rounds": 1})
+    once = run(tmp_path / "torn", cache, kind, **{"num-rounds": 1})
     models = [(folder / "model.safetensors").read_bytes() for folder in (whole, *plain, once)]
     assert models[0] != models[2] and models[1] == models[3]
-    resumed = run(tmp_path / "torn", kind, **{"resume": str(once)})
+    resumed = run(tmp_path / "torn", cache, kind, **{"resume": str(once)})
     assert (resumed / "model.safetensors").read_bytes() == models[0]
     stored = Checkpoints(whole / "checkpoints").latest()
     assert stored is not None

@@ -141,6 +141,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES[1:] if python_blocks(p)], ids=lambda p: p.name)
 def test_python_blocks_run(desk: Path, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in EXECUTED_ELSEWHERE:

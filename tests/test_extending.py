@@ -1,6 +1,7 @@
 """The worked examples of docs/extending.md: every file is as short as promised, and does what the page says."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from fedsuite.history import load_runs
 from simulations.engines.inprocess import run_inprocess
 from tests.golden.runs import RUNS
 from tests.harness import ROOT, config_from
+
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
@@ -37,12 +40,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def play(folder: Path, name: str, settings: dict[str, Any], **changes: Any) -> Any:
-    """Rounds of a run with these settings."""
-    values = {**settings, "name": name, "results-dir": str(folder / "runs")}
-    values["cache-dir"] = str(folder / "cache")
-    run_inprocess(config_from(values | {k.replace("_", "-"): v for k, v in changes.items()}))
-    return load_runs(folder / "runs" / name).rounds
+Play = Callable[..., Any]
+
+
+@pytest.fixture
+def play(tmp_path: Path, cache: Path) -> Play:
+    """`play(name, settings, key=value)`: rounds of a run with these settings."""
+
+    def play(name: str, settings: dict[str, Any], **changes: Any) -> Any:
+        values = {**settings, "name": name, "results-dir": str(tmp_path / "runs")}
+        values["cache-dir"] = str(cache)
+        run_inprocess(config_from(values | {k.replace("_", "-"): v for k, v in changes.items()}))
+        return load_runs(tmp_path / "runs" / name).rounds
+
+    return play
 
 
 def test_every_file_is_as_short_as_promised() -> None:
@@ -51,7 +62,7 @@ def test_every_file_is_as_short_as_promised() -> None:
     assert {n: k for n, k in lines.items() if k > MOST_LINES[n]} == {}
 
 
-def test_a_server_optimizer(tmp_path: Path) -> None:
+def test_a_server_optimizer(play: Play) -> None:
     """Every number that a house moved moves by eta."""
     from lion import lion  # type: ignore[import-not-found]
 
@@ -61,21 +72,21 @@ def test_a_server_optimizer(tmp_path: Path) -> None:
     second, _ = lion(first, {"w": np.array([-0.1, 0.0, 2.0])}, state, Step(0.5))
     assert second["w"].tolist() == [1.0, -1.0, 0.5]
     own = {"server_optimizer": "lion:lion", "server_learning_rate": 1e-3}
-    norms = play(tmp_path, "signs", HOUSES, **own)["update-norm"].dropna()
+    norms = play("signs", HOUSES, **own)["update-norm"].dropna()
     assert np.isfinite(norms).all() and 0 < norms.max() < 1
 
 
-def test_a_local_penalty(tmp_path: Path) -> None:
+def test_a_local_penalty(play: Play) -> None:
     """Without strength it changes nothing; a strong one keeps the houses near where they started."""
     own = {"local_penalty": "elastic:Elastic", "local_epochs": 4}
-    none = play(tmp_path, "none", HOUSES, local_epochs=4)["update-norm"]
-    weak = play(tmp_path, "weak", HOUSES, penalty_strength=0.0, **own)["update-norm"]
-    strong = play(tmp_path, "strong", HOUSES, penalty_strength=10.0, **own)["update-norm"]
+    none = play("none", HOUSES, local_epochs=4)["update-norm"]
+    weak = play("weak", HOUSES, penalty_strength=0.0, **own)["update-norm"]
+    strong = play("strong", HOUSES, penalty_strength=10.0, **own)["update-norm"]
     assert weak.dropna().tolist() == none.dropna().tolist()
     assert strong.dropna().iloc[0] < none.dropna().iloc[0]
 
 
-def test_a_merge_rule(tmp_path: Path) -> None:
+def test_a_merge_rule(play: Play) -> None:
     from meamed import NEAR_MEDIAN  # type: ignore[import-not-found]
 
     server = {"w": np.zeros(2, np.float32)}
@@ -83,19 +94,21 @@ def test_a_merge_rule(tmp_path: Path) -> None:
     merged = NEAR_MEDIAN.combine(server, clients, np.full(4, 0.25), 1)
     assert merged.delta["w"].tolist() == [2.0, 2.0]
     own = {"merge": "meamed:NEAR_MEDIAN", "federation.tolerated": 1}
-    rounds = play(tmp_path, "near", HOUSES, **own)
+    rounds = play("near", HOUSES, **own)
     assert np.isfinite(rounds["update-norm"].dropna()).all()
 
 
-def test_a_strategy_for_an_existing_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strategy_for_an_existing_system(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Chains of one house are parallel averaging, to the last bit; chains of two are something else."""
     import chains  # type: ignore[import-not-found]
 
     settings = {**HOUSES, "system": "chains:SYSTEM", "client-optimizer": "fresh"}
-    play(tmp_path, "two", settings)
+    play("two", settings)
     monkeypatch.setattr(chains, "LENGTH", 1)
-    play(tmp_path, "one", settings)
-    play(tmp_path, "parallel", {**HOUSES, "system": "fedvln", "client-optimizer": "fresh"})
+    play("one", settings)
+    play("parallel", {**HOUSES, "system": "fedvln", "client-optimizer": "fresh"})
     two, one, parallel = (
         (tmp_path / "runs" / name / "model.safetensors").read_bytes()
         for name in ("two", "one", "parallel")
@@ -103,7 +116,7 @@ def test_a_strategy_for_an_existing_system(tmp_path: Path, monkeypatch: pytest.M
     assert one == parallel and two != one
 
 
-def test_a_drive_format(tmp_path: Path) -> None:
+def test_a_drive_format(tmp_path: Path, play: Play) -> None:
     rng = np.random.default_rng(0)
     for drive in ("north", "south"):
         own = tmp_path / "drives" / drive
@@ -113,7 +126,7 @@ def test_a_drive_format(tmp_path: Path) -> None:
         lines = (f"{i:03d}.png {rng.uniform(-0.5, 0.5):.3f}" for i in range(120))
         (own / "drive.txt").write_text("\n".join(lines) + "\n")
     settings = {**RUNS["cdl-ring-plain"], "num-silos": 0, "data.dir": str(tmp_path / "drives")}
-    rounds = play(tmp_path, "own", {**settings, "data.kind": "lines:FORMAT"})
+    rounds = play("own", {**settings, "data.kind": "lines:FORMAT"})
     assert rounds["rmse"].dropna().iloc[-1] > 0
     assert sorted(p.name for p in (tmp_path / "runs" / "own" / "clients").iterdir()) == [
         "north",

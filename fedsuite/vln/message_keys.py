@@ -1,5 +1,8 @@
 """Names that the server and the houses use in their messages to each other."""
 
+MODULES = ("encoder", "decoder", "critic")
+"""Of an agent; the name of an array starts with its module's and a dot."""
+
 OPTIMIZER = "optimizer."
 """Prefix of an optimizer's arrays, where its state travels (client-optimizer = shared)."""
 

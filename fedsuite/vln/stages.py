@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from fedsuite.arrays import Share
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.model.agent import MODULES
+from fedsuite.vln.message_keys import MODULES
 
 ENCODER = "encoder."
 

@@ -1,66 +1,18 @@
-"""CDL wired to the app: the strategy of a run, the client of a node, and what is done around a run.
+"""CDL wired to the app: the strategy of a run, the client of a node, and what is done around a run."""
 
-Silos stand at the first N nodes of the network, in its order. Partition p holds silos p S .. (p + 1) S - 1 with
-S = silos-per-client; a pooled run has one partition with all data.
-"""
-
-from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
-
-from fedsuite.arrays import module_arrays
-from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.model.tensor_names import names_of
-from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
-from fedsuite.driving.plan import clients_of, initial_network, mixing_of, plan_of
 from fedsuite.driving.unread import UNREAD
-from fedsuite.federation import Reply, RoundStrategy, ServerState
-from fedsuite.roster import Roster
 from simulations.systems import System, later
-from strategies.neighbour_averaging import Costs, NeighbourAveraging
-from strategies.sabotage import with_saboteurs
-
-
-def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
-    """The server's half; it opens no data."""
-    plan, network = plan_of(config, roster), initial_network(config)
-    names, method = (
-        names_of(network, config.network.batch_norm),
-        LOCAL_OPTIMIZERS[config.training.optimizer],
-    )
-    initial = {k: v for k, v in module_arrays(network).items() if k in names.mixed}
-    beside = {
-        f"{kind}.{n}": np.zeros_like(initial[n])
-        for kind in method.sent
-        for n in names.parameters
-        if n in initial
-    }
-    costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
-    schedule = mixing_of(config, roster)
-    strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside)
-    return with_saboteurs(strategy, config.sabotage, config.seed, _with_own_rows)
-
-
-def _with_own_rows(state: ServerState, replies: Sequence[Reply]) -> ServerState:
-    """A hostile silo, which is alone in its client, mixes nothing into what it has trained."""
-    arrays = {k: v.copy() for k, v in state.arrays.items()}
-    for reply in replies:
-        for name, rows in reply.arrays.items():
-            arrays[name][reply.partition] = rows[0]
-    return replace(state, arrays=arrays)
-
 
 SYSTEM = System(
     name="cdl",
     config_class=CDLConfig,
     prepare=later("fedsuite.driving.data.sources:make_roster"),
-    make_strategy=make_strategy,
+    make_strategy=later("simulations.cdl.server:make_strategy"),
     make_client=later("simulations.cdl.client:make_client"),
     describe=later("fedsuite.driving.data.sources:part_of"),
     accepts=later("fedsuite.driving.refusals:accepts"),
-    validate=validate,
+    validate=later("fedsuite.driving.checks:validate"),
     report=later("fedsuite.driving.report.run:write_results"),
     draw=later("fedsuite.driving.report.run:draw_data"),
     compare=later("fedsuite.driving.report.experiment:write_comparison"),
@@ -68,5 +20,5 @@ SYSTEM = System(
     node_key="silo",
     unread=UNREAD,
     costs=later("simulations.cdl.costs:costs_of"),
-    known=clients_of,
+    known=later("fedsuite.driving.plan:clients_of"),
 )

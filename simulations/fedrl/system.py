@@ -5,28 +5,18 @@ A real node may have, in its node-config, "party" (alpha, beta), "data-dir" (whe
 "noise-seed" (of its own noise, so that no other party can take the noise off again).
 """
 
-from fedsuite.federation import RoundStrategy
-from fedsuite.fedrl.checks import validate
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.roster import Roster
 from simulations.systems import System, later
-from strategies.two_party import TwoParty
-
-
-def make_strategy(config: FedRLConfig, roster: Roster) -> RoundStrategy:
-    """The server's half; it opens no data."""
-    return TwoParty(config, roster.fact("score", str))
-
 
 SYSTEM = System(
     name="fedrl",
     config_class=FedRLConfig,
     prepare=later("fedsuite.fedrl.open_world:prepare_world"),
-    make_strategy=make_strategy,
+    make_strategy=later("simulations.fedrl.server:make_strategy"),
     make_client=later("simulations.fedrl.client:make_client"),
     describe=later("fedsuite.fedrl.open_world:part_of"),
     accepts=later("fedsuite.fedrl.refusals:accepts"),
-    validate=validate,
+    validate=later("fedsuite.fedrl.checks:validate"),
     report=later("fedsuite.fedrl.report.run:write_results"),
     compare=later("fedsuite.fedrl.report.experiment:write_comparison"),
     answers=later("fedsuite.fedrl.report.answers:answers"),

@@ -5,7 +5,7 @@ from fedsuite.federation import ClientInfo
 from fedsuite.roster import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import describes_paths, is_personal
-from simulations.fedvln.system import participation_of
+from simulations.fedvln.server import participation_of
 
 SEEN, UNSEEN = "seen", "unseen"  # roles of the roster
 R2R_HOUSES = {SEEN: 61, UNSEEN: 11}

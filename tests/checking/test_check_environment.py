@@ -2,6 +2,7 @@
 
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -23,11 +24,9 @@ from tests.harness import full_keys
 
 
 @pytest.fixture(scope="module")
-def config_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., FedRLConfig]:
-    folder = str(tmp_path_factory.mktemp("cache"))
-
+def config_of(cache: Path) -> Callable[..., FedRLConfig]:
     def make(name: str, **changes: Any) -> FedRLConfig:
-        values = {**RUNS[name], **changes, "cache-dir": folder}
+        values = {**RUNS[name], **changes, "cache-dir": str(cache)}
         config = read_config(FedRLConfig, full_keys(FedRLConfig, values))
         prepare_world(config, silent)
         return config

@@ -35,20 +35,27 @@ def full(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of this file alone: the checks move the folder away and back."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Checked:
     """`checked(name)`: the system of a tiny run, held to its contract once; the folder of the run."""
     root, known = tmp_path_factory.mktemp("checked"), set()
 
     def checked(name: str) -> Path:
         if name not in known:
-            values = run_of(name, **{"num-rounds": 2, "cache-dir": str(root / "cache")})
-            check_system(full(values), root / name, data=root / "cache")
+            values = run_of(name, **{"num-rounds": 2, "cache-dir": str(data)})
+            check_system(full(values), root / name, data=data)
             known.add(name)
         return root / name / "runs" / "first"
 
     return checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["vln-train-parallel", "vln-speaker", "cdl-ring", "rl-alternating"]
 )
@@ -65,12 +72,15 @@ HALVES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HALVES)
-def test_both_halves_of_other_methods(checked: Checked, tmp_path: Path, name: str) -> None:
+def test_both_halves_of_other_methods(
+    checked: Checked, data: Path, tmp_path: Path, name: str
+) -> None:
     keys = [key for key in ("start-from", "speaker-from") if key in RUNS[name]]
     changes = {key: str(checked(str(RUNS[name][key]))) for key in keys}
-    values = run_of(name, **changes, **{"num-rounds": 1, "cache-dir": str(tmp_path / "cache")})
-    check_system(full(values), tmp_path / "checked", data=tmp_path / "cache", runs=False)
+    values = run_of(name, **changes, **{"num-rounds": 1, "cache-dir": str(data)})
+    check_system(full(values), tmp_path / "checked", data=data, runs=False)
 
 
 # --- wrong ones: the toy with one fault ---------------------------------------------------------

@@ -21,6 +21,8 @@ from simulations.systems import Node
 from tests.fedvln_runs import Chain, chain_in, kind_of, record_of, roster_of, told
 from tests.harness import Recorder, arrays_in
 
+pytestmark = pytest.mark.slow
+
 SETTINGS: dict[str, Any] = {"batch_size": 2, "local_epochs": 1, "num_rounds": 2}
 
 

@@ -18,6 +18,8 @@ from fedsuite.vln.plan import initial_agent, initial_speaker
 from tests.fedvln_runs import METHODS, Chain, chain_in, kind_of, record_of, roster_of
 from tests.harness import Recorder, arrays_in
 
+pytestmark = pytest.mark.slow
+
 ENCODER = {
     "encoder.embedding.weight", "encoder.to_hidden.weight", "encoder.to_hidden.bias",
     *(f"encoder.lstm.{kind}_{to}_l0{way}" for kind in ("weight", "bias") for to in ("ih", "hh") for way in ("", "_reverse")),

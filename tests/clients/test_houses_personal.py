@@ -26,6 +26,8 @@ from fedsuite.vln.training.learner import TrainingData, train_locally, walk_all
 from fedsuite.vln.training.rmsprop import RMSprop
 from tests.fedvln_runs import METHODS, Chain, chain_in, roster_of
 
+pytestmark = pytest.mark.slow
+
 LAN = {**METHODS["fed-lan"], "num_rounds": 2}
 EXPORTED = "model.safetensors"
 

@@ -11,6 +11,8 @@ from fedsuite.vln.data.instructions import tokenize
 from tests.fedvln_runs import Chain, chain_in, kind_of, record_of
 from tests.harness import Recorder, arrays_in
 
+pytestmark = pytest.mark.slow
+
 SETTINGS: dict[str, Any] = {
     "num_rounds": 5, "batch_size": 4, "local_epochs": 12, "learning_rate": 0.01, "max_generated_length": 30,
     "selection": "best-val-seen", "dropout": 0.1, "feature_dropout": 0.1, "hidden_size": 32, "word_embedding_size": 16,

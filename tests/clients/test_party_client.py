@@ -12,6 +12,8 @@ from fedsuite.fedrl.open_world import open_world
 from fedsuite.progress import silent
 from tests.fedrl_runs import ROLES, SYSTEM, Letter, config_of, recorded, settings_from
 
+pytestmark = pytest.mark.slow
+
 RUN: dict[str, Any] = {"parallel_episodes": 4, "num_rounds": 2, "round_length": 16, "step_limit": 4}
 
 

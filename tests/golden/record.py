@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=RUNS, metavar="NAME", help="repeatable")
     names = parser.parse_args().only or list(RUNS)
     with tempfile.TemporaryDirectory() as folder:
-        plays = Plays(Path(folder))
+        plays = Plays(Path(folder), Path(folder) / "cache")
         for name in names:
             begin = time.monotonic()
             text = as_text(outcome_of(plays.folder(name)))

@@ -124,10 +124,10 @@ _NAMING_A_RUN = ("start-from", "speaker-from")
 
 
 class Plays:
-    """Runs of the table below `root`, each carried out once, when it is first asked for."""
+    """Runs of the table below `root`, each carried out once, when it is first asked for; their data are in `cache`."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, cache: Path) -> None:
+        self.root, self.cache = root, cache
         self._done: set[str] = set()
 
     def folder(self, name: str) -> Path:
@@ -140,7 +140,7 @@ class Plays:
 
     def _play(self, name: str) -> None:
         values: Settings = {"name": name, "results-dir": str(self.root / "runs")}
-        values["cache-dir"] = str(self.root / "cache")
+        values["cache-dir"] = str(self.cache)
         for key, value in RUNS[name].items():
             values[key] = str(self.folder(str(value))) if key in _NAMING_A_RUN else value
         torch.set_num_threads(1)

@@ -15,9 +15,8 @@ ONE = "vln-train-parallel"
 
 
 @pytest.fixture(scope="module")
-def came(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+def came(plays: Plays) -> Outcomes:
     """`came(name)`: the outcome of a run; every run is carried out once, by the first who asks."""
-    plays = Plays(tmp_path_factory.mktemp("golden"))
     known: dict[str, Outcome] = {}
 
     def came(name: str) -> Outcome:

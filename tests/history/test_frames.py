@@ -33,6 +33,7 @@ def experiment(folder: Path, *labels: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_quick_reader_gives_the_frames_of_the_plain_one(
     three_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,8 +26,9 @@ ABOUT = ("rl-alternating", "rl-joint", "rl-three-parties", "rl-text")
 
 
 @pytest.fixture(scope="module")
-def plays(tmp_path_factory: pytest.TempPathFactory) -> Plays:
-    return Plays(tmp_path_factory.mktemp("plays"))
+def plays(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Plays:
+    """Of this file alone: messages are counted while a run is carried out."""
+    return Plays(tmp_path_factory.mktemp("plays"), cache)
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ FEDRL: dict[str, dict[str, Any]] = {
 CASES = [*(f"fedvln {n}" for n in VLN), *(f"cdl {n}" for n in CDL), *(f"fedrl {n}" for n in FEDRL)]
 
 
-def case_of(name: str, base: Path, folder: Path) -> Case:
+def case_of(name: str, base: Path, cache: Path, folder: Path) -> Case:
     """The run that a test asks for; `base`: pytest's own folder, where FedVLN's first stages are."""
     system, _, variant = name.partition(" ")
     if system == "fedvln":
@@ -163,15 +163,13 @@ def case_of(name: str, base: Path, folder: Path) -> Case:
         own = {"num_rounds": 2, "system": "fedvln", **changes}
         return Case(chain_in(base).config(f"halves-{variant}", stage, **own), of_its_houses)
     if system == "fedrl":
-        config = fedrl_runs.config_of(
-            folder / "cache", folder, "run", system="fedrl", **FEDRL[variant]
-        )
+        config = fedrl_runs.config_of(cache, folder, "run", system="fedrl", **FEDRL[variant])
         return Case(config, the_world)
     changes = dict(CDL[variant])
     if variant == "drives":
         cdl_runs.write_drives(folder / "drives")
         changes["data_dir"] = str(folder / "drives")
-    return Case(cdl_runs.config_of(folder / "cache", folder, "run", **changes), of_its_silos)
+    return Case(cdl_runs.config_of(cache, folder, "run", **changes), of_its_silos)
 
 
 def below(files: set[Path], *folders: Path) -> set[Path]:
@@ -180,10 +178,13 @@ def below(files: set[Path], *folders: Path) -> set[Path]:
 
 @pytest.fixture(params=CASES)
 def halves(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    cache: Path,
+    tmp_path: Path,
 ) -> tuple[Case, Roster, Opened]:
     """A run whose server was given a roster, and what was opened in it."""
-    case = case_of(request.param, tmp_path_factory.getbasetemp(), tmp_path)
+    case = case_of(request.param, tmp_path_factory.getbasetemp(), cache, tmp_path)
     roster, file = prepared(case.config), tmp_path / "roster.json"
     write_roster(file, roster)
     return case, roster, run_watched({**case.config, "roster": str(file)}, roster)

@@ -195,12 +195,6 @@ def test_a_node_config_says_one_thing(tmp_path: Path) -> None:
 # --- private state --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Roads of two silos, generated once."""
-    return tmp_path_factory.mktemp("roads")
-
-
 def two_silos(cache: Path, tmp_path: Path, **changes: Any) -> tuple[dict[str, Any], list[Path]]:
     """A run of a server without data, and its nodes."""
     small = {"num_silos": 2, "num_rounds": 2, "checkpoint_every": 1, "loss": "kl", **changes}

@@ -17,7 +17,7 @@ from fedsuite.federation import (
 )
 from fedsuite.roster import Roster
 from fedsuite.vln.config import FedVLNConfig
-from simulations.fedvln import system
+from simulations.fedvln import server
 from strategies.runtime import bookkeeping
 from tests.harness import changed
 
@@ -25,8 +25,8 @@ from tests.harness import changed
 def made(config: FedVLNConfig, initial: Arrays, speaker: Arrays | None = None) -> RoundStrategy:
     """The strategy that a run with these settings has, for a model of a few numbers."""
     models = {"starting_model": lambda *_: initial, "starting_speaker": lambda *_: speaker or {}}
-    with mock.patch.multiple(system, **models):
-        return system.make_strategy(config, Roster(()))
+    with mock.patch.multiple(server, **models):
+        return server.make_strategy(config, Roster(()))
 
 
 class Federation:

@@ -25,6 +25,8 @@ from tests.golden.runs import RUNS
 from tests.harness import Recorder, arrays_in, config_from, prepared
 from tests.strategies.runtime.loops import FakeTime
 
+pytestmark = pytest.mark.slow
+
 HOUSES = 7
 RUN = RUNS["vln-train-parallel"] | {
     "generated-seen-houses": HOUSES, "participation-rate": 1.0, "num-rounds": 2, "server-optimizer": "adam",
@@ -35,9 +37,11 @@ RUN = RUNS["vln-train-parallel"] | {
 class Played:
     """A run with so many houses a message, 0 = a model of each; its messages, lines and model."""
 
-    def __init__(self, folder: Path, per_message: int, wrap: Any = Recorder, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, cache: Path, per_message: int, wrap: Any = Recorder, **more: Any
+    ) -> None:
         own = {"houses-per-message": per_message, "name": f"by-{per_message}"}
-        paths = {"results-dir": str(folder / "runs"), "cache-dir": str(folder / "cache")}
+        paths = {"results-dir": str(folder / "runs"), "cache-dir": str(cache)}
         config = config_from({**RUN, **paths, **own, **more})
         self.recorder = wrap(InProcessGrid(client_app, len(prepared(config)), config))
         self.run = folder / "runs" / f"by-{per_message}"
@@ -60,9 +64,9 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def plays(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Played]:
+def plays(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[int, Played]:
     folder = tmp_path_factory.mktemp("sums")
-    return {k: Played(folder, k) for k in (0, 1, 2, 4, 8)}
+    return {k: Played(folder, cache, k) for k in (0, 1, 2, 4, 8)}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 13])
@@ -131,11 +135,11 @@ class Losing(Recorder):
 
 
 def test_with_a_message_all_its_houses_are_absent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(post, "time", FakeTime())
     changes = {"num-rounds": 1, "min-reply-fraction": 0.5}
-    played = Played(tmp_path, 2, Losing, **changes)
+    played = Played(tmp_path, cache, 2, Losing, **changes)
     lost = [r["partition"] for r in played.trained if r["status"] != "ok"]
     assert len(lost) == 2 and lost[1] == lost[0] + 1 and len(played.trained) == HOUSES
     assert all(
@@ -145,7 +149,7 @@ def test_with_a_message_all_its_houses_are_absent(
     with pytest.raises(
         RunFailed, match=r"5 of 7 replies usable, min-reply-fraction = 0.9; \w+: missing"
     ):
-        Played(tmp_path / "strict", 2, Losing, **changes | {"min-reply-fraction": 0.9})
+        Played(tmp_path / "strict", cache, 2, Losing, **changes | {"min-reply-fraction": 0.9})
 
 
 REFUSED = {
@@ -197,8 +201,8 @@ class Broken(Recorder):
             yield reply
 
 
-def test_a_part_that_must_not_be_used_takes_its_sum_along(tmp_path: Path) -> None:
-    played = Played(tmp_path, 2, Broken, **{"num-rounds": 1, "min-reply-fraction": 0.5})
+def test_a_part_that_must_not_be_used_takes_its_sum_along(tmp_path: Path, cache: Path) -> None:
+    played = Played(tmp_path, cache, 2, Broken, **{"num-rounds": 1, "min-reply-fraction": 0.5})
     bad = {r["partition"]: r for r in played.trained if r["status"] != "ok"}
     assert set(bad) == {2, 3} and {r["status"] for r in bad.values()} == {"rejected"}
     assert bad[3]["reason"] == "metrics lack steps"
@@ -206,7 +210,7 @@ def test_a_part_that_must_not_be_used_takes_its_sum_along(tmp_path: Path) -> Non
 
 
 def test_a_house_that_fails_is_named_among_those_of_its_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit = HouseClient.fit
 
@@ -217,6 +221,6 @@ def test_a_house_that_fails_is_named_among_those_of_its_message(
 
     monkeypatch.setattr(HouseClient, "fit", failing)
     with pytest.raises(RunFailed, match=r"5 of 7 replies usable") as failed:
-        Played(tmp_path, 2)
+        Played(tmp_path, cache, 2)
     name = read_roster(tmp_path / "runs" / "by-2" / ROSTER).names[5]
     assert f"RunFailed: {name}: ValueError: no light (and 1 more)" in str(failed.value)

@@ -1,7 +1,8 @@
 """Strategies with saboteurs: what reaches the merge, who is named, and runs of two systems that go through it."""
 
+import functools
 from collections.abc import Callable
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,16 +101,16 @@ LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], RunFolder]:
+def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[[str, str], RunFolder]:
     """Runs by kind and by who is hostile in them, made once each."""
     folder = tmp_path_factory.mktemp("sabotage")
     changes = {"nobody": {}, "scale": HOSTILE, "labels": LIARS}
 
-    @cache
+    @functools.cache
     def made(kind: str, who: str) -> RunFolder:
         own = changes[who] | (RULES[kind] if who == "scale" else {})
         place = {"name": f"{kind}-{who}", "results-dir": str(folder)}
-        cache_dir = {"data.cache-dir": str(folder / "cache")}
+        cache_dir = {"data.cache-dir": str(cache)}
         run_inprocess(config_from({**TINY[kind], **place, **cache_dir, **own}))
         return RunFolder(folder / f"{kind}-{who}")
 

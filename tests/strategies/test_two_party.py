@@ -27,11 +27,6 @@ TOLERANCE = 1e-4
 UNIFORM: dict[str, Any] = {"reward_quota": 0.0, "num_rounds": 1, "target_every": 5}
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("fedrl-cache")
-
-
 def ran(
     cache: Path, results: Path, **changes: Any
 ) -> tuple[FedRLConfig, list[list[int]], list[Arrays]]:
@@ -59,6 +54,7 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [2, 3])
 @pytest.mark.parametrize("noise", NOISES)
 def test_joint_updates_equal_one_network_trained_by_back_propagation(
@@ -90,6 +86,7 @@ def adam_arrays(side: Side) -> Arrays:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -135,6 +132,7 @@ def test_alternating_updates_equal_the_algorithms_of_the_paper(
     assert_same(under_prefix(kept[0], "target-mlp."), mlp_arrays(mlp_target), TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "steps", "depth"),
     [

@@ -16,6 +16,8 @@ from fedsuite.roster import ROSTER, read_roster
 from fedsuite.vln.walking import LONGEST_INSTRUCTION, Walker
 from tests.fedvln_runs import METHODS, Chain, chain_in
 
+pytestmark = pytest.mark.slow
+
 FED_LAN = {**METHODS["fed-lan"], "submission": True}
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.report.experiment import outcome_of
-from fedsuite.driving.report.run import last_metrics, left_out_line
+from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of
 from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column, Outcome, read_baselines
 from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead

@@ -5,16 +5,13 @@
 <experiment>/steering.png, frames.png, overlay.png   of the first run that has neighbours
 """
 
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.model.networks import count_parameters
-from fedsuite.driving.plan import initial_network
-from fedsuite.driving.report.run import DRAWINGS, draw_curves, last_metrics, left_out_line
-from fedsuite.history import RunFrames, load_runs
+from fedsuite.driving.report.outcome import ERRORS, last_metrics, left_out_line, outcome_of
+from fedsuite.driving.report.run import DRAWINGS, draw_curves
 from fedsuite.report.outcomes import (
     SEEDS,
     Column,
@@ -31,10 +28,6 @@ from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table, mean_and_spread
 
 MOST_SILOS = 12  # lines of the table by silo
-ERRORS = {
-    "RMSE": "rmse", "MAE": "mae", "silo RMSE": "silo-rmse.mean", "worst silo": "silo-rmse.worst",
-    "everywhere": "everywhere-rmse.mean",
-}  # fmt: skip
 COLUMNS = (
     SEEDS,
     *(Column(title, title, 3) for title in (*ERRORS, "constant")),
@@ -64,22 +57,6 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
             shutil.copyfile(drawing, folder / drawing.name)
 
 
-def outcome_of(
-    config: CDLConfig, run_dir: Path, name: str, run: str, frames: RunFrames | None = None
-) -> Outcome:
-    """Errors, sizes and times of a completed run, read unless its frames are at hand."""
-    frames = frames or load_runs(run_dir)
-    metrics = last_metrics(frames)
-    steps, seconds = metrics.get("mixings", 0.0), metrics.get("simulated-seconds", 0.0)
-    found = {title: metrics.get(key, math.nan) for title, key in ERRORS.items()} | {
-        "constant": read_baselines(run_dir).get("constant", {}).get("rmse", math.nan),
-        "parameters": trained_parameters(config),
-        "mixings": int(steps),
-        "cycle ms": 1000 * seconds / steps if steps and seconds else math.nan,
-    }
-    return Outcome(name, run, {}, found, frames)
-
-
 def _silo_table(folder: Path, groups: Mapping[str, Sequence[Outcome]]) -> str:
     """RMSE / MAE of every silo's own model on its own test frames, if all runs have the same few silos."""
     known = [
@@ -100,13 +77,3 @@ def _silo_table(folder: Path, groups: Mapping[str, Sequence[Outcome]]) -> str:
             row[name] = " / ".join(f"{spread.mean:.3f}" for spread in both)
         rows.append(row)
     return "\nRMSE / MAE, silo by silo:\n\n" + markdown_table(rows)
-
-
-def trained_parameters(config: CDLConfig) -> int:
-    """Parameters of one silo while it trains: the backbone's and the sub-network's."""
-    network = initial_network(config)
-    backbone = count_parameters(network)
-    if not config.objective.contrastive:
-        return backbone
-    stem = sum(p.numel() for n, p in network.named_parameters() if n.startswith("stem."))
-    return 2 * backbone - (stem if config.network.share_stem else 0)

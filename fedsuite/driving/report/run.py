@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.data.frames import LEFT_OUT, Silo, silo_names
+from fedsuite.driving.data.frames import Silo, silo_names
 from fedsuite.driving.data.sources import open_own, roster_folder
 from fedsuite.driving.evaluation.metrics import (
     Errors,
@@ -24,12 +24,13 @@ from fedsuite.driving.evaluation.metrics import (
     random_baseline,
 )
 from fedsuite.driving.plan import plan_of
+from fedsuite.driving.report.outcome import last_metrics, left_out_line
 from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.files import write_json
-from fedsuite.history import RunFrames, load_runs
+from fedsuite.history import load_runs
 from fedsuite.report.admitted import admitted_text
-from fedsuite.report.outcomes import BASELINES, last_values, read_baselines
+from fedsuite.report.outcomes import BASELINES, read_baselines
 from fedsuite.report.plots import learning_curves, save_figure
 from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
@@ -45,11 +46,6 @@ ROWS = {
     "own models at home, worst": "silo-{}.worst",
     "own models everywhere, mean": "everywhere-{}.mean",
 }
-
-
-def last_metrics(frames: RunFrames) -> dict[str, float]:
-    """Metrics of the last evaluated round, and those of the end."""
-    return last_values(frames.rounds.dropna(subset="rmse"), frames.closing)
 
 
 def write_results(config: CDLConfig, run_dir: Path) -> None:
@@ -70,16 +66,6 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         text += f"\n{told} What is said of a silo is of the last evaluation that asked it.\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
     draw_curves({config.federation.scenario: frames.rounds}, run_dir)
-
-
-def left_out_line(run_dir: Path) -> str:
-    """What the tables say of rows of drives that were left out; empty if none were, or if nobody knows."""
-    file = run_dir / ROSTER
-    left_out = read_roster(file).facts.get(LEFT_OUT) if file.is_file() else None
-    if not left_out:
-        return ""
-    told = ", ".join(f"{name} {count}" for name, count in left_out.items())
-    return f"\nRows of drives that could not be read and were left out (data.bad-rows = drop): {told}.\n"
 
 
 def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:

@@ -14,6 +14,7 @@ from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.report.outcome import (
+    CURVE_LABELS,
     PERCENT,
     PRE_EXPLORE,
     PRIVACY,
@@ -26,7 +27,6 @@ from fedsuite.vln.report.outcome import (
     outcome_of,
     selection_text,
 )
-from fedsuite.vln.report.run import CURVE_LABELS
 from fedsuite.vln.stages import is_personal, share_of
 
 PAPER = read_table(__file__, "paper.json")

@@ -27,6 +27,7 @@ from fedsuite.report.tables import markdown_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.report.outcome import (
+    CURVE_LABELS,
     PRE_EXPLORE,
     PRIVACY,
     SPEAKER_STAGE,
@@ -40,7 +41,6 @@ from fedsuite.vln.report.outcome import (
     score_columns,
     selection_text,
 )
-from fedsuite.vln.report.run import CURVE_LABELS
 from fedsuite.vln.report.speaker import statistics_rows, with_statistics
 
 STAGES: Mapping[str, str] = TEXTS["stages"]

@@ -16,8 +16,7 @@ from fedsuite.files import read_table
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.message_keys import VALIDATION
-from fedsuite.vln.model.agent import MODULES
+from fedsuite.vln.message_keys import MODULES, VALIDATION
 
 SPEAKER_STAGE, PRE_EXPLORE = "speaker", "pre-explore"
 UNSEEN = "val_unseen"
@@ -28,6 +27,7 @@ PERCENT = frozenset(("osr", "spl", "sr", "cls", "ndtw", "sdtw", "word-accuracy")
 AGENT_COLUMNS = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
 SPEAKER_COLUMNS = tuple(t for t in TITLES if t not in AGENT_COLUMNS)
 BYTES_PER_MB = 1e6
+CURVE_LABELS = {"sr": "success rate", "bleu-2": "BLEU-2"}
 
 
 @dataclass(frozen=True)

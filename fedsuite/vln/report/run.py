@@ -38,6 +38,7 @@ from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.report.houses import DrawnPath, plot_paths
 from fedsuite.vln.report.outcome import (
     AGENT_COLUMNS,
+    CURVE_LABELS,
     PRE_EXPLORE,
     PRIVACY,
     SPEAKER_COLUMNS,
@@ -57,7 +58,6 @@ from fedsuite.vln.stages import is_personal
 from fedsuite.vln.training.learner import walk_all
 
 DRAWN_WALKS = 3
-CURVE_LABELS = {"sr": "success rate", "bleu-2": "BLEU-2"}
 DISCLOSED = (
     Column("modules sent", "modules-sent", 0),
     Column("houses per client", "houses-per-client", 0),

@@ -46,6 +46,7 @@ def test_the_settings_offer_what_there_is() -> None:
     assert limits_of(CDLConfig)["training.optimizer"].choices == tuple(LOCAL_OPTIMIZERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["group", "local"])
 @pytest.mark.parametrize("name", LOCAL_OPTIMIZERS)
 def test_state_survives_the_disk(silos: tuple[Silo, ...], name: str, norm: str) -> None:

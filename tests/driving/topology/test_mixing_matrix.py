@@ -91,6 +91,7 @@ def test_contractions(name, kind, norm):
     assert a.sum(axis=0) == pytest.approx(np.ones(len(a)))
 
 
+@pytest.mark.slow
 def test_matcha_schedule():
     schedule = make_schedule("geant", "matcha", seed=3)
     a, b = schedule.matrix(1), schedule.matrix(2)

@@ -136,6 +136,7 @@ def test_matcha_rounds_replayed(golden, name):
     assert mean == pytest.approx(data["mean_round_ms_udacity"], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 def test_matcha_plus_on_exodus(golden):
     """The reference's 345.915 ms is its sum over 1000 rounds divided by 999, so 345.569 ms a round.

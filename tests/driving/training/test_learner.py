@@ -261,6 +261,7 @@ def test_fedprox_pulls_back_from_the_second_update_on(silos: tuple[Silo, ...]) -
     assert near < 0.9 * far
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "kl"])
 def test_it_learns(silos: tuple[Silo, ...], kind: str) -> None:
     config = changed(BASE, loss=kind, batch_size=8, num_rounds=60)
@@ -289,6 +290,7 @@ def test_sizes_of_the_pair() -> None:
     assert sizes == {False: 629_314, True: 628_482}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "size"),
     [

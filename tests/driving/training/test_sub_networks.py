@@ -228,6 +228,7 @@ def test_only_a_trained_sub_network_has_an_optimizer(silos: tuple[Silo, ...], va
     assert any(k.startswith("sub.") for k in arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["group", "average", "local"])
 @pytest.mark.parametrize("value", SUB_NETWORKS)
 def test_state_survives_the_disk(silos: tuple[Silo, ...], value: str, norm: str) -> None:

@@ -22,11 +22,6 @@ ROLES: tuple[Role, ...] = ("alpha", "beta", "gamma", "full")
 ENVS, TICKS = 24, 60
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def world_of(cache: Path, **changes: Any) -> GridWorld:
     config = changed(FedRLConfig(), **({"cache_dir": str(cache), "maps": 300} | changes))
     prepare(config)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,9 @@ ROLES: tuple[Role, ...] = ("alpha", "beta", "gamma", "full")
 
 
 @pytest.fixture(scope="module")
-def make_config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., FedRLConfig]:
-    folder = tmp_path_factory.mktemp("cache")
-
+def make_config(cache: Path) -> Callable[..., FedRLConfig]:
     def make(**changes: Any) -> FedRLConfig:
-        config = changed(FedRLConfig(), **({"cache_dir": str(folder), "maps": 300} | changes))
+        config = changed(FedRLConfig(), **({"cache_dir": str(cache), "maps": 300} | changes))
         prepare(config)
         return config
 

@@ -27,12 +27,9 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture(scope="module", params=["names", "arguments"])
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TextWorld:
-    """A world whose vectors are cached in a folder of the tests."""
-    cache = str(tmp_path_factory.getbasetemp() / "vectors")
-    return open_text_world(
-        changed(FedRLConfig(), world="text2action", task=request.param, cache_dir=cache)
-    )
+def world(request: pytest.FixtureRequest, cache: Path) -> TextWorld:
+    own = {"world": "text2action", "task": request.param, "cache_dir": str(cache)}
+    return open_text_world(changed(FedRLConfig(), **own))
 
 
 def test_statistics_resemble_short_how_to_texts(corpus: Corpus) -> None:
@@ -208,10 +205,10 @@ def test_random_reading_is_poor(world: TextWorld) -> None:
     assert 0.1 < scores["f1"] < 0.4 and abs(scores["average-reward"]) < 10
 
 
-def test_rules_reach_the_reward_function(tmp_path: Path) -> None:
+def test_rules_reach_the_reward_function(cache: Path) -> None:
     rewards = {}
     for setting in ("corrected", "published-code"):
-        config = changed(FedRLConfig(), task="arguments", follow=setting, cache_dir=str(tmp_path))
+        config = changed(FedRLConfig(), task="arguments", follow=setting, cache_dir=str(cache))
         world = open_text_world(config)
         assert (
             world.facts["selection"]

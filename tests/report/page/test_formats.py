@@ -163,6 +163,7 @@ def test_few_rows_stand_side_by_side_in_a_narrow_terminal(houses, capsys, monkey
     assert "SR val-unseen (%)" in shown and "45.00 ± 7.07" in shown
 
 
+@pytest.mark.slow
 def test_a_folder_has_every_figure_as_png_and_pdf(houses, tmp_path: Path) -> None:
     names = {figure.name for figure in houses.figures()[:2]}
     section = Section("s", figures=tuple(houses.figures()[:2]))

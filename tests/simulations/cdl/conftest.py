@@ -14,11 +14,6 @@ from tests.cdl_runs import TINY
 from tests.harness import exit_code_of, toml_from
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cdl-cache")
-
-
 @pytest.fixture(autouse=True)
 def tidy(tmp_path: Path) -> Iterator[None]:
     """Run folders go at once: together they would fill over a gigabyte."""

@@ -14,10 +14,10 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.sources import open_silos, prepare_sources
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, make_plan
-from fedsuite.driving.report.experiment import trained_parameters
+from fedsuite.driving.report.outcome import trained_parameters
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
-from simulations.cdl.system import validate
+from simulations.cdl.system import SYSTEM
 from simulations.experiments.variants import runs_of
 from tests.harness import changed
 
@@ -29,7 +29,7 @@ PARAMETERS = {"cdl": 629_314, "dronet": 314_657, "fadnet": 341_980}
 def test_full_size(variant: str) -> None:
     runs = {r.label: r.table for r in runs_of(tomllib.loads(FULL.read_text()), str(FULL))}
     config = read_config(CDLConfig, runs[variant])
-    validate(config)
+    SYSTEM.validate(config)
     plan = make_plan(config)
     assert (config.num_mixings, config.training.local_updates, config.training.batch_size) == (
         3600,

@@ -15,6 +15,7 @@ import simulations.deploy.node as deployed
 from fedsuite.errors import InputError, RunFailed
 from simulations.deploy.address import Address
 from simulations.deploy.node import run_node, start_of
+from simulations.deploy.polling import FLOWERS_S
 from simulations.engines.processes import can_follow, living_processes, wait_until
 from tests.deployment import answering, new_kit, write_program
 from tests.harness import ROOT, WAIT_S
@@ -51,7 +52,7 @@ def start(kit: Path, superlink: Address, tmp_path: Path, monkeypatch: pytest.Mon
         said: list[str] = []
         file = kit / "nodes" / "oak" / "node.toml"
         with pytest.raises((RunFailed, InputError)) as caught:
-            run_node(start_of(file, str(superlink), None, None, 0), said.append)
+            run_node(start_of(file, str(superlink), None, None, 0, FLOWERS_S), said.append)
         return [*said, str(caught.value)]
 
     return run
@@ -134,9 +135,8 @@ def test_an_unreachable_superlink_is_waited_for_and_said_once(
     monkeypatch.setattr(deployed, "command_path", lambda _: str(program))
     said: list[str] = []
     with pytest.raises(RunFailed, match="after it had connected"):
-        run_node(
-            start_of(kit / "nodes" / "oak" / "node.toml", str(address), None, None, 0), said.append
-        )
+        file = kit / "nodes" / "oak" / "node.toml"
+        run_node(start_of(file, str(address), None, None, 0, FLOWERS_S), said.append)
     assert len(asked) == 4
     assert "cannot be reached" in said[0] and said[0].endswith("trying on")
     assert said[1] == f"{address} answers" and len(said) == 4
@@ -185,9 +185,12 @@ CLIENT = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); ti
 
 
 @pytest.mark.skipif(not can_follow(), reason="processes can be followed on Linux only")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "clients"),
+    [(signal.SIGTERM, "--cold"), (signal.SIGINT, "--cold"), (signal.SIGKILL, "--warm")],
+)
 def test_what_it_started_ends_with_it(
-    kit: Path, superlink: Address, tmp_path: Path, number: signal.Signals
+    kit: Path, superlink: Address, tmp_path: Path, number: signal.Signals, clients: str
 ) -> None:
     then = f"""
 leaf = subprocess.Popen([sys.executable, '-c', {CLIENT!r}], start_new_session=True)
@@ -196,7 +199,7 @@ open({str(tmp_path / "leaf")!r}, 'w').write(str(leaf.pid))
 time.sleep(300)"""
     program = write_program(tmp_path / "flower-supernode", 0, then)
     file = kit / "nodes" / "oak" / "node.toml"
-    words = ["deploy", "node", str(file), "--superlink", str(superlink), str(program)]
+    words = ["deploy", "node", str(file), "--superlink", str(superlink), clients, str(program)]
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -48,8 +48,10 @@ def flwr_run(folder: Path, run_config: str, num_clients: int) -> str:
     ("system", "run"),
     [("fedvln", "vln-train-parallel"), ("cdl", "cdl-ring"), ("fedrl", "rl-joint")],
 )
-def test_all_ways_of_running_give_the_same_bytes(tmp_path: Path, system: str, run: str) -> None:
-    tiny = toml_from({**RUNS[run], "system": system}, cache_dir=str(tmp_path / "cache"))
+def test_all_ways_of_running_give_the_same_bytes(
+    tmp_path: Path, cache: Path, system: str, run: str
+) -> None:
+    tiny = toml_from({**RUNS[run], "system": system}, cache_dir=str(cache))
     (tmp_path / "tiny.toml").write_text(tiny)
     for name, options in (
         ("here", ["--engine", "inprocess"]),

@@ -31,11 +31,6 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("fedvln-cache")
-
-
 def config_of(cache: Path, results: Path, name: str, **changes: Any) -> dict[str, Any]:
     paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
     return config_from({**TINY, **paths}, **changes)

@@ -11,8 +11,9 @@ import pytest
 
 from simulations import cli as command
 from tests.harness import exit_code_of
-from tests.written_runs import houses_run
+from tests.written_runs import houses_run, parties_run, round_row, write_run
 
+ROOT = Path(__file__).parents[3]
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 OFFLINE = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
@@ -46,6 +47,23 @@ def test_tables_come_to_the_terminal_and_files_where_they_are_named(call, tmp_pa
     assert (code, err.count("\n")) == (2, 1) and "is there already" in err
     assert call("quick", "-o", "quick.md", "--overwrite")[0] == 0
     assert (tmp_path / "quick.md").read_bytes() == before
+
+
+def test_it_loads_no_torch(tmp_path: Path) -> None:
+    """But for a completed CDL run, whose network's parameters are counted."""
+    houses_run(tmp_path / "vln", 0, 0.4)
+    parties_run(tmp_path / "rl", "fedrl", 0, 0.8)
+    write_run(tmp_path / "cdl", "cdl", [round_row(0, rmse=0.4, mae=0.3)], status="stopped")
+    probe = f"""
+import sys
+from simulations.cli import app
+app(["report", {str(tmp_path)!r}, "-o", {str(tmp_path / "all.html")!r}], standalone_mode=False)
+print(sorted({{"torch", "flwr", "ray", "scipy.signal"}} & sys.modules.keys()))
+"""
+    out = subprocess.check_output([sys.executable, "-c", probe], cwd=ROOT, text=True)
+    assert out.splitlines() == [f"written: {tmp_path / 'all.html'}", "[]"]
+    page = (tmp_path / "all.html").read_text()
+    assert all(name in page for name in ("fedvln", "fedrl", "cdl"))
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from strategies.runtime.packing import arrays_of, is_packed
 from tests.golden.runs import Plays
 from tests.strategies.runtime.loops import round_metrics
 
+pytestmark = pytest.mark.slow
+
 RUNS = {
     "vln-train-parallel": HouseAveraging,  # eta decays, every second round is evaluated
     "vln-speaker": HouseAveraging,
@@ -68,11 +70,6 @@ class Played:
         """All of a round's."""
         trained = self.result.train_metrics_clientapp[number]
         return {**self.result.evaluate_metrics_clientapp.get(number, {}), **trained}
-
-
-@pytest.fixture(scope="module")
-def plays(tmp_path_factory: pytest.TempPathFactory) -> Plays:
-    return Plays(tmp_path_factory.mktemp("own-loop"))
 
 
 @pytest.fixture(autouse=True)

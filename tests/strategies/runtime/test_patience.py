@@ -150,6 +150,7 @@ def told(folder: RunFolder) -> list[str]:
     return [f"{r['kind']} {r['client']}" for r in rows if r["kind"] in ("lost", "sent-again")]
 
 
+@pytest.mark.slow
 # Message 0 asks who it is, n trains in round n of four.
 @pytest.mark.parametrize("at", [1, 2, 4])
 @pytest.mark.parametrize("how", [LOST_BEFORE, DONE_AND_LOST])

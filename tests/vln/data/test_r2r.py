@@ -342,6 +342,7 @@ def test_split_counts_and_token_lengths(data, split, paths, instructions, scans,
     assert (round(np.mean(lengths), 2), round(np.std(lengths), 2)) == (mean, sd)
 
 
+@pytest.mark.slow
 def test_vocabulary(data):
     """990 lines without BOS; the shipped file has one more, "tot", which this copy of train lacks (val_seen has it once)."""
     vocabulary = build_vocabulary(data.instructions("train"))
@@ -354,6 +355,7 @@ def test_vocabulary(data):
         assert round(100 * unknown / len(words), 2) == percent
 
 
+@pytest.mark.slow
 def test_longest_instructions_are_cut_to_80_words(data):
     vocabulary = build_vocabulary(data.instructions("train"))
     lengths = [len(vocabulary.encode(t, 80)) for t in data.instructions("train")]
@@ -362,6 +364,7 @@ def test_longest_instructions_are_cut_to_80_words(data):
     assert round(100 * np.mean(np.array(uncut) > 80), 2) == 0.57
 
 
+@pytest.mark.slow
 def test_clients(data, r2r, tmp_path):
     """Order of first appearance, paths, instructions, graph nodes; as prepared for a run that submits."""
     prepare_houses(r2r, tmp_path / "houses", min_word_count=5, test=annotations.test_file(r2r))

@@ -64,6 +64,7 @@ def distance_to_way(route: Route, xy: np.ndarray) -> float:
     return float(np.linalg.norm(way[:, :2] - xy, axis=1).min())
 
 
+@pytest.mark.slow
 def test_first_turns_agree_with_the_heading(said: list[Said]) -> None:
     for route, fact in facts_of(said, "start"):
         points = route.house.position_m[list(route.path)]

@@ -37,6 +37,7 @@ def replay(sweep: int) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_replays_all_traces():
     done = replay(sweep=3)
     assert done.returncode == 0, done.stdout + done.stderr

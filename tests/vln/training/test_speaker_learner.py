@@ -184,11 +184,11 @@ def test_a_split_without_paths_scores_nothing(oak, vocabulary):
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory) -> tuple[House, Vocabulary]:
+def generated(cache) -> tuple[House, Vocabulary]:
     """One generated house with 20 training paths."""
     config = changed(
         FedVLNConfig(),
-        cache_dir=str(tmp_path_factory.mktemp("cache")),
+        cache_dir=str(cache),
         generated_seen_houses=1,
         generated_unseen_houses=1,
         generated_paths_per_house=20,

@@ -279,6 +279,7 @@ def test_a_sweep_needs_three_values_of_one_number() -> None:
 # --- from the command line ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_experiment_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.toml").write_text(toml_from(TINY) + TWO)

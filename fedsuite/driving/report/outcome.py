@@ -1,0 +1,62 @@
+"""The numbers by which a finished CDL run is reported, from its folder alone.
+
+Loads torch for the parameters of a completed run only: they are counted of its network.
+"""
+
+import math
+from pathlib import Path
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.data.frames import LEFT_OUT
+from fedsuite.history import RunFrames, load_runs
+from fedsuite.report.outcomes import Outcome, last_values, read_baselines
+from fedsuite.roster import ROSTER, read_roster
+
+ERRORS = {
+    "RMSE": "rmse", "MAE": "mae", "silo RMSE": "silo-rmse.mean", "worst silo": "silo-rmse.worst",
+    "everywhere": "everywhere-rmse.mean",
+}  # fmt: skip
+
+
+def last_metrics(frames: RunFrames) -> dict[str, float]:
+    """Metrics of the last evaluated round, and those of the end."""
+    return last_values(frames.rounds.dropna(subset="rmse"), frames.closing)
+
+
+def left_out_line(run_dir: Path) -> str:
+    """What the tables say of rows of drives that were left out; empty if none were, or if nobody knows."""
+    file = run_dir / ROSTER
+    left_out = read_roster(file).facts.get(LEFT_OUT) if file.is_file() else None
+    if not left_out:
+        return ""
+    told = ", ".join(f"{name} {count}" for name, count in left_out.items())
+    return f"\nRows of drives that could not be read and were left out (data.bad-rows = drop): {told}.\n"
+
+
+def outcome_of(
+    config: CDLConfig, run_dir: Path, name: str, run: str, frames: RunFrames | None = None
+) -> Outcome:
+    """Errors, sizes and times of a completed run, read unless its frames are at hand."""
+    frames = frames or load_runs(run_dir)
+    metrics = last_metrics(frames)
+    steps, seconds = metrics.get("mixings", 0.0), metrics.get("simulated-seconds", 0.0)
+    found = {title: metrics.get(key, math.nan) for title, key in ERRORS.items()} | {
+        "constant": read_baselines(run_dir).get("constant", {}).get("rmse", math.nan),
+        "parameters": trained_parameters(config),
+        "mixings": int(steps),
+        "cycle ms": 1000 * seconds / steps if steps and seconds else math.nan,
+    }
+    return Outcome(name, run, {}, found, frames)
+
+
+def trained_parameters(config: CDLConfig) -> int:
+    """Parameters of one silo while it trains: the backbone's and the sub-network's."""
+    from fedsuite.driving.model.networks import count_parameters
+    from fedsuite.driving.plan import initial_network
+
+    network = initial_network(config)
+    backbone = count_parameters(network)
+    if not config.objective.contrastive:
+        return backbone
+    stem = sum(p.numel() for n, p in network.named_parameters() if n.startswith("stem."))
+    return 2 * backbone - (stem if config.network.share_stem else 0)
