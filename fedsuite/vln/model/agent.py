@@ -21,7 +21,6 @@ from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.lstm import bilstm, cell_update
 
 NEGATIVE = float("-inf")
-MODULES = ("encoder", "decoder", "critic")  # of an agent
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class Critic(nn.Module):
 
 
 class Agent(nn.Module):
-    """All of MODULES; an array's name starts with its module's and a dot."""
+    """All of message_keys.MODULES; an array's name starts with its module's and a dot."""
 
     def __init__(self, sizes: AgentSizes, masked_pooling: bool = True) -> None:
         super().__init__()
