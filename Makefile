@@ -25,12 +25,15 @@ SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reord
 test: install
 	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)
 
+# Without the folders whose tests are all slow (tests/conftest.py), so that they are not even read.
+FAST := -m "not slow" $(addprefix --ignore=tests/,deployed golden mistakes simulations) $(SIDE_BY_SIDE)
+
 test-fast: install
-	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE)
+	$(PYTEST) $(FAST)
 
 # Of the cores, by the tests of test-fast.
 coverage: install
-	$(PYTEST) -m "not slow" $(SIDE_BY_SIDE) --cov=fedsuite --cov-fail-under=90 --cov-report=term:skip-covered
+	$(PYTEST) $(FAST) --cov=fedsuite --cov-fail-under=90 --cov-report=term:skip-covered
 
 lint: install
 	$(BIN)/ruff check .
