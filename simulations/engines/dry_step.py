@@ -38,7 +38,7 @@ WATCHER = (sys.executable, "-c", _WATCH)
 LIMIT_S = 600.0
 _PER_RUN = {"name", "results-dir", "roster", "resume", "seed", "num-rounds"}
 _known: dict[str, Weight] = {}  # of the runs of one experiment, many are alike
-_ONE_ROUND = {"num-rounds": 1, "evaluate-every": 0, "resume": "", "name": "dry-step"}
+_APART = {"resume": "", "name": "dry-step"}
 
 
 class Meter(Protocol):
@@ -88,7 +88,7 @@ def weigh(run_config: Mapping[str, Any], meter: Meter) -> Weight:
 
     free = meter.free()
     with tempfile.TemporaryDirectory() as place:
-        config = {**run_config, **_ONE_ROUND, "results-dir": place}
+        config = {**run_config, **_APART, "results-dir": place}
         system, settings = settings_of(config)
         folder = folder_of(settings)
         folder.path.mkdir()
