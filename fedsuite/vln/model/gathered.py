@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from fedsuite.vln.model.products import times_transposed
+from fedsuite.vln.model.products import gradient_of_weight, times_transposed
 
 Notes = list[tuple[Tensor, Tensor]]  # dy_t, x_t
 
@@ -52,9 +52,9 @@ class _Gate(torch.autograd.Function):
     def backward(ctx: Any, _: Tensor | None) -> tuple[Tensor | None, None]:
         if not ctx.notes:
             return None, None
-        outputs, inputs = (torch.cat(list(part), -2) for part in zip(*ctx.notes, strict=True))
+        outputs, inputs = zip(*ctx.notes, strict=True)
         ctx.notes.clear()
-        return times_transposed(outputs.mT, inputs.mT), None
+        return gradient_of_weight(outputs, inputs), None
 
 
 class _Times(torch.autograd.Function):

@@ -1,21 +1,60 @@
-"""x W^T by oneDNN, the library of torch's convolutions.
+"""Products of many rows with a weight, and the gradient of the weight, by oneDNN, the library of torch's convolutions.
+
+  times_transposed    y  = x W^T       x [.., B, I], W [.., O, I], y [.., B, O]
+  gradient_of_weight  dW = dy^T x      dy [.., B, O], x [.., B, I], dW [.., O, I]
 
 Other products of torch go to MKL, which on AMD processors takes about twice as long. oneDNN makes a kernel for every new
-shape, which pays for large products only.
+shape and keeps it until the process ends, some 0.4 MB each. B differs from batch to batch, so rows of zeros are added until
+B is one of eight sizes an octave.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-_LARGE = 1 << 24  # multiplications
+_LARGE = 1 << 22  # multiplications
+_FEWEST = 16  # rows, and the least distance between two sizes
 
 
 def times_transposed(x: Tensor, weight: Tensor) -> Tensor:
     """x [.., B, I], W [.., O, I] -> [.., B, O]; has no gradient."""
-    large = x.shape[-2] * weight.numel() >= _LARGE and torch.backends.mkldnn.is_available()
-    if not (large and x.device.type == "cpu" and x.dtype == torch.float32):
+    rows, (outputs, inputs) = x.shape[-2], weight.shape[-2:]
+    if not _for_onednn(x, rows, outputs * inputs):
         return x @ weight.mT
     if weight.dim() > 2:
         return torch.stack([times_transposed(*pair) for pair in zip(x, weight, strict=True)])
+    return _onednn(_filled([x]), weight)[:rows]
+
+
+def gradient_of_weight(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Tensor:
+    """dy [.., B, O] and x [.., B, I], each in parts along B -> [.., O, I]; has no gradient."""
+    rows = sum(part.shape[-2] for part in outputs)
+    if not _for_onednn(inputs[0], rows, outputs[0].shape[-1] * inputs[0].shape[-1]):
+        return torch.cat(list(outputs), -2).mT @ torch.cat(list(inputs), -2)
+    if outputs[0].dim() > 2:
+        pairs = zip(zip(*outputs, strict=True), zip(*inputs, strict=True), strict=True)
+        return torch.stack([gradient_of_weight(*pair) for pair in pairs])
+    return _onednn(_filled(outputs).mT, _filled(inputs).mT)
+
+
+def _for_onednn(x: Tensor, rows: int, size: int) -> bool:
+    """size: numbers in the weight."""
+    known = x.device.type == "cpu" and x.dtype == torch.float32
+    large = rows >= _FEWEST and rows * size >= _LARGE
+    return known and large and torch.backends.mkldnn.is_available()
+
+
+def _filled(parts: Sequence[Tensor]) -> Tensor:
+    """The parts [.., I] joined, with rows of zeros up to the next of the sizes that have kernels."""
+    rows = sum(map(len, parts))
+    step = max(1 << rows.bit_length() >> 4, _FEWEST)
+    missing = -rows % step
+    if missing == 0 and len(parts) == 1:
+        return parts[0]
+    return torch.cat([*parts, parts[0].new_zeros(missing, parts[0].shape[1])])
+
+
+def _onednn(x: Tensor, weight: Tensor) -> Tensor:
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
     return product

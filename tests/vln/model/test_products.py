@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from fedsuite.vln.model import products
 from fedsuite.vln.model.gathered import Gathered
 
-SIZES = [(300, 256, 512), (3, 8, 5), (0, 4, 4)]  # B, I, O
+SIZES = [(300, 256, 512), (5, 1024, 1024), (3, 8, 5), (0, 4, 4)]  # B, I, O
 
 
 def operands(batch, rows, inputs, outputs, dtype=torch.float32):
@@ -22,8 +22,33 @@ def test_products_equal_torchs(batch, size):
     x, weight = operands(batch, *size)
     want = (x.double() @ weight.double().mT).float()
     assert_close(products.times_transposed(x, weight), want, rtol=1e-5, atol=1e-4)
-    strided = products.times_transposed(want.mT, x.mT)  # as for the gradient of a weight
-    assert_close(strided, (want.double().mT @ x.double()).float(), rtol=1e-5, atol=1e-2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_gradients_of_weights_in_parts_equal_torchs(batch, size):
+    x, _ = operands(batch, *size)
+    dy, _ = operands(batch, size[0], size[2], 1)
+    want = (dy.double().mT @ x.double()).float()
+    parts = [v.split([size[0] // 3, size[0] - size[0] // 3], -2) for v in (dy, x)]
+    assert_close(products.gradient_of_weight(*parts), want, rtol=1e-5, atol=1e-3)
+
+
+def test_many_numbers_of_rows_need_few_kernels(monkeypatch):
+    """oneDNN keeps a kernel for every shape that it has ever seen."""
+    shapes, product = set(), products._onednn
+
+    def noted(x, weight):
+        shapes.add((*x.shape, *weight.shape))
+        return product(x, weight)
+
+    monkeypatch.setattr(products, "_onednn", noted)
+    weight = torch.zeros(256, 1024)
+    for rows in range(16, 1025):
+        products.times_transposed(torch.zeros(rows, 1024), weight)
+        products.gradient_of_weight([torch.zeros(rows, 256)], [torch.zeros(rows, 1024)])
+    # Up to 128 rows a size every 16, from there to 1,024 three octaves of eight.
+    assert len(shapes) == 2 * (8 + 3 * 8)
 
 
 def test_double_precision_stays_double():
