@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import cross_entropy, nll_loss, pad
 
 from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.environment import STOP, Episodes, World
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.dropout import Dropout
-from fedsuite.vln.training.rollout import Step, Walk, sample, walk
+from fedsuite.vln.model.rows import Chosen
+from fedsuite.vln.training.rollout import Walk, sample, walk
 
 STOP_REWARD = 2.0
 SUCCESS_RADIUS_M = 3.0
@@ -104,11 +105,20 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
     return total / (last - first)
 
 
-def rewards(world: World, step: Step, goal: Tensor) -> Tensor:
-    """Reward of each row of a step [b]; goal [b]."""
-    before, after = (world.goal_distance_m(v, goal) for v in (step.before, step.after))
-    stopped = torch.where(before < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
-    return torch.where(step.action == STOP, stopped, torch.sign(before - after))
+def rewards(world: World, before: Tensor, after: Tensor, action: Tensor, goal: Tensor) -> Tensor:
+    """Reward of each decision [N], from the viewpoints before and after it, the action and the goal [N]."""
+    metres, then = (world.goal_distance_m(place, goal) for place in (before, after))
+    stopped = torch.where(metres < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
+    return torch.where(action == STOP, stopped, torch.sign(metres - then))
+
+
+def _returns(reward: Tensor, counted: Tensor, last: Tensor, discount: float) -> Tensor:
+    """R_t [T, B], last decision first; where a decision does not count, that of the one after it. last [B]: V at the cut."""
+    found = []
+    for now, counts in zip(reward, counted, strict=True):
+        last = torch.where(counts, now + discount * last, last)
+        found.append(last)
+    return torch.stack(found)
 
 
 def _a2c(
@@ -120,26 +130,34 @@ def _a2c(
     settings: ObjectiveSettings,
     dropout: Dropout,
 ) -> Tensor:
-    returns = torch.zeros(len(episodes), device=world.device)
+    """All decisions as one long batch, the last first: on a GPU an operation costs more than its arithmetic."""
+    steps, batch = out.steps[::-1], len(episodes)
+    row, active, action, before, after, hidden = (
+        torch.cat([getattr(step, name) for step in steps])
+        for name in ("row", "active", "action", "before", "after", "hidden")
+    )
+    counted = active & (row >= num_forced)
+    place = torch.cat([step.row + time * batch for time, step in enumerate(steps)])
+
+    def over_time(values: Tensor) -> Tensor:
+        """[N] -> [T, B], zero where an episode was no longer in the batch."""
+        table = values.new_zeros(len(steps) * batch)
+        table[place] = values
+        return table.view(-1, batch)
+
+    last = torch.zeros(batch, device=world.device)
     if out.unfinished is not None and out.last_hidden is not None:
         with torch.no_grad():
-            returns[out.unfinished] = agent.critic(out.last_hidden, dropout)
-    # All rows of all steps first, so that those that count are taken out once: on a GPU each such cut costs many kernels.
-    counts, log_probs, entropies, hiddens, targets = [], [], [], [], []
-    for step in reversed(out.steps):
-        count = step.active & (step.row >= num_forced)
-        reward, after = rewards(world, step, episodes.goal[step.row]), returns[step.row]
-        target = torch.where(count, reward + settings.discount * after, after)
-        returns[step.row] = target
-        log_prob = torch.log_softmax(step.logits, 1)
-        log_probs.append(log_prob.gather(1, step.action.unsqueeze(1)).squeeze(1))
-        entropies.append(-(log_prob.exp() * log_prob.clamp(min=-1e9)).sum(1))
-        hiddens.append(step.hidden)
-        counts.append(count)
-        targets.append(target)
-    kept = torch.cat(counts).nonzero().squeeze(1)
+            last[out.unfinished] = agent.critic(out.last_hidden, dropout)
+    reward = rewards(world, before, after, action, episodes.goal[row])
+    returns = _returns(over_time(reward), over_time(counted), last, settings.discount)
+    every = [torch.log_softmax(step.logits, 1) for step in steps]
+    pairs = zip(every, steps, strict=True)
+    taken = torch.cat([-nll_loss(own, step.action, reduction="none") for own, step in pairs])
+    entropy = torch.cat([-(own.exp() * own.clamp(min=-1e9)).sum(1) for own in every])
+    chosen = Chosen(counted)
     target, log_prob, entropy, hidden = (
-        torch.cat(rows).index_select(0, kept) for rows in (targets, log_probs, entropies, hiddens)
+        chosen.of(rows) for rows in (returns.flatten()[place], taken, entropy, hidden)
     )
     advantage = target - agent.critic(hidden, dropout)
     policy_loss = -(log_prob * advantage.detach()).sum()

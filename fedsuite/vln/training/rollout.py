@@ -16,6 +16,7 @@ from fedsuite.vln.model.agent import Agent, Panorama
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.model.gathered import Gathered
+from fedsuite.vln.model.rows import Chosen
 
 # Given logits [b, 1+K], teacher action [b] and row numbers [b], choose actions [b].
 Policy = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -86,10 +87,10 @@ class _Walkers:
     language: SharedContext
     factor: Tensor | None  # [b, F]
 
-    def rows(self, index: Tensor) -> "_Walkers":
+    def rows(self, chosen: Chosen) -> "_Walkers":
         """Some of them."""
-        tensors = {k: v[index] for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(self, language=self.language.rows(index), **tensors)
+        tensors = {k: chosen.of(v) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, language=self.language.rows(chosen.index), **tensors)
 
     def decide(
         self, agent: Agent, world: World, dropout: Dropout, gathered: Gathered
@@ -127,14 +128,14 @@ def walk(
         cut = active & (limit.index_select(0, at.row) <= time + 1)
         if bootstrap and bool(cut.any()):
             with torch.no_grad():
-                end = at.rows(cut.nonzero().squeeze(1))
+                end = at.rows(Chosen(cut))
                 ends.append((end.row, end.decide(agent, world, dropout, Gathered())[1]))
         active = active & ~cut
-        left = active.nonzero().squeeze(1)
+        left = Chosen(active)
         if len(left) == 0:
             break
         if 4 * len(left) <= 3 * len(at.row):
-            at, active = at.rows(left), active[left]
+            at, active = at.rows(left), left.of(active)
     if ends:
         out.unfinished, out.last_hidden = map(torch.cat, zip(*ends, strict=True))
     return out

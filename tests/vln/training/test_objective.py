@@ -13,7 +13,6 @@ from fedsuite.vln.environment import World
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.training import objective
 from fedsuite.vln.training.objective import compute_losses, rewards
-from fedsuite.vln.training.rollout import Step
 from tests.harness import changed
 
 LIMIT = 7
@@ -207,9 +206,8 @@ def test_rewards_by_hand():
         (3, 0, 3, -2.0),
     ]
     before, action, after, want = (torch.tensor(x) for x in zip(*cases, strict=True))
-    none = torch.zeros(0)
-    step = Step(none, none, none, none, action, none, before, after, none)
-    assert rewards(Line(), step, torch.zeros(8, dtype=torch.int64)).tolist() == want.tolist()
+    goal = torch.zeros(8, dtype=torch.int64)
+    assert rewards(Line(), before, after, action, goal).tolist() == want.tolist()
 
 
 def test_a_house_of_one_way_doors_gives_finite_losses(small_agent, oak):
