@@ -1,6 +1,6 @@
 """Seconds and memory of a round with thousands of clients on one host, over those with 61.
 
-    python -m benchmarks.many_clients [--clients 61 610 6100] [--rounds 16] [--engine inprocess] [--cache data/cache]
+    python -m benchmarks.many_clients [--clients 61 610 6100] [--rounds 16] [--engine inprocess] [--cache DIR] [--draws 4]
 
 Generated houses, a tenth of them unseen; 12 train in every round, and its evaluation asks 6 seen and 6 unseen ones. They are
 made once and kept in the cache folder, by their settings. Every number of clients has a process of its own, which prepares,
@@ -8,7 +8,8 @@ starts and plays a whole run with its report. Start-up: from the start of that p
 client. A round: its mean, the first left out. Memory and open files: the most at the end of any round, of the process, or of
 all processes of the simulation together (memory that they share is counted in each). CPU seconds are those of the same
 processes: they say more than the clock where a machine has other work. Houses differ, so that rounds of other houses are
-other work: instructions walked and optimizer steps of a round stand beside its seconds.
+other work: instructions walked and optimizer steps of a round stand beside its seconds, and the smallest number of houses is
+generated and played `--draws` times, from other seeds, of which means are taken.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,17 @@ MARK = "FEDSUITE_MANY_CLIENTS"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def settings(clients: int, rounds: int, cache: str, runs: str) -> FedVLNConfig:
+def settings(clients: int, rounds: int, cache: str, runs: str, draw: int = 0) -> FedVLNConfig:
     """Small houses and a small agent; the same work in a round whatever the number of clients."""
     unseen = clients // 10
     return read_config(
         FedVLNConfig,
         {
-            "name": f"many-{clients}", "results-dir": runs, "num-rounds": rounds,
+            "name": f"many-{clients}-{draw}", "results-dir": runs, "num-rounds": rounds,
             "evaluation-clients": ASKED, "open-clients": OPEN,
             "data": {
                 "cache-dir": cache, "generated-seen-houses": clients - unseen, "generated-unseen-houses": unseen,
-                "generated-paths-per-house": 6, "generated-feature-size": 8,
+                "generated-paths-per-house": 6, "generated-feature-size": 8, "generated-seed": draw,
             },
             "agent": {
                 "hidden-size": 64, "word-embedding-size": 32, "action-embedding-size": 16, "angle-feature-size": 16,
@@ -142,38 +143,35 @@ def play(config: FedVLNConfig, engine: str, workers: int, begin: float) -> dict[
     }
 
 
-def measured(given: argparse.Namespace) -> Iterator[dict[str, float]]:
-    """One line for each number of clients, each from a process of its own."""
-    for clients in given.clients:
-        begin = time.monotonic()
-        prepare_sources(settings(clients, 1, given.cache, ""), in_lines(print))
-        made = time.monotonic() - begin
-        with tempfile.TemporaryDirectory() as runs:
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.many_clients",
-                "--play",
-                str(clients),
-                "--runs",
-                runs,
-            ]
-            command += [
-                "--rounds",
-                str(given.rounds),
-                "--engine",
-                given.engine,
-                "--cache",
-                given.cache,
-            ]
-            environment = {**os.environ, MARK: f"{os.getpid()}-{clients}"}
-            command += ["--workers", str(given.workers), "--begin", str(time.time())]
-            done = subprocess.run(
-                command, stdout=subprocess.PIPE, text=True, check=True, env=environment
-            )
-        line = {"clients": clients, "made_s": made, **json.loads(done.stdout.splitlines()[-1])}
-        print({name: round(value, 2) for name, value in line.items()}, flush=True)
-        yield line
+def one_run(given: argparse.Namespace, clients: int, draw: int) -> dict[str, float]:
+    """What a run in a process of its own took."""
+    begin = time.monotonic()
+    prepare_sources(settings(clients, 1, given.cache, "", draw), in_lines(print))
+    made = time.monotonic() - begin
+    kept = ("rounds", "engine", "cache", "workers")
+    with tempfile.TemporaryDirectory() as runs:
+        asked = {
+            "play": clients,
+            "draw": draw,
+            "runs": runs,
+            **{k: getattr(given, k) for k in kept},
+        }
+        command = [sys.executable, "-m", "benchmarks.many_clients", "--begin", str(time.time())]
+        command += [f"--{name}={value}" for name, value in asked.items()]
+        environment = {**os.environ, MARK: f"{os.getpid()}-{clients}-{draw}"}
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, env=environment
+        )
+    line = {"clients": clients, "made_s": made, **json.loads(done.stdout.splitlines()[-1])}
+    print({name: round(value, 2) for name, value in line.items()}, flush=True)
+    return line
+
+
+def measured(given: argparse.Namespace) -> list[dict[str, float]]:
+    """One line for each number of clients; of the smallest, means over the draws."""
+    few = [one_run(given, given.clients[0], draw) for draw in range(given.draws)]
+    mean = {name: sum(line[name] for line in few) / len(few) for name in few[0]}
+    return [mean, *(one_run(given, clients, 0) for clients in given.clients[1:])]
 
 
 def main() -> None:
@@ -183,21 +181,25 @@ def main() -> None:
     parser.add_argument("--engine", choices=("inprocess", "ray"), default="inprocess")
     parser.add_argument("--workers", type=int, default=2, help="of --engine ray")
     parser.add_argument("--cache", default=str(Path("data/cache").absolute()))
+    parser.add_argument("--draws", type=int, default=4, help="of the smallest number of houses")
     parser.add_argument("--play", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--draw", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--runs", default="", help=argparse.SUPPRESS)
     parser.add_argument("--begin", type=float, default=0.0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.play:
-        config = settings(given.play, given.rounds, given.cache, given.runs)
+        config = settings(given.play, given.rounds, given.cache, given.runs, given.draw)
         print(json.dumps(play(config, given.engine, given.workers, given.begin)))
         return
-    lines = list(measured(given))
+    lines = measured(given)
     first, last = lines[0], lines[-1]
     names = ("round_s", "round_cpu_s", "memory_mb")
     ratios = {f"{name}_ratio": round(last[name] / first[name], 3) for name in names}
     rounded = [{k: round(v, 2) for k, v in line.items()} for line in lines]
     worst = max(ratios["round_cpu_s_ratio"], ratios["memory_mb_ratio"])
-    finish("many_clients", worst, 1.1, **ratios, engine=given.engine, seed=0, sizes=rounded)
+    finish(
+        "many_clients", worst, 1.1, **ratios, engine=given.engine, draws=given.draws, sizes=rounded
+    )
 
 
 if __name__ == "__main__":
