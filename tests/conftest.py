@@ -3,7 +3,6 @@
 import base64
 import json
 import math
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -41,12 +40,6 @@ SCANS = tuple(row[0] for row in PLAN)
 def pytest_configure() -> None:
     """A shell starts background jobs with Ctrl-C ignored, and children would inherit that from us."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: a third of the time tests wait for processes that they have started."""
-    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there
