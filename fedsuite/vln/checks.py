@@ -36,15 +36,15 @@ def _in_agent(c: FedVLNConfig) -> Iterator[str]:
         yield f"agent.angle-feature-size: must be a multiple of 4, got {c.agent.angle_feature_size}"
     if c.stage == "speaker" or (c.objective.kind != "none" and c.objective.sampled_weight > 0):
         return
-    kinds = {
-        "train": ["teacher"],
-        "augment": ["teacher", "generated"],
-        "pre-explore": ["generated"],
-    }
-    used = kinds[c.stage]
-    weights = {f"objective.{kind}-weight": getattr(c.objective, f"{kind}_weight") for kind in used}
-    if not any(weights.values()):
-        yield f"{', '.join(weights)}: 0 with objective.kind none leaves nothing to learn; raise one of them"
+    weights = {"teacher": c.objective.teacher_weight, "generated": c.objective.generated_weight}
+    used = {"train": ["teacher"], "augment": ["teacher", "generated"], "pre-explore": ["generated"]}
+    from_seen = ["teacher"] if c.federation.seen_participation_rate else []
+    for kind in [*used[c.stage], *from_seen]:
+        if not weights[kind]:
+            yield (
+                f"objective.{kind}-weight: 0 with objective.kind none or objective.sampled-weight 0 leaves nothing to learn "
+                "from these mini-batches; raise one of them"
+            )
 
 
 def _in_stage(c: FedVLNConfig) -> Iterator[str]:
@@ -71,6 +71,13 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
         yield "evaluation-clients: every house that explores is scored with an agent of its own; set it to 0"
     if c.data.dataset == "rxr" and submission:
         yield "evaluation.submission: the leaderboard's files are R2R's; set evaluation.submission=false for rxr"
+    if c.ablations.blind_to == "language" and c.stage != "train":
+        yield f"ablations.blind-to: language hides annotated instructions, not those of stage {c.stage}; choose nothing"
+    if c.ablations.shuffle_instructions and c.stage in ("augment", "pre-explore"):
+        yield (
+            f"ablations.shuffle-instructions: the instructions that stage {c.stage} generates stay with their paths; "
+            "set it to false"
+        )
     if c.stage == "pre-explore" and selection == "best-val-seen":
         yield "evaluation.selection: pre-exploration scores unseen houses only; choose last or best-val-unseen"
 

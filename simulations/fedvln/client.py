@@ -75,11 +75,12 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     if node.own is not None:
         prepare_own(config, node.roster, member)
     words = Vocabulary(node.roster.words)
-    houses = tuple(open_house(config, places, scan, node.partition, words) for scan in scans)
+    # A house draws the same headings, and shuffles the same instructions, whoever holds it.
+    known = zip(scans, numbers, strict=True)
+    houses = tuple(open_house(config, places, scan, number, words) for scan, number in known)
     if config.sabotage.flips_labels(node.partition):
         houses = tuple(with_false_directions(house, words) for house in houses)
     wanted = config.stage == "augment" or (config.stage == "pre-explore" and unseen)
-    # A house draws the same headings whoever holds it.
     numbered = zip(houses, numbers, strict=True)
     sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]
     world = join_houses(houses, device_of(config.device, config.precision))

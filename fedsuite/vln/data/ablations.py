@@ -16,8 +16,8 @@ from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.instructions import EOS, Vocabulary
 
 
-def apply_ablations(house: House, config: FedVLNConfig, partition: int) -> House:
-    """The house as the run's ablations let the agent know it."""
+def apply_ablations(house: House, config: FedVLNConfig, number: int) -> House:
+    """The house as the run's ablations let the agent know it; number: the house's own, whoever holds it."""
     if config.ablations.blind_to == "language":
         house = replace(
             house, samples={s: tuple(map(without_words, v)) for s, v in house.samples.items()}
@@ -25,7 +25,7 @@ def apply_ablations(house: House, config: FedVLNConfig, partition: int) -> House
     if config.ablations.blind_to == "vision":
         house = replace(house, views=np.zeros_like(house.views))
     if config.ablations.shuffle_instructions and "train" in house.samples:
-        shuffled = _shuffled(house.samples["train"], config.seed, partition)
+        shuffled = _shuffled(house.samples["train"], config.seed, number)
         house = replace(house, samples={**house.samples, "train": shuffled})
     return house
 
@@ -48,8 +48,8 @@ def without_words(sample: Sample) -> Sample:
     return replace(sample, tokens=np.array([sample.tokens[0], EOS]), text="")
 
 
-def _shuffled(samples: tuple[Sample, ...], seed: int, partition: int) -> tuple[Sample, ...]:
-    order = rng_for(seed, "shuffled instructions", 0, partition).permutation(len(samples))
+def _shuffled(samples: tuple[Sample, ...], seed: int, number: int) -> tuple[Sample, ...]:
+    order = rng_for(seed, "shuffled instructions", 0, number).permutation(len(samples))
     return tuple(
         replace(s, tokens=samples[i].tokens, text=samples[i].text)
         for s, i in zip(samples, order, strict=True)

@@ -97,6 +97,16 @@ class NavGraph:
         np.fill_diagonal(hop, np.arange(len(hop)))
         return hop
 
+    def no_way_back(self) -> tuple[str, str] | None:
+        """Two viewpoints of which the second is reached from the first but not the first from the second; None: no such."""
+        if (self.edge == self.edge.T).all():
+            return None
+        reached = np.isfinite(self.distance_m)
+        pairs = np.argwhere(reached & ~reached.T)
+        if not len(pairs):
+            return None
+        return self.viewpoint_ids[pairs[0, 0]], self.viewpoint_ids[pairs[0, 1]]
+
     def shortest_path(self, start: int, goal: int) -> list[int]:
         """Nodes from start to goal, both included; ValueError if there is no path."""
         if not np.isfinite(self.distance_m[start, goal]):

@@ -168,6 +168,11 @@ def _prepare_house(
     """Check a house's paths against its graph and write its episodes.json; how many panoramas it has."""
     scan, own = house
     graph = load_graph(connectivity, scan)
+    if pair := graph.no_way_back():
+        raise InputError(
+            f"{connectivity / f'{scan}_connectivity.json'}: {pair[1]} is reached from {pair[0]} but has no way back, so "
+            "walks that end there have no distance to their goal; make the edges between them two-way, or exclude one"
+        )
     for split, items in own.items():
         check_items(files[split], items, {scan: graph})
     (out_dir / scan).mkdir(parents=True)

@@ -93,10 +93,10 @@ def open_house(
     config: FedVLNConfig,
     places: Places,
     scan: str,
-    partition: int,
+    number: int,
     vocabulary: Vocabulary | None = None,
 ) -> House:
-    """One house as the run's ablations let the agent know it; vocabulary: None = the prepared folder's."""
+    """One house, of this number, as the run's ablations let the agent know it; vocabulary: None = the prepared folder's."""
     folders, own = (places.houses_dir, places.connectivity_dir, places.views_dir), config.data
     reading = (own.max_instruction_length, own.simulator, vocabulary)
-    return apply_ablations(load_house(*folders, scan, *reading), config, partition)
+    return apply_ablations(load_house(*folders, scan, *reading), config, number)

@@ -9,14 +9,19 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from clients.house import HouseClient
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.roster import make_roster
+from fedsuite.vln.data.sources import prepare_sources
 from simulations.engines.inprocess import run_inprocess
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.variants import runs_of
+from simulations.fedvln.client import make_client
 from simulations.fedvln.system import SYSTEM
-from simulations.systems import settings_of
+from simulations.systems import Node, settings_of
 from tests.harness import (
     config_from,
     kill_and_resume,
@@ -66,6 +71,26 @@ def test_variant_runs_twice_with_the_same_bytes(cache: Path, tmp_path: Path, var
     frames = load_runs(tmp_path / "one")
     scores = pd.concat([frames.rounds, frames.closing])["val_unseen.sr"].dropna()
     assert len(scores) and scores.between(0, 1).all()
+
+
+def test_a_houses_instructions_are_shuffled_alike_whoever_holds_it(
+    cache: Path, tmp_path: Path
+) -> None:
+    """Centralised training opens all houses as one client, federated training one a client."""
+    dealt: dict[str, dict[str, list[str]]] = {}
+    for method in ("federated", "centralised"):
+        given = config_of(cache, tmp_path, method, method=method, shuffle_instructions=True)
+        config = settings_of(given)[1]
+        assert isinstance(config, FedVLNConfig)
+        roster, dealt[method] = make_roster(config, prepare_sources(config)), {}
+        for partition in range(len(roster.members)):
+            client = make_client(config, Node(roster, partition, tmp_path / str(partition)))
+            assert isinstance(client, HouseClient)
+            for house in client.site.houses:
+                texts = [sample.text for sample in house.samples.get("train", ())]
+                dealt[method][house.graph.scan] = texts
+    assert dealt["federated"] == dealt["centralised"]
+    assert sum(map(bool, dealt["federated"].values())) == 3
 
 
 def test_methods_train_differently(cache: Path, tmp_path: Path) -> None:

@@ -178,6 +178,20 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], str]] = {
     "nothing to learn": (
         "pre-explore", {"objective": "none", "generated_weight": 0.0}, "generated-weight: 0 with objective.kind none",
     ),
+    "nothing from people": (
+        "augment", {"objective": "none", "teacher_weight": 0.0}, "teacher-weight: 0 with objective.kind none",
+    ),
+    "nothing from the speaker": (
+        "augment", {"objective": "none", "generated_weight": 0.0}, "generated-weight: 0 with objective.kind none",
+    ),
+    "nothing from seen houses": (
+        "pre-explore",
+        {"objective": "none", "teacher_weight": 0.0, "share": "language-encoder", "seen_participation_rate": 0.5},
+        "teacher-weight: 0 with objective.kind none",
+    ),
+    "a speaker's words unseen": ("augment", {"blind_to": "language"}, "blind-to: language hides annotated"),
+    "nothing to describe": ("speaker", {"blind_to": "language"}, "blind-to: language hides annotated"),
+    "a speaker's words dealt": ("pre-explore", {"shuffle_instructions": True}, "shuffle-instructions: the instruc"),
 }  # fmt: skip
 
 

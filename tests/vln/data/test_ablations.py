@@ -39,17 +39,17 @@ def test_without_vision_all_views_are_zero(oak):
     assert blind.candidates is oak.candidates and blind.samples == oak.samples
 
 
-@pytest.mark.parametrize("partition", [0, 3])
-def test_shuffling_deals_training_instructions_anew(oak, partition):
+@pytest.mark.parametrize("number", [0, 3])
+def test_shuffling_deals_training_instructions_anew(oak, number):
     config = changed(FedVLNConfig(), shuffle_instructions=True)
-    mixed = apply_ablations(oak, config, partition)
+    mixed = apply_ablations(oak, config, number)
     before, after = oak.samples["train"], mixed.samples["train"]
     assert paths(after) == paths(before)
     assert Counter(texts(after)) == Counter(texts(before)) and texts(after) != texts(before)
     tokens = {s.text: s.tokens.tolist() for s in before}
     assert all(s.tokens.tolist() == tokens[s.text] for s in after)
     assert mixed.samples["val_seen"] == oak.samples["val_seen"]
-    assert texts(apply_ablations(oak, config, partition).samples["train"]) == texts(after)
+    assert texts(apply_ablations(oak, config, number).samples["train"]) == texts(after)
 
 
 def test_shuffles_differ_by_house_and_seed(oak):

@@ -52,6 +52,12 @@ def test_one_way_edges():
     ring = NavGraph("ring", ("a", "b", "c"), place, np.ones(3, bool), edge)
     assert ring.shortest_path(1, 0) == [1, 2, 0]
     assert ring.distance_m[1, 0] == 6 and ring.distance_m[0, 1] == 2
+    assert ring.no_way_back() is None and TRIANGLE.no_way_back() is None
+    edge[2, 0] = False
+    assert NavGraph("line", ("a", "b", "c"), place, np.ones(3, bool), edge).no_way_back() == (
+        "a",
+        "b",
+    )
 
 
 def test_cameras_at_the_same_place_are_joined():

@@ -393,6 +393,16 @@ def test_missing_files(data_dir):
     assert "R2R_val_seen.json: no such file" in houses_refusal(data_dir)
 
 
+def test_a_house_with_places_that_nobody_comes_back_from(data_dir):
+    file = data_dir / "connectivity" / "oak_connectivity.json"
+    rows = json.loads(file.read_text())
+    last = next(r for r in reversed(rows) if any(r["unobstructed"]))
+    last["unobstructed"] = [False] * len(rows)
+    file.write_text(json.dumps(rows))
+    message = houses_refusal(data_dir)
+    assert f"{file}: {last['image_id']} is reached from " in message and "no way back" in message
+
+
 def test_missing_scan(data_dir):
     (data_dir / "connectivity" / "ash_connectivity.json").unlink()
     message = houses_refusal(data_dir)
