@@ -16,7 +16,7 @@ install: .venv/installed
 	touch $@
 
 demo: install
-	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml --overwrite
+	$(BIN)/fedsuite run simulations/fedvln/quickstart.toml
 
 PYTEST := $(BIN)/python -m pytest -q
 # Whole files to a worker, in the order of tests/conftest.py.

@@ -79,7 +79,7 @@ class Described:
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file; InputError if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a TOML file") from None
     except tomllib.TOMLDecodeError as error:

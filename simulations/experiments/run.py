@@ -27,6 +27,7 @@ from simulations.experiments import folders
 from simulations.experiments.launching import Engine, Way, way_of
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
 from simulations.experiments.request import Request
+from simulations.experiments.sweep import Sweep
 from simulations.stopping import EXIT_STOPPED
 
 # The processes of a killed run need a moment to notice and let go of its folder.
@@ -82,8 +83,19 @@ def run_experiment(experiment: Experiment, way: Way, console: Console) -> None:
                 console.print(title + done, highlight=False, markup=False, soft_wrap=True)
             if not done:
                 _run(experiment, label, rosters[label], way, console)
+            if number == 1 and experiment.sweep is not None:
+                _check_metric(experiment, experiment.sweep, label)
         if several:
             compare(experiment)
+
+
+def _check_metric(experiment: Experiment, sweep: Sweep, label: str) -> None:
+    """InputError if a completed run did not record it, before the others train for nothing."""
+    from simulations.experiments.sweep_table import unrecorded
+
+    if wrong := unrecorded(experiment.folder, sweep, [label]):
+        compare(experiment)
+        raise InputError(wrong)
 
 
 def compare(experiment: Experiment) -> None:

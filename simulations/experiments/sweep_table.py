@@ -45,8 +45,7 @@ def write_sweep(
     if all(run.course is None for run in runs):
         for file in files:  # of an earlier metric
             file.unlink(missing_ok=True)
-        known = {m for run in runs for m in last_values(run.frames.rounds, run.frames.closing)}
-        text = _unknown_metric(sweep.metric, sorted(known), folder.name)
+        text = f"{unrecorded(folder, sweep, completed)}\n"
     else:
         lines = [line for run in runs for line in _lines(run, sweep)]
         pd.DataFrame(lines).to_csv(files[0], index=False)
@@ -148,11 +147,16 @@ def _curves(runs: Sequence[SweptRun], sweep: Sweep) -> dict[tuple[str, ...], pd.
     return {setting: pd.concat(frames) for setting, frames in parts.items()}
 
 
-def _unknown_metric(metric: str, known: Sequence[str], name: str) -> str:
+def unrecorded(folder: Path, sweep: Sweep, completed: Sequence[str]) -> str:
+    """What to say where no completed run recorded the sweep's metric; nothing where one did."""
+    frames, metric = [load_runs(folder / label) for label in completed], sweep.metric
+    if any(course_of(own.rounds, own.closing, metric) is not None for own in frames):
+        return ""
+    known = sorted({m for own in frames for m in last_values(own.rounds, own.closing)})
     close = difflib.get_close_matches(metric, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     listed = ", ".join(f"`{m}`" for m in known) or "none"
     return (
         f"No completed run recorded the metric `{metric}`: {hint}recorded are {listed}. "
-        f"`fedsuite sweep --resume {name} --metric NAME` writes the table without running anything again.\n"
+        f"`fedsuite sweep --resume {folder.name} --metric NAME` goes on, and runs nothing again that is completed."
     )

@@ -13,6 +13,7 @@ from simulations.experiments.progress import short_metrics
 from simulations.key_rows import key_rows
 from simulations.systems import load_system
 
+ROUNDS_ABREAST = 5  # what 80 columns hold
 UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
 
 
@@ -55,12 +56,18 @@ def run_tables(run: str, last: int) -> list[Table]:
         if defaults.get(key) != value:
             settings.add_row(key, str(value))
     rounds = _rounds(folder)[-last:]
-    names = list(dict.fromkeys(name for _, metrics in rounds for name in metrics))
-    table = Table("round", *names, box=None)
-    for number, metrics in rounds:
-        cells = [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]
-        table.add_row(str(number), *cells)
-    return [head, settings, table]
+    blocks = [rounds[at : at + ROUNDS_ABREAST] for at in range(0, len(rounds), ROUNDS_ABREAST)]
+    return [head, settings, *map(_rounds_table, blocks)]
+
+
+def _rounds_table(rounds: list[tuple[int, dict[str, float]]]) -> Table:
+    """A line per metric, a column per round: metrics are many and their names long."""
+    columns = (Column(str(number), justify="right", no_wrap=True) for number, _ in rounds)
+    table = Table(Column("round", overflow="fold"), *columns, box=None)
+    for name in dict.fromkeys(name for _, metrics in rounds for name in metrics):
+        cells = (f"{metrics[name]:.4g}" if name in metrics else "" for _, metrics in rounds)
+        table.add_row(name, *cells)
+    return table
 
 
 def status_of(folder: RunFolder) -> str:

@@ -5,6 +5,7 @@ from math import prod
 from pathlib import Path
 
 from fedsuite.arrays import Share
+from fedsuite.errors import InputError
 
 MOST_MODULES = 8
 
@@ -29,8 +30,13 @@ def shared_line(model: Path, what: str, share: Share, without: str = "") -> str:
 
 def _sizes(model: Path) -> Iterator[tuple[str, int]]:
     """Name and size of every array; the arrays are not read."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(model, framework="numpy") as file:
-        for name in file.keys():  # noqa: SIM118
-            yield name, prod(file.get_slice(name).get_shape())
+    try:
+        with safe_open(model, framework="numpy") as file:
+            for name in file.keys():  # noqa: SIM118
+                yield name, prod(file.get_slice(name).get_shape())
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"{model}: cannot be read ({error}); restore it, or move the run's folder away"
+        ) from None

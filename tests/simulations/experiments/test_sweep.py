@@ -89,21 +89,25 @@ def test_the_systems_own_comparison_makes_way(call, tmp_path: Path) -> None:
     assert "rounds to 20" in (tmp_path / "runs" / "exp" / "results.md").read_text()
 
 
-def test_an_unknown_metric_is_told_and_can_be_mended_without_playing(call, tmp_path: Path) -> None:
+def test_an_unknown_metric_ends_the_sweep_after_one_run_and_can_be_mended(
+    call, tmp_path: Path
+) -> None:
     write(tmp_path, SWEEP.replace("train-loss", "train-los"), top="num-rounds = 2")
     folder = tmp_path / "runs" / "exp"
-    code, out, _ = call("run", "exp.toml")
+    code, _, err = call("run", "exp.toml")
     text = (folder / "results.md").read_text()
-    assert code == 0 and "No completed run recorded" in out
+    assert code == 2 and err.count("\n") == 1 and "No completed run recorded" in err
+    assert len(list(folder.rglob("model.safetensors"))) == 1
     assert "`train-los`" in text and "did you mean `train-loss`?" in text and "`loss`" in text
     assert not (folder / "sweep.png").exists() and not (folder / "results.csv").exists()
     mend = ["--metric", "train-loss", "--target", "30"]
     code, out, err = call("sweep", "--resume", "exp", *mend)
-    assert (code, err) == (0, "") and out.count("(completed before)") == 4
+    assert (code, err) == (0, "") and out.count("(completed before)") == 1
+    assert len(list(folder.rglob("model.safetensors"))) == 4
     assert "rounds to 30" in (folder / "results.md").read_text()
     record = json.loads((folder / "experiment.json").read_text())
     assert record["sweep"]["metric"] == "train-loss" and record["sweep"]["targets"] == [30.0]
-    assert call("sweep", "--resume", "exp", "--metric", "nothing")[0] == 0
+    assert call("sweep", "--resume", "exp", "--metric", "nothing")[0] == 2
     assert not (folder / "sweep.png").exists() and not (folder / "results.csv").exists()
 
 
