@@ -71,8 +71,9 @@ def run(
     config: ConfigUnlessResumed = None,
     change: Changes = None,
     seeds: Annotated[
-        str, typer.Option(metavar="S1,S2", help="Run every variant with each of these seeds.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="S1,S2", help="Run every variant with each of these seeds."),
+    ] = None,
     start: Start = "",
     resume: Resume = "",
     overwrite: Annotated[

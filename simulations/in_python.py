@@ -4,8 +4,9 @@ from simulations import run
 frames = run("fedvln/quickstart", seed=1, **{"federation.participation-rate": 0.5})
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -18,6 +19,8 @@ from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.run import run_experiment, stopped
 
+T = TypeVar("T")
+
 
 def run(
     config: str | Path = "",
@@ -26,18 +29,23 @@ def run(
     results_dir: str | Path = "",
     resume: str | Path = "",
     overwrite: bool = False,
-    only: Sequence[str] = (),
+    only: str | Sequence[str] = (),
     seeds: Sequence[int] = (),
     quiet: bool = False,
     **keys: Value,
 ) -> Run | Runs:
     """Play a configuration to its end; its run with the frames of its history, or all its runs where it describes several.
 
-    config: a TOML, or a name that `fedsuite configs` lists; "" with `resume` alone. keys: what --set takes, "-" or "_":
-    seed=1, num_rounds=2, **{"federation.participation-rate": 0.5}. The others are the options of `fedsuite run`.
-    A bar, or lines where there is no terminal, says how far it is, unless quiet. InputError before anything starts,
-    RunFailed for a run that failed. KeyboardInterrupt leaves what `resume` goes on from.
+    config: a TOML, or a name that `fedsuite configs` lists; "" with `resume` alone. only: one variant or several.
+    keys: what --set takes, "-" or "_": seed=1, num_rounds=2, **{"federation.participation-rate": 0.5}. The others are the
+    options of `fedsuite run`. A bar, or lines where there is no terminal, says how far it is, unless quiet. InputError
+    before anything starts, RunFailed for a run that failed. KeyboardInterrupt leaves what `resume` goes on from.
     """
+    _check("config", config, (str, Path), "the path or name of a configuration")
+    _check("overwrite", overwrite, (bool,), "True or False")
+    _check("quiet", quiet, (bool,), "True or False")
+    variants = [only] if isinstance(only, str) else _listed("only", only, str, "names of variants")
+    numbers = _listed("seeds", seeds, int, "whole numbers, such as [0, 1]")
     changes = {key.replace("_", "-"): value for key, value in keys.items()}
     if len(changes) < len(keys):
         raise InputError("run: a key is given twice, with - and with _; leave one of them out")
@@ -48,8 +56,8 @@ def run(
         [f"{key}={_as_text(key, value)}" for key, value in changes.items()],
         resume=str(resume),
         overwrite=overwrite,
-        only=only,
-        seeds=",".join(map(str, seeds)),
+        only=variants,
+        seeds=",".join(map(str, numbers)) if numbers else None,
     )
     experiment = plan_experiment(request)
     way = way_of("inprocess", "inprocess", Resources(), "")
@@ -61,6 +69,19 @@ def run(
         raise
     folders = [experiment.plans[label].folder.path for label in experiment.chosen]
     return load_run(folders[0]) if experiment.record is None else load_runs(folders)
+
+
+def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
+    if not isinstance(value, kinds):
+        raise InputError(f"run: {name} must be {what}, got {value!r}")
+
+
+def _listed(name: str, values: Iterable[T], kind: type[T], what: str) -> list[T]:
+    wrong = isinstance(values, str | bytes) or not isinstance(values, Iterable)
+    found = [] if wrong else list(values)
+    if wrong or not all(isinstance(v, kind) and not isinstance(v, bool) for v in found):
+        raise InputError(f"run: {name} must be a list of {what}, got {values!r}")
+    return found
 
 
 def _as_text(key: str, value: object) -> str:

@@ -41,7 +41,7 @@ class Request:
     resume: str = ""
     overwrite: bool = False
     only: Sequence[str] = ()
-    seeds: str = ""
+    seeds: str | None = None
     sweep: SweepOptions | None = None
     dry: bool = False
 
@@ -54,8 +54,9 @@ class Request:
         if self.resume and self.start:
             raise InputError("--from starts a run and --resume continues one; give one of them")
         vary = self.sweep.vary if self.sweep else ()
-        for option, given in (("--seeds", self.seeds), ("--from", self.start), ("--vary", vary)):
-            if given and not self.config_file:
+        typed = self.seeds is not None, bool(self.start), bool(vary)
+        for option, is_typed in zip(("--seeds", "--from", "--vary"), typed, strict=True):
+            if is_typed and not self.config_file:
                 raise InputError(f"{option}: give the CONFIG.toml too, that says what to run")
 
 
@@ -135,7 +136,7 @@ def _in_file(
 ) -> Described:
     """The runs of a TOML's content, with the seeds and the sweep that were typed."""
     source, system = str(request.config_file), load_system(given("system", typed, table))
-    if request.seeds:
+    if request.seeds is not None:
         table = with_seeds(table, request.seeds)
     options = request.sweep.table(system.config_class) if request.sweep else None
     sweep = sweep_of(table, source, options)

@@ -55,7 +55,10 @@ def run_tables(run: str, last: int) -> list[Table]:
     for key, value in sorted(stored.items()):
         if defaults.get(key) != value:
             settings.add_row(key, str(value))
-    rounds = _rounds(folder)[-last:]
+    by_round: dict[int, dict[str, float]] = {}
+    for number, metrics in _rounds(folder):  # the closing has the number of the last round
+        by_round.setdefault(number, {}).update(metrics)
+    rounds = [*by_round.items()][-last:]
     blocks = [rounds[at : at + ROUNDS_ABREAST] for at in range(0, len(rounds), ROUNDS_ABREAST)]
     return [head, settings, *map(_rounds_table, blocks)]
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedsuite.errors import InputError
 from simulations.experiments.tables import find_run
 from simulations.results.new_drawing import check_new
 
@@ -39,16 +40,22 @@ def play(
     from fedsuite.fedrl.report.episodes import lines_of, still, write_animation
     from fedsuite.report.plots import save_figure
 
+    moves = out is not None and out.suffix == ".gif"
+    if step is not None and (out is None or moves):
+        raise InputError("--step: chooses what a still shows; give --out with .png, .pdf or .svg")
     played = Player.of_run(folder, noise).episode(episode)
-    figure = still(played, None if step is None else step - 1)
+    if step is not None and step > len(played.steps):
+        raise InputError(
+            f"--step: episode {episode} has steps 1 to {len(played.steps)}, got {step}"
+        )
     for line in lines_of(played):
         print(line)
     if out is None:
         return
-    if out.suffix == ".gif":
+    if moves:
         write_animation(played, out)
     else:
-        save_figure(figure, out)
+        save_figure(still(played, None if step is None else step - 1), out)
     print(f"drawn: {out}")
 
 

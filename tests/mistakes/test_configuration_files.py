@@ -214,6 +214,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "resume of nobody": (("run", "--resume", "~nouser-xyz/a"), "~nouser-xyz"),
     "resume and overwrite": (("run", "--resume", "a", "--overwrite"), "give one of them"),
     "resume and from": (("run", "--resume", "a", "--from", "b"), "give one of them"),
+    "no seeds": (("run", "x.toml", "--seeds", ""), "--seeds must be"),
     "seeds of words": (("run", "x.toml", "--seeds", "a,b"), "--seeds must be"),
     "seeds of 5,000 digits": (("run", "x.toml", "--seeds", "9" * 5000), "--seeds must be"),
     "seeds twice": (("run", "x.toml", "--seeds", "1,1"), "--seeds must be"),

@@ -207,6 +207,9 @@ def test_runs_and_show(call, tmp_path: Path) -> None:
     code, out, _ = call("show", "toy")
     assert code == 0
     assert "completed" in out and "width" in out and "train-loss" in out and "hidden" not in out
+    by_round = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip()}
+    assert by_round["round"] == ["0", "1", "2"] and "…" not in out
+    assert all(float(value) for value in by_round["loss"])
     code, _, err = call("show", "none")
     assert code == 2 and "none: no such run" in err
 
@@ -270,3 +273,10 @@ def test_killed_runs_resume_to_the_same_bytes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     whole = run_toy(tmp_path / "whole", num_rounds=12)
     assert results_of(folder) == results_of(whole)
+
+
+def test_a_byte_order_mark_before_a_toml_is_passed_over(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, num_rounds=1)
+    file = tmp_path / "toy.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert call("config", "toy.toml")[0] == 0

@@ -50,6 +50,12 @@ def test_several_runs_and_none_of_the_words(toy: str, capsys: pytest.CaptureFixt
         ({"num_rounds": [1]}, "expected text, a number, True or False, got list"),
         ({"num_rounds": 1, "num-rounds": 1}, "given twice"),
         ({"num_rounds": True}, "num-rounds must be a whole number"),
+        ({"config": 3}, "config must be the path or name"),
+        ({"seeds": 3}, "seeds must be a list of whole numbers"),
+        ({"seeds": "0,1"}, "seeds must be a list of whole numbers"),
+        ({"only": [1]}, "only must be a list of names"),
+        ({"overwrite": "no"}, "overwrite must be True or False, got 'no'"),
+        ({"only": "wide"}, "no variant 'wide'|has no variants|--only"),
     ],
 )
 def test_bad_input_is_an_exception(toy: str, given: dict[str, Any], words: str) -> None:

@@ -86,6 +86,11 @@ def test_damaged_runs_are_named(call, tmp_path: Path) -> None:
     code, _, err = call("quick")
     assert code == 2 and f"{history}: line 1 is damaged" in err and err.count("\n") == 1
     history.write_text(sound)
+    model = tmp_path / "runs" / "quick" / "model.safetensors"
+    model.write_bytes(b"torn")
+    code, _, err = call("quick")
+    assert code == 2 and f"{model}: cannot be read" in err and err.count("\n") == 1
+    model.unlink()
     (tmp_path / "runs" / "quick" / "config.json").unlink()
     code, _, err = call("quick")
     assert code == 2 and "config.json" in err and err.count("\n") == 1

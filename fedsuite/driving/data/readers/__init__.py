@@ -55,7 +55,7 @@ LOOKED_FOR = (
 
 def format_of(kind: str) -> Format:
     """The format called `kind`, or found at `module:NAME`."""
-    found: Format = chosen("kind", kind, FORMATS)
+    found: Format = chosen("data.kind", kind, FORMATS)
     return found
 
 
