@@ -10,13 +10,14 @@ from typing import Any
 
 from torch.utils.data import ConcatDataset
 
-from clients.house_base import AGENT, HouseClientBase, HouseSite, as_metrics, optimizer_state
-from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
+from clients.house_base import AGENT, HouseClientBase, HouseSite, optimizer_state
+from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
 from fedsuite.arrays import (
     Arrays,
     arrays_to_bytes,
     load_arrays,
     module_arrays,
+    non_finite,
     under_prefix,
     with_prefix,
 )
@@ -66,13 +67,10 @@ class HouseClient(HouseClientBase):
             partition=self.site.partition,
             correction=correction,
         )
-        self.keep(number, config, self.agent, optimizer, correction)
         arrays = share_of(c).select(module_arrays(self.agent))
         if c.federation.client_optimizer == "shared":
             arrays |= optimizer_state(self.agent, optimizer)
-        if correction is not None:
-            arrays |= with_prefix(correction.change(), CONTROL)
-        return named_reply(arrays, sum(self.sample_counts()), as_metrics(report))
+        return self.answer(number, config, self.agent, optimizer, arrays, report, correction)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Greedy walks on all own validation instructions; means per split and the number of instructions.
@@ -84,10 +82,15 @@ class HouseClient(HouseClientBase):
             self._keep_received_once(received)
             return 0.0, 0, {}
         own: Arrays = {}
+        wanted = int(config.get("export-round", number))
         if is_personal(self.config):
-            wanted = int(config.get("export-round", number))
             kept = self.kept_after(wanted, number, int(config.get("last-trained", 0)))
             own = under_prefix(kept, AGENT)
+        if bad := non_finite(own):
+            raise ValueError(
+                f"{self.site.name}: its own agent of round {wanted} holds NaN or infinity in {bad[0]}; start the run "
+                "again under another name, with a lower objective.learning-rate"
+            )
         load_arrays(self.agent, {**own, **received})
         if "export-round" in config:
             write_atomically(self.site.folder / MODEL, arrays_to_bytes(own))

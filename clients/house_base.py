@@ -5,7 +5,8 @@
   <private>/speaker/                   the speaker that the server handed out before round 1
   <private>/model.safetensors          the house's own agent, exported when a pre-exploration ends
 
-Nothing of this is ever sent. A centralised run uses the same clients, holding all houses at once.
+Nothing of this is ever sent. A visit that diverged leaves no trace: nothing of it is saved, the house goes on from what it
+had. A centralised run uses the same clients, holding all houses at once.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,16 @@ from flwr.client import NumPyClient
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from clients.numpy_client_app import Config
-from fedsuite.arrays import Arrays, module_arrays, under_prefix, with_prefix
+from clients.numpy_client_app import Config, Fitted, named_reply
+from fedsuite.arrays import (
+    LARGEST_COUNT,
+    Arrays,
+    module_arrays,
+    non_finite,
+    range_complaint,
+    under_prefix,
+    with_prefix,
+)
 from fedsuite.control_variates import CONTROL, Correction
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.versions import ANEW, Versions, checkpoint_rounds
@@ -59,9 +68,8 @@ class HouseClientBase(NumPyClient):
         self.site, self.config = site, config
         cure = f"put it back from a copy; without one, {ANEW}"
         self.received_once = Versions(site.folder / SPEAKER.rstrip("."), site.name, cure)
-        self._trained: list[
-            int
-        ] = []  # the rounds of this house's training, where a best round is asked for
+        # The rounds of this house's training, where a best round is asked for.
+        self._trained: list[int] = []
 
     def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
@@ -107,20 +115,46 @@ class HouseClientBase(NumPyClient):
         server = under_prefix(received, CONTROL)
         return Correction(server, under_prefix(kept, CONTROL)) if server else None
 
-    def keep(
+    def answer(
         self,
         number: int,
         config: Config,
         model: Module,
         optimizer: Optimizer,
+        sent: Arrays,
+        report: Any,
         correction: Correction | None = None,
-    ) -> None:
-        """Save what stays here after training in round `number`, and drop versions that nobody can ask for."""
+    ) -> Fitted:
+        """What `fit` returns after training in round `number`, once what stays here is saved.
+
+        sent: of the model, and of its optimizer where that is handed on. ValueError, and nothing is saved, if the
+        server could not use the answer, or the house what it would keep.
+        """
+        metrics, private = as_metrics(report), self._private(model, optimizer, correction)
+        if correction is not None:
+            sent = sent | with_prefix(correction.change(), CONTROL)
+        bad = [f"{k} is {v:g}" for k, v in metrics.items() if not abs(v) <= LARGEST_COUNT]
+        bad += [f"{k} holds NaN or infinity" for k in non_finite(private)]
+        if complaint := range_complaint(sent) or next(iter(bad), ""):
+            raise ValueError(
+                f"{self.site.name}: training diverged, {complaint}; lower objective.learning-rate"
+            )
+        self.keep(number, config, private)
+        return named_reply(sent, sum(self.sample_counts()), metrics)
+
+    def _private(
+        self, model: Module, optimizer: Optimizer, correction: Correction | None
+    ) -> Arrays:
+        """What stays here after training, as it is stored."""
         arrays = {} if correction is None else with_prefix(correction.updated(), CONTROL)
         if is_personal(self.config):
             arrays |= with_prefix(module_arrays(model), AGENT)
         if self.config.federation.client_optimizer == "kept":
             arrays |= optimizer_state(model, optimizer)
+        return arrays
+
+    def keep(self, number: int, config: Config, arrays: Arrays) -> None:
+        """Save what stays here after training in round `number`, and drop versions that nobody can ask for."""
         if arrays:
             about: dict[str, Any] = {}
             if "best-round" in config:

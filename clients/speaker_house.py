@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from clients.house_base import HouseClientBase, HouseSite, as_metrics
-from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
-from fedsuite.arrays import load_arrays, module_arrays, with_prefix
+from clients.house_base import HouseClientBase, HouseSite
+from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
+from fedsuite.arrays import load_arrays, module_arrays
 from fedsuite.control_variates import CONTROL
 from fedsuite.files import write_json
 from fedsuite.vln.config import FedVLNConfig
@@ -55,11 +55,8 @@ class SpeakerClient(HouseClientBase):
             partition=self.site.partition,
             correction=correction,
         )
-        self.keep(number, config, self.speaker, optimizer, correction)
         arrays = module_arrays(self.speaker)
-        if correction is not None:
-            arrays |= with_prefix(correction.change(), CONTROL)
-        return named_reply(arrays, len(samples), as_metrics(report))
+        return self.answer(number, config, self.speaker, optimizer, arrays, report, correction)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums over all own validation paths, by split; with `write` the generated texts are left on the own disk."""

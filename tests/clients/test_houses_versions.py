@@ -3,14 +3,17 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from clients.house import HouseClient
 from clients.house_base import HouseClientBase, HouseSite
 from fedsuite.errors import InputError
 from fedsuite.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.training.learner import TrainingReport
 from fedsuite.vln.training.rmsprop import RMSprop
 from tests.harness import changed
 
@@ -25,11 +28,19 @@ def member(folder: Path, config: FedVLNConfig = EXPLORE) -> HouseClientBase:
     return HouseClientBase(site, config)
 
 
-def trained(house: HouseClientBase, number: int, config: dict[str, object]) -> None:
-    """The end of a visit in round `number`; the agent's only weight is the round."""
+def trained(
+    house: HouseClientBase,
+    number: int,
+    config: dict[str, object],
+    weight: float | None = None,
+    gradient_norm: float = 1.0,
+) -> None:
+    """The end of a visit in round `number`; the agent's only weight is the round, or else `weight`."""
     model = nn.Linear(1, 1, bias=False)
-    nn.init.constant_(model.weight, number)
-    house.keep(number, config, model, RMSprop(model.parameters(), 0.1))  # type: ignore[arg-type]
+    nn.init.constant_(model.weight, number if weight is None else weight)
+    report = TrainingReport(1, 0.5, 0.5, gradient_norm, 4)
+    sent = {"weight": model.weight.detach().numpy()}
+    house.answer(number, config, model, RMSprop(model.parameters(), 0.1), sent, report)
 
 
 def weight_before(house: HouseClientBase, number: int) -> int:
@@ -77,6 +88,49 @@ def test_nothing_is_kept_where_nothing_is_private(tmp_path: Path) -> None:
     house = member(tmp_path, changed(FedVLNConfig(), stage="train", client_optimizer="kept"))
     trained(house, 1, {"checkpoint-rounds": "0"})
     assert set(house.kept(2, 0)) == {"optimizer.square_avg.weight", "optimizer.step"}
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "told"),
+    [
+        ({"weight": float("nan")}, "array weight holds NaN or infinity"),
+        ({"weight": -2e6}, r"array weight holds -2e\+06, more than 1e\+06 in size"),
+        ({"gradient_norm": float("inf")}, "gradient-norm is inf"),
+    ],
+)
+def test_a_visit_that_diverged_leaves_no_trace(
+    tmp_path: Path, spoilt: dict[str, float], told: str
+) -> None:
+    house = member(tmp_path)
+    trained(house, 1, {"checkpoint-rounds": "0"})
+    with pytest.raises(ValueError, match=f"oak: training diverged, {told}.*lower objective"):
+        trained(house, 2, {"checkpoint-rounds": "0"}, **spoilt)
+    assert house.site.private.rounds() == [1] and weight_before(house, 3) == 1
+
+
+def test_what_is_kept_is_looked_at_where_nothing_is_sent(tmp_path: Path) -> None:
+    house, model = member(tmp_path), nn.Linear(1, 1, bias=False)
+    optimizer = RMSprop(model.parameters(), 0.1)
+    optimizer.state[model.weight]["square_avg"].fill_(float("inf"))
+    report = TrainingReport(1, 0.5, 0.5, 1.0, 4)
+    with pytest.raises(ValueError, match=r"optimizer\.square_avg\.weight holds NaN or infinity"):
+        house.answer(1, {"checkpoint-rounds": "0"}, model, optimizer, {}, report)
+    assert house.site.private.rounds() == []
+
+
+def test_an_agent_that_is_not_finite_is_no_result(tmp_path: Path) -> None:
+    site, model = member(tmp_path).site, nn.Linear(1, 1, bias=False)
+    house = HouseClient(site, EXPLORE, model)  # type: ignore[arg-type]
+    asked = {"round": 1, "export-round": 1, "last-trained": 1, "array-names": ""}
+    for number in (1.0, float("nan")):
+        site.private.save(1, {"agent.weight": np.full((1, 1), number, np.float32)}, {})
+        if number == 1:
+            assert house.evaluate([], asked) == (0.0, 0, {})
+            (tmp_path / "model.safetensors").unlink()
+            continue
+        with pytest.raises(ValueError, match="oak: its own agent of round 1 holds NaN"):
+            house.evaluate([], asked)
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_a_resume_drops_later_versions(tmp_path: Path) -> None:
