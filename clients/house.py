@@ -46,7 +46,7 @@ class HouseClient(HouseClientBase):
     def fit(self, parameters: Parameters, config: Config) -> Fitted:
         """`steps` optimizer steps from the server's agent, or from the own one with what the server merges put in."""
         received, number = named_arrays(parameters, config), int(config["round"])
-        kept = self.kept(number, config.get("last-trained", 0))
+        kept = self.kept_to_train(number, config)
         sent = {k: v for k, v in received.items() if not k.startswith((OPTIMIZER, CONTROL))}
         load_arrays(self.agent, {**under_prefix(kept, AGENT), **sent})
         self.agent.train()

@@ -6,7 +6,9 @@
   <private>/model.safetensors          the house's own agent, exported when a pre-exploration ends
 
 Nothing of this is ever sent. A visit that diverged leaves no trace: nothing of it is saved, the house goes on from what it
-had. A centralised run uses the same clients, holding all houses at once.
+had. If only its answer is lost, agent and optimizer keep what they have learnt. With control variates nothing of such a
+visit counts: what it changed never came to c, the mean of all c_k. A centralised run uses the same clients, holding all
+houses at once.
 """
 
 from dataclasses import dataclass
@@ -103,10 +105,17 @@ class HouseClientBase(NumPyClient):
         self._trained = list(stored[1].get("trained", [])) if stored else []
         return stored[0] if stored else {}
 
+    def kept_to_train(self, number: int, config: Config) -> Arrays:
+        """What round `number` goes on from. With control variates later versions than the last that counts are dropped."""
+        if self.config.federation.control_variates and "last-trained" in config:
+            self.site.private.rollback(int(config["last-trained"]))
+        return self.kept(number, int(config.get("last-trained", 0)))
+
     def kept_after(self, wanted: int, number: int, last_trained: int) -> Arrays:
         """The private version after round `wanted`, of those until round `number`; InputError if it is not there."""
-        arrays = self.kept(number + 1, last_trained)
-        if wanted == number:
+        newest = last_trained if self.config.federation.control_variates else number
+        arrays = self.kept(newest + 1, last_trained)
+        if wanted >= newest:
             return arrays
         return self.kept(wanted + 1, max((r for r in self._trained if r <= wanted), default=0))
 
@@ -166,9 +175,12 @@ class HouseClientBase(NumPyClient):
     def _needed(self, config: Config) -> list[int]:
         """Rounds whose version may be asked for: checkpoints, the best round, and the one that was best at a checkpoint.
 
-        A resume may choose otherwise than the first time, where a GPU does not repeat itself.
+        A resume may choose otherwise than the first time, where a GPU does not repeat itself. With control variates also
+        the one that counts if this round's answer is lost.
         """
         checkpoints = checkpoint_rounds(config)
+        if self.config.federation.control_variates:
+            checkpoints.append(int(config.get("last-trained", 0)))
         if "best-round" not in config:
             return checkpoints
         stored = (self.site.private.load(number + 1) for number in checkpoints)

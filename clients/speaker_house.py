@@ -35,7 +35,7 @@ class SpeakerClient(HouseClientBase):
         """`steps` optimizer steps from the server's speaker."""
         number = int(config["round"])
         received = named_arrays(parameters, config)
-        kept = self.kept(number, config.get("last-trained", 0))
+        kept = self.kept_to_train(number, config)
         load_arrays(self.speaker, {k: v for k, v in received.items() if not k.startswith(CONTROL)})
         self.speaker.train()
         optimizer = torch.optim.Adam(

@@ -184,6 +184,7 @@ class FedsuiteStrategy(Strategy):
         records = RoundRecords(number, "", exchange.names)
         answers = [raws.get(node) for node in nodes]
         usable = exchange.judged(tasks, answers, records) if tasks else []
+        exchange.trained |= {reply.partition: number for reply in records.trained}
         try:
             exchanges.send(usable)
         except StopIteration as stop:

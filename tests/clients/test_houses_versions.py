@@ -118,6 +118,25 @@ def test_what_is_kept_is_looked_at_where_nothing_is_sent(tmp_path: Path) -> None
     assert house.site.private.rounds() == []
 
 
+@pytest.mark.parametrize("controlled", [False, True])
+def test_after_a_lost_answer_the_house_goes_on_or_with_control_variates_forgets(
+    tmp_path: Path, controlled: bool
+) -> None:
+    """It trains in rounds 1 to 3, of which the last is lost, and again in round 6; a resume goes back to round 5."""
+    house = member(tmp_path, changed(EXPLORE, control_variates=controlled))
+    for number, last in ((1, 0), (2, 1), (3, 2)):
+        trained(house, number, {"checkpoint-rounds": "0,2", "last-trained": last, "best-round": 2})
+    counts = 2 if controlled else 3
+    for wanted, want in ((5, counts), (4, counts), (3, counts), (2, 2)):
+        assert house.kept_after(wanted, 5, 2)["agent.weight"].item() == want
+    told = {"checkpoint-rounds": "4,5", "last-trained": 2}
+    assert house.kept_to_train(6, told)["agent.weight"].item() == counts
+    trained(house, 6, told)
+    assert house.site.private.rounds() == [counts, 6]
+    house.get_properties({"resume-round": 5})
+    assert house.kept_to_train(6, told)["agent.weight"].item() == counts
+
+
 def test_an_agent_that_is_not_finite_is_no_result(tmp_path: Path) -> None:
     site, model = member(tmp_path).site, nn.Linear(1, 1, bias=False)
     house = HouseClient(site, EXPLORE, model)  # type: ignore[arg-type]

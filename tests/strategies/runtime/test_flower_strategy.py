@@ -133,8 +133,9 @@ def test_evaluations_are_those_of_the_own_loop(
     assert own == {n: m["score"] for n, m in found.items()}
 
 
-def test_training_tasks_are_told_the_best_round_as_in_the_own_loop(tmp_path: Path) -> None:
-    """Clients keep their own state of that round for the end of the run."""
+def test_training_tasks_are_told_the_same_as_in_the_own_loop(tmp_path: Path) -> None:
+    """Of the best round clients keep their own state for the end of the run; after the last in which they trained, they
+    may have to forget."""
 
     def make(settings: ToySettings) -> Scored:
         return Scored(settings, scores=(0.1, 0.3, 0.2, 0.4))
@@ -149,8 +150,10 @@ def test_training_tasks_are_told_the_best_round_as_in_the_own_loop(tmp_path: Pat
     )
     for name, recorder in (("flower", flowers), ("own", recorders[0])):
         tasks = [m for m in recorder.sent if m.metadata.message_type == "train"]
-        sent[name] = [m.content["config"].get("best-round") for m in tasks]
-    assert sent["flower"] == sent["own"] == [n for n in (0, 1, 1) for _ in range(3)]
+        configs = [m.content["config"] for m in tasks]
+        sent[name] = [(c.get("best-round"), c.get("last-trained")) for c in configs]
+    told = zip((0, 1, 1), (0, 1, 2), strict=True)
+    assert sent["flower"] == sent["own"] == [pair for pair in told for _ in range(3)]
 
 
 class SendsAtOnce(Recorder):
