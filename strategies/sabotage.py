@@ -49,6 +49,12 @@ class Sabotaged(RoundStrategy):
             raise InputError(
                 f"sabotage.clients: no partition {min(unknown)} in this run; expected 0 .. {len(clients) - 1}"
             )
+        for c in clients:
+            if c.partition in self.settings.partitions and not c.num_examples:
+                raise InputError(
+                    f"sabotage.clients: partition {c.partition} ({c.name}) has nothing to train on, so it would never send "
+                    "anything; choose clients that train"
+                )
         return self.inner.start(clients)
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:

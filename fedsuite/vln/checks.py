@@ -10,12 +10,15 @@ from fedsuite.robust import MERGE_RULES
 from fedsuite.server_optimizers import SERVER_OPTIMIZERS
 from fedsuite.values import chosen, shown
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.stages import describes_paths, share_of
 from fedsuite.vln.start import model_file, run_of
 
 
 def validate(config: FedVLNConfig) -> None:
     """Quick: reads no data, writes nothing."""
-    for find in (_in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_models):
+    for find in (
+        _in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_sabotage, _in_models,
+    ):  # fmt: skip
         for complaint in find(config):
             raise InputError(complaint)
     if config.data.simulator != "tables":
@@ -158,6 +161,22 @@ def _in_sums(c: FedVLNConfig) -> Iterator[str]:
         yield f"{key}: federation.{which} = {value} needs what each house sent, not a sum; set it to 0"
     if c.sabotage.clients:
         yield f"{key}: a hostile house cannot be told apart in a sum; set it to 0, or sabotage.clients to nobody"
+
+
+def _in_sabotage(c: FedVLNConfig) -> Iterator[str]:
+    """What would be no attack, or half of one."""
+    key, flips = "sabotage.attack: label-flip", c.sabotage.attack == "label-flip"
+    if not c.sabotage.clients:
+        return
+    if flips and describes_paths(c):
+        yield (
+            f"{key} swaps left and right in annotated instructions, but in stage {c.stage} houses learn from generated "
+            "ones; choose another"
+        )
+    if flips and c.ablations.blind_to == "language":
+        yield f"{key} finds no words to swap with ablations.blind-to=language; choose another"
+    if not share_of(c).prefixes:
+        yield "sabotage.clients: houses that share nothing can send nothing false; set federation.method=federated"
 
 
 def _in_models(c: FedVLNConfig) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     known = zip(scans, numbers, strict=True)
     houses = tuple(open_house(config, places, scan, number, words) for scan, number in known)
     if config.sabotage.flips_labels(node.partition):
-        houses = tuple(with_false_directions(house, words) for house in houses)
+        houses = with_false_directions(houses, words)
     wanted = config.stage == "augment" or (config.stage == "pre-explore" and unseen)
     numbered = zip(houses, numbers, strict=True)
     sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]

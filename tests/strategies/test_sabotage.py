@@ -1,5 +1,6 @@
 """Strategies with saboteurs: what reaches the merge, who is named, and runs of two systems that go through it."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +17,28 @@ from fedsuite.robust import MERGE_RULES, Merge
 from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
 from fedsuite.sabotage_settings import SabotageSettings
+from fedsuite.vln.checks import validate
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.ablations import with_false_directions
+from fedsuite.vln.data.dataset import House
+from fedsuite.vln.data.instructions import BASE_WORDS, BOS_WORD, EOS, Vocabulary
 from simulations.client_app import node_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import load_system
 from strategies.house_averaging import HouseAveraging
 from strategies.sabotage import with_saboteurs
 from tests.golden.runs import RUNS
-from tests.harness import config_from
+from tests.harness import changed, config_from
 from tests.strategies.played import INITIAL, Houses, houses
 
+HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
+LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
 PLAIN: dict[str, Any] = {"initial": INITIAL, "steps": lambda client: 2}
 
 
 def played(rounds: int = 1, merge: Merge | None = None, **sabotage: Any) -> tuple[Any, Houses]:
-    """The last result of some rounds of houses that add 1, 2, 3, 4 and 5, as many samples each."""
-    federation = Houses(houses(6, 6, 6, 6, 6))
+    """The last result of some rounds of houses that add 1, 2, 3, 4 and 5, as many samples each; a sixth has none."""
+    federation = Houses(houses(6, 6, 6, 6, 6, 0))
     values = PLAIN if merge is None else {**PLAIN, "merge": merge}
     strategy = with_saboteurs(HouseAveraging(**values), SabotageSettings(**sabotage), 0)
     state = federation.start(strategy)
@@ -75,8 +83,55 @@ def test_who_is_rejected_is_told() -> None:
 
 
 def test_partitions_that_are_not_there_are_refused() -> None:
-    with pytest.raises(InputError, match=r"no partition 7 in this run; expected 0 \.\. 4"):
+    with pytest.raises(InputError, match=r"no partition 7 in this run; expected 0 \.\. 5"):
         played(clients="7")
+
+
+def test_who_never_trains_is_no_saboteur() -> None:
+    with pytest.raises(InputError, match=r"partition 5 \(house 5\) has nothing to train on"):
+        played(clients="0,5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"stage": "augment", **LIARS},
+            "label-flip .* in stage augment houses learn from generated",
+        ),
+        ({"stage": "pre-explore", **LIARS}, "label-flip .* in stage pre-explore houses learn from"),
+        ({"ablations.blind-to": "language", **LIARS}, "label-flip finds no words to swap"),
+        (
+            {"stage": "pre-explore", "method": "local-only", **HOSTILE},
+            "houses that share nothing can send nothing false",
+        ),
+    ],
+)
+def test_what_would_be_no_attack_is_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=rf"sabotage\..*{told}"):
+        validate(changed(FedVLNConfig(), **changes))
+
+
+@pytest.mark.parametrize("stage", ["train", "speaker"])
+def test_labels_are_flipped_where_there_are_some(stage: str) -> None:
+    validate(changed(FedVLNConfig(), stage=stage, **LIARS))
+
+
+def test_instructions_without_directions_are_refused(oak: House) -> None:
+    words = Vocabulary((*BASE_WORDS, "walk", "left", "right", BOS_WORD))
+    tokens = [np.array([words.bos, words.index[word], EOS]) for word in ("walk", "right")]
+    plain, turning = (
+        dataclasses.replace(
+            oak, samples={"train": (dataclasses.replace(oak.samples["train"][0], tokens=t),)}
+        )
+        for t in tokens
+    )
+    with pytest.raises(InputError, match="no training instruction of oak says either"):
+        with_false_directions([plain], words)
+    walk, left = (
+        h.samples["train"][0].tokens for h in with_false_directions([plain, turning], words)
+    )
+    assert walk.tolist() == tokens[0].tolist() and left[1] == words.index["left"]
 
 
 def test_numbers_that_would_never_pass_are_said() -> None:
@@ -94,10 +149,6 @@ RULES: dict[str, dict[str, Any]] = {
     "houses": {"update-bound": 2.0, "beyond-bound": "reject"},
     "silos": {"federation.merge": "clipped", "federation.clip-ratio": 1.0},
 }
-
-
-HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
-LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ blind-to = vision     all view features are zero; where candidates lie is still 
 shuffle-instructions  training instructions are dealt at random among the paths of the same house; validation is not
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,8 +31,8 @@ def apply_ablations(house: House, config: FedVLNConfig, number: int) -> House:
     return house
 
 
-def with_false_directions(house: House, words: Vocabulary) -> House:
-    """The house of a saboteur: left and right swapped in training instructions; it is scored on true ones."""
+def with_false_directions(houses: Sequence[House], words: Vocabulary) -> tuple[House, ...]:
+    """The houses of a saboteur: left and right swapped in training instructions; it is scored on true ones."""
     swapped = np.arange(len(words))
     if not {"left", "right"} <= words.index.keys():
         raise InputError(
@@ -39,6 +40,16 @@ def with_false_directions(house: House, words: Vocabulary) -> House:
         )
     left, right = words.index["left"], words.index["right"]
     swapped[[left, right]] = [right, left]
+    true = [s.tokens for house in houses for s in house.samples.get("train", ())]
+    if true and not any(np.isin(tokens, (left, right)).any() for tokens in true):
+        raise InputError(
+            f"sabotage.attack: label-flip swaps left and right, but no training instruction of {houses[0].graph.scan} says "
+            "either; choose another, or other sabotage.clients"
+        )
+    return tuple(_swapped(house, swapped) for house in houses)
+
+
+def _swapped(house: House, swapped: np.ndarray) -> House:
     train = tuple(replace(s, tokens=swapped[s.tokens]) for s in house.samples.get("train", ()))
     return replace(house, samples={**house.samples, "train": train} if train else house.samples)
 
