@@ -40,8 +40,9 @@ class Task:
     summed: one of very many small messages of its round; the history has one line for all that a client got.
     in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
     needs: metrics without which a reply is of no use; ranges: the least and the largest of an array's or a metric's numbers,
-    all whole. together: the tasks of several clients of a simulation that this one message is for, its own client's first;
-    of these the first alone has arrays, and says what comes back for all (fedsuite/partial_sums.py).
+    all whole; not_negative: arrays that must hold no number below 0. together: the tasks of several clients of a simulation
+    that this one message is for, its own client's first; of these the first alone has arrays, and says what comes back for
+    all (fedsuite/partial_sums.py).
     """
 
     partition: int
@@ -54,6 +55,7 @@ class Task:
     in_turn: int = 0
     needs: tuple[str, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    not_negative: tuple[str, ...] = ()
     together: tuple["Task", ...] = ()
 
 

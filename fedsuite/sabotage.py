@@ -1,7 +1,8 @@
 """Hostile clients, in simulation only: what they send instead of their update, to see what a merge rule withstands.
 
 A saboteur's change is d = w_k - w; mu and s are mean and standard deviation, number by number, of the honest changes of the
-round, which saboteurs are taken to know. With n clients of which m are hostile:
+round, which saboteurs are taken to know. An optimizer's state and control variates, where they travel beside the model, go
+as they are. With n clients of which m are hostile:
 
   sign-flip    w - c d, c = 1
   scale        w + c d, c = 100

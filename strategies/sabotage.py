@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedsuite.arrays import range_complaint
+from fedsuite.arrays import Arrays, range_complaint
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import (
     ClientInfo,
@@ -30,18 +30,26 @@ def with_saboteurs(
     settings: SabotageSettings,
     seed: int,
     keep: Keep = lambda state, replies: state,
+    beside: tuple[str, ...] = (),
 ) -> RoundStrategy:
-    """The strategy itself if nobody is hostile. keep: for states that have a model of every client."""
-    return Sabotaged(strategy, settings, seed, keep) if settings.partitions else strategy
+    """The strategy itself if nobody is hostile. keep: for states that have a model of every client; beside: beginnings of
+    the names of what travels beside a model, which saboteurs send as it is."""
+    return Sabotaged(strategy, settings, seed, keep, beside) if settings.partitions else strategy
 
 
 class Sabotaged(RoundStrategy):
     """`inner` is the strategy of the run."""
 
     def __init__(
-        self, inner: RoundStrategy, settings: SabotageSettings, seed: int, keep: Keep
+        self,
+        inner: RoundStrategy,
+        settings: SabotageSettings,
+        seed: int,
+        keep: Keep,
+        beside: tuple[str, ...],
     ) -> None:
-        self.inner, self.settings, self.seed, self.keep = inner, settings, seed, keep
+        self.inner, self.settings, self.seed = inner, settings, seed
+        self.keep, self.beside = keep, beside
         self.selection, self.rate = inner.selection, inner.rate
 
     def start(self, clients: Clients) -> Exchanges:
@@ -103,12 +111,12 @@ class Sabotaged(RoundStrategy):
         attack = ATTACKS.get(self.settings.attack)
         if attack is None or not own:
             return list(replies)
-        changes = [change(starts[r.partition], r.arrays) for r in honest]
+        changes = [change(starts[r.partition], self._model(r)) for r in honest]
         false = []
         for reply in own:
             rng = rng_for(self.seed, "sabotage", number, reply.partition)
             known = Known(changes, len(own), self.settings.scale or None, rng)
-            made = attack(starts[reply.partition], reply.arrays, known)
+            made = attack(starts[reply.partition], self._model(reply), known)
             arrays = {k: np.asarray(made.get(k, v), v.dtype) for k, v in reply.arrays.items()}
             if complaint := range_complaint(arrays):
                 raise RunFailed(
@@ -116,3 +124,7 @@ class Sabotaged(RoundStrategy):
                 )
             false.append(replace(reply, arrays=arrays))
         return sorted([*honest, *false], key=lambda r: r.partition)
+
+    def _model(self, reply: Reply) -> Arrays:
+        """What an attack is about."""
+        return {k: v for k, v in reply.arrays.items() if not k.startswith(self.beside)}

@@ -8,7 +8,7 @@ from the round's w, and the server merges as FedAvg does.
 from dataclasses import dataclass, replace
 
 from fedsuite.aggregation import Step, mean, server_step
-from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.arrays import LARGEST_COUNT, Arrays, under_prefix, with_prefix
 from fedsuite.federation import (
     ClientInfo,
     Clients,
@@ -60,11 +60,16 @@ class SequentialAveraging(HouseAveraging):
         task = self._task(client, model)
         if not self.hands_on:
             return task
-        wanted = model | with_prefix(model, f"{OPTIMIZER}square_avg.")
-        returns = {k: v.shape for k, v in wanted.items()} | {f"{OPTIMIZER}step": ()}
-        types = {k: str(v.dtype) for k, v in wanted.items()} | {f"{OPTIMIZER}step": "int64"}
-        arrays = model | with_prefix(optimizer, OPTIMIZER)
-        return replace(task, arrays=arrays, returns=returns, types=types)
+        squares, step = with_prefix(model, f"{OPTIMIZER}square_avg."), f"{OPTIMIZER}step"
+        wanted = model | squares
+        return replace(
+            task,
+            arrays=model | with_prefix(optimizer, OPTIMIZER),
+            returns={k: v.shape for k, v in wanted.items()} | {step: ()},
+            types={k: str(v.dtype) for k, v in wanted.items()} | {step: "int64"},
+            ranges={**task.ranges, step: (1, LARGEST_COUNT)},
+            not_negative=tuple(squares),
+        )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 from fedsuite.aggregation import Step
 from fedsuite.arrays import Share
+from fedsuite.control_variates import CONTROL
 from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
 from fedsuite.robust import MERGE_RULES, Merge
@@ -13,6 +14,7 @@ from fedsuite.server_optimizers import SERVER_OPTIMIZERS
 from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
+from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.plan import (
     local_steps_of,
     rate_of,
@@ -52,7 +54,8 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
 
 def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     """The run's algorithm, with saboteurs among its clients if there are any."""
-    return with_saboteurs(_algorithm(config, roster), config.sabotage, config.seed)
+    strategy, beside = _algorithm(config, roster), (OPTIMIZER, CONTROL)
+    return with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
 
 
 def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:

@@ -143,6 +143,9 @@ def _metrics_complaint(metrics: Mapping[str, object], needs: Sequence[str]) -> s
 
 
 def _ranges_complaint(task: Task, raw: RawReply) -> str:
+    for name in task.not_negative:
+        if (lowest := np.min(raw.arrays.get(name, 0), initial=0)) < 0:
+            return f"array {name} holds {lowest:g}, expected no number below 0"
     for name, (low, high) in task.ranges.items():
         numbers = np.asarray(raw.arrays.get(name, raw.metrics.get(name, low)))
         inside = numbers.size == 0 or (low <= numbers.min() and numbers.max() <= high)

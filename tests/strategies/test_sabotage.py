@@ -11,6 +11,7 @@ import pytest
 
 from fedsuite.config import read_config
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.federation import Reply, Task
 from fedsuite.history import load_runs
 from fedsuite.report.admitted import admitted_text
 from fedsuite.robust import MERGE_RULES, Merge
@@ -29,7 +30,7 @@ from strategies.house_averaging import HouseAveraging
 from strategies.sabotage import with_saboteurs
 from tests.golden.runs import RUNS
 from tests.harness import changed, config_from
-from tests.strategies.played import INITIAL, Houses, houses
+from tests.strategies.played import CONFIG, INITIAL, Houses, houses, made
 
 HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
 LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
@@ -137,6 +138,33 @@ def test_instructions_without_directions_are_refused(oak: House) -> None:
 def test_numbers_that_would_never_pass_are_said() -> None:
     with pytest.raises(RunFailed, match=r"round 1: sabotage\.scale: array [bw] holds"):
         played(clients="0", attack="scale", scale=1e9)
+
+
+class Controlled(Houses):
+    """Every house's control variates change by 1."""
+
+    def answer(self, task: Task) -> Reply | None:
+        reply = super().answer(task)
+        control = {k: np.ones_like(v) for k, v in task.arrays.items() if k.startswith("control.")}
+        return reply and dataclasses.replace(reply, arrays=reply.arrays | control)
+
+
+@pytest.mark.parametrize("beside", [{"client_optimizer": "shared"}, {"control_variates": True}])
+def test_attacks_are_on_the_model_alone(beside: dict[str, Any]) -> None:
+    """What travels beside it goes as it is, in round 1 and when the server has sent some."""
+    states: list[Any] = []
+    for hostile in ({}, HOSTILE):
+        config = changed(CONFIG, **beside, **hostile)
+        strategy, federation = made(config, INITIAL), Controlled(houses(8, 8, 8))
+        state = federation.start(strategy)
+        for number in (1, 2):
+            state = federation.train(strategy, number, state).state
+        states.append(state)
+    honest, false = states
+    assert honest.optimizer.keys() == false.optimizer.keys() and honest.optimizer
+    for name, array in honest.optimizer.items():
+        assert np.any(array) and np.array_equal(array, false.optimizer[name])
+    assert not np.allclose(honest.arrays["w"], false.arrays["w"])
 
 
 # --- whole runs -------------------------------------------------------------------------------

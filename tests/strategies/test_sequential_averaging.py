@@ -42,6 +42,11 @@ def test_a_shared_optimizer_is_handed_from_house_to_house_and_round_to_round(mod
         "optimizer.square_avg.b": (),
         "optimizer.step": (),
     }
+    assert federation.trained[0].not_negative == (
+        "optimizer.square_avg.w",
+        "optimizer.square_avg.b",
+    )
+    assert federation.trained[0].ranges["optimizer.step"][0] == 1
     assert set(first.state.arrays) == {"w", "b"}
     assert set(first.state.optimizer) == {"square_avg.w", "square_avg.b", "step"}
     assert first.state.optimizer["step"] == 6

@@ -111,6 +111,16 @@ def test_counts_may_grow_with_a_run_but_not_without_end() -> None:
     assert "array n holds -9.22337e+18, more than 1e+12 in size" in checked.reason
 
 
+def test_what_must_not_be_negative_is_not() -> None:
+    asked = Task(0, "train", {"w": -W}, not_negative=("w", "absent"))
+    for array, reason in (
+        (W * 0, ""),
+        (W * -0.5, "array w holds -0.5, expected no number below 0"),
+    ):
+        checked = check_reply(asked, reply({"w": array.astype(np.float32)}), 1)
+        assert checked.reason == reason
+
+
 def test_arrays_that_were_not_sent_have_the_type_that_the_task_names() -> None:
     asked = Task(0, "train", {}, {}, {"q": (2,), "x": (1,)}, types={"q": "float32"})
     for kind in ("float32", "float64", "int64"):
