@@ -7,6 +7,7 @@ carry traffic: two silos are as far apart as the shortest path between them thro
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -38,6 +39,7 @@ from fedsuite.driving.topology.relay import relay_schedule
 from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, Scalar
 from fedsuite.randomness import rng_for
+from fedsuite.read_once import read_once
 from fedsuite.roster import Roster
 
 BY_SIZE = ("gaia", "nws", "geant", "exodus", "ebone")
@@ -78,7 +80,11 @@ class Plan:
         return MixingSchedule(self.mixing.name, len(row), matrix > 0, constant=matrix)
 
 
-@lru_cache(maxsize=64)
+def _own_network(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()) -> list[Path]:
+    return [Path(file)] if (file := config.federation.underlay_file) else []
+
+
+@read_once(_own_network, kept=64)
 def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()) -> Plan:
     """InputError where data, network, scenario and clients do not fit each other.
 

@@ -22,9 +22,14 @@ LEAST_MAPS = 20  # so that a tenth of them is a split
 ARRAYS = ("maps", "path_len", "path_start", "path_end", "moves2bit", "n_moves")
 
 
+def file_of(data_dir: Path, size: int) -> Path:
+    """Where maps of `size` x `size` cells lie."""
+    return data_dir / f"frl_grid_{size}.npz"
+
+
 def load_maps(data_dir: Path, size: int) -> MapSet:
     """The maps of `size` x `size` cells in a folder of frl_grid_<N>.npz."""
-    path = data_dir / f"frl_grid_{size}.npz"
+    path = file_of(data_dir, size)
     if not path.is_file():
         there = sorted(int(p.stem.rsplit("_", 1)[1]) for p in data_dir.glob("frl_grid_*.npz")
                        if p.stem.rsplit("_", 1)[1].isdecimal())  # fmt: skip

@@ -5,7 +5,6 @@ demonstrations of the supervised baselines.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
 from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes
-from fedsuite.fedrl.gridworld.reader import load_maps, read_maps
+from fedsuite.fedrl.gridworld.reader import file_of, load_maps, read_maps
 from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.views import (
     ALPHA,
@@ -29,6 +28,7 @@ from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make
 from fedsuite.fedrl.learning.networks import POSITION_HIDDEN, TwoLayers, WindowNetwork
 from fedsuite.fedrl.worlds import IDLE, Role, Split
 from fedsuite.progress import Progress, silent
+from fedsuite.read_once import read_once
 
 AGENTS = {"alpha": ALPHA, "beta": BETA}
 
@@ -161,17 +161,24 @@ def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     progress(f"maps with a usable path: {used} of {len(world.maps.maps)}")
 
 
-@lru_cache(maxsize=4)
-def open_gridworld(config: FedRLConfig) -> GridWorld:
-    """The world of a run; once per process and configuration. Generated maps must have been prepared."""
-    maps = _maps(config.data.dir, generated_file(config), config.world.grid_size)
-    return GridWorld(config, maps)
+def _maps_file(data_dir: str, generated: Path, size: int) -> list[Path]:
+    return [file_of(Path(data_dir), size) if data_dir else generated]
 
 
-@lru_cache(maxsize=2)
+@read_once(_maps_file, kept=2)
 def _maps(data_dir: str, generated: Path, size: int) -> MapSet:
     if data_dir:
         return load_maps(Path(data_dir), size)
     if not generated.is_file():
         raise InputError(f"{generated}: no such file; prepare the run, which generates it")
     return read_maps(generated, size, "delete it, and it is generated anew")
+
+
+def _where(config: FedRLConfig) -> tuple[str, Path, int]:
+    return config.data.dir, generated_file(config), config.world.grid_size
+
+
+@read_once(lambda config: _maps_file(*_where(config)), kept=4)
+def open_gridworld(config: FedRLConfig) -> GridWorld:
+    """The world of a run; once per process, configuration and file. Generated maps must have been prepared."""
+    return GridWorld(config, _maps(*_where(config)))

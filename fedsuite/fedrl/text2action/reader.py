@@ -25,12 +25,17 @@ SCHEMA = "t2a-1"
 FOLD_KEYS = {"names": "act5", "arguments": "arg5"}
 
 
+def corpus_file(config: FedRLConfig) -> Path | None:
+    """Where the corpus lies; None for a generated one."""
+    name = config.data.text_source
+    return None if name == "generated" else Path(config.data.dir) / f"t2a_{name}.json.gz"
+
+
 def read_corpus(config: FedRLConfig) -> Corpus:
     """The corpus that `config` names: generated, or t2a_<corpus>.json.gz in data_dir. Raises InputError."""
-    name = config.data.text_source
-    if name == "generated":
+    path = corpus_file(config)
+    if path is None:
         return parse_corpus(generate_corpus(config.data.generated_seed), "generated corpus")
-    path = Path(config.data.dir) / f"t2a_{name}.json.gz"
     if not path.is_file():
         raise InputError(f"{path}: no such file; data.dir must be the folder that holds it")
     check_readable(path)

@@ -5,7 +5,6 @@ a word is from the action; "full" sees all. Everybody sees which words have been
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,14 @@ import torch
 from fedsuite.fedrl.config import DataSettings, FedRLConfig
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
-from fedsuite.fedrl.text2action.reader import read_corpus
+from fedsuite.fedrl.text2action.reader import corpus_file, read_corpus
 from fedsuite.fedrl.text2action.reward import RewardRule, TextReward
 from fedsuite.fedrl.text2action.text_cnn import TextCNN
 from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
 from fedsuite.fedrl.text2action.views import NUM_ACTIONS, TextTable, TextView, records_at
 from fedsuite.fedrl.worlds import Role, Split
 from fedsuite.progress import Progress, silent
+from fedsuite.read_once import read_once
 
 VECTOR_SEED = 0  # vectors belong to the corpus: every seed of an experiment has the same
 
@@ -138,9 +138,14 @@ def word_vectors(data: DataSettings, corpus: Corpus) -> WordVectors:
     return read_vectors(Path(data.word_vectors), words)
 
 
-@lru_cache(maxsize=2)
+def _read_files(config: FedRLConfig) -> list[Path]:
+    vectors = config.data.word_vectors
+    return [file for file in (corpus_file(config), Path(vectors) if vectors else None) if file]
+
+
+@read_once(_read_files, kept=2)
 def open_text_world(config: FedRLConfig) -> TextWorld:
-    """The world that `config` describes; opened once in a process. Raises InputError."""
+    """The world that `config` describes; opened once in a process, while its files are the same. Raises InputError."""
     return TextWorld(config, read_corpus(config))
 
 

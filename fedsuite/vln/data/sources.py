@@ -9,7 +9,6 @@ A digest is that of all files read and of the settings that matter; connectivity
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -20,6 +19,7 @@ from numpy.lib.format import open_memmap
 from fedsuite.errors import InputError
 from fedsuite.files import check_readable, make_folder
 from fedsuite.progress import Progress, silent
+from fedsuite.read_once import read_once
 from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files, test_file
 from fedsuite.vln.data.dataset import read_manifest
@@ -31,6 +31,7 @@ from fedsuite.vln.message_keys import TEST
 
 GENERATOR_VERSION = 1  # raise it when generated houses change, so that cached ones are made anew
 LAYOUT_VERSION = 1  # the same for prepared folders
+_DAMAGED = (ValueError, OSError, EOFError, OverflowError, SyntaxError, TypeError, TokenError)
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,13 @@ def _check_values(sources: Sources, cache: Path, progress: Progress) -> None:
     passed.touch()
 
 
-@lru_cache(maxsize=4)
+def _opened_files(config: FedVLNConfig) -> list[Path]:
+    """The name of a prepared folder tells what it was made of; views may lie in a folder of the user's own."""
+    places = places_of(config)
+    return [places.houses_dir, *sorted(places.views_dir.glob("*.npy"))]
+
+
+@read_once(_opened_files, kept=4)
 def open_sources(config: FedVLNConfig) -> Sources:
     """The prepared folders of a run, with every house's view file checked by its header."""
     places = places_of(config)
@@ -226,15 +233,7 @@ def _width(file: Path, panoramas: int) -> int:
     check_readable(file)
     try:
         views = open_memmap(file, mode="r")
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        OverflowError,
-        SyntaxError,
-        TypeError,
-        TokenError,
-    ) as error:
+    except _DAMAGED as error:
         raise InputError(
             f"{file}: truncated or no array file ({error}); convert the features again"
         ) from None
