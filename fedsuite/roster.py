@@ -29,6 +29,7 @@ T = TypeVar("T", int, str)
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 _KINDS: Mapping[type, str] = {int: "whole numbers >= 0", str: "texts"}
 ROSTER, VOCABULARY = "roster.json", "vocabulary.json"  # in a run folder
+CONTENT = "content"  # a fact: digest of what the data's files hold, by what they are; a resumed run is held to it
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ class Roster:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what server and nodes must have in common: members without their keys, facts and words."""
+        """SHA-256 of what server and nodes must have in common: members without their keys, facts but CONTENT, and words."""
         content = json.loads(json.dumps(asdict(self)))
+        content["facts"].pop(CONTENT, None)
         for member in content["members"]:
             del member["key"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -22,6 +22,7 @@ from fedsuite.files import write_atomically, write_json
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
+from fedsuite.same_data import check_same_data
 from fedsuite.unread import unread_lines
 from simulations.engines.placement import told_placement
 from simulations.systems import settings_of
@@ -58,6 +59,8 @@ def serve(
         system.validate(settings)
         given = Path(settings.roster) if settings.roster else None
         roster = read_roster(given) if given else system.prepare(settings, progress)
+        if settings.resume:
+            check_same_data(folder.path / ROSTER, roster)
         for line in unread_lines(settings, system.unread):
             progress(line)
         write_roster(folder.path / ROSTER, roster)

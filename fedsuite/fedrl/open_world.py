@@ -4,12 +4,13 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.world import open_gridworld
 from fedsuite.fedrl.gridworld.world import prepare as prepare_gridworld
-from fedsuite.fedrl.text2action.world import open_text_world
+from fedsuite.fedrl.text2action.world import TextWorld, open_text_world
 from fedsuite.fedrl.text2action.world import prepare as prepare_text_world
 from fedsuite.fedrl.worlds import World
+from fedsuite.files import sha256_of
 from fedsuite.parts import Part
 from fedsuite.progress import Progress
-from fedsuite.roster import Member, Roster
+from fedsuite.roster import CONTENT, Member, Roster
 
 
 def open_world(config: FedRLConfig) -> World:
@@ -36,4 +37,8 @@ def prepare_world(config: FedRLConfig, progress: Progress) -> Roster:
     world = open_world(config)
     count = world.num_episodes("train")
     members = tuple(Member(role, role, count) for role in config.federation.roles)
-    return Roster(members, {"score": world.score, **world.facts})
+    facts: dict[str, object] = {"score": world.score, **world.facts}
+    if isinstance(world, TextWorld) and config.data.word_vectors:
+        used = sha256_of(world.table.word_vectors.tobytes())
+        facts[CONTENT] = {"data.word-vectors": used}
+    return Roster(members, facts)

@@ -22,6 +22,7 @@ from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.same_data import check_same_data
 from simulations.engines.placement import Resources
 from simulations.experiments import folders
 from simulations.experiments.launching import Engine, Way, way_of
@@ -137,6 +138,8 @@ def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, 
             except InputError as error:
                 raise InputError(f"{label}: {error}".removeprefix(": ")) from None
         rosters[label] = known[alike]
+        if not experiment.request.overwrite and checkpointed_rounds(plan.folder):
+            check_same_data(plan.folder.path / ROSTER, known[alike])
         for line in way.remarks(plan, rosters[label]):
             progress(f"{label}: {line}".removeprefix(": "))
     return rosters

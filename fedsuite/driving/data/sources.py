@@ -31,10 +31,10 @@ from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import make_plan
 from fedsuite.errors import InputError
-from fedsuite.files import in_turn
+from fedsuite.files import in_turn, sha256_of
 from fedsuite.parts import Part
 from fedsuite.progress import Progress, silent
-from fedsuite.roster import Member, Roster
+from fedsuite.roster import CONTENT, Member, Roster
 
 GENERATOR_VERSION = 1  # raise it when generated roads change, so that cached ones are made anew
 LAYOUT_VERSION = 2  # the same for converted drives
@@ -59,8 +59,24 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
         frames = [len(open_own(folder, silo).train) for silo in own]
         details = {"silos": list(held), "names": own, "frames": frames}
         members.append(Member(name, "silo", sum(frames), details))
-    facts = {"silos": plan.num_data_silos, "folder": folder.name}
+    facts: dict[str, object] = {"silos": plan.num_data_silos, "folder": folder.name}
+    if content := _content(config, folder, bool(drives)):
+        facts[CONTENT] = content
     return Roster(tuple(members), facts | _facts_of(drives, left_out_of(folder), progress))
+
+
+def _content(config: CDLConfig, folder: Path, recorded: bool) -> dict[str, str]:
+    """Digests of what a run reads of the user's own: angles of drives (not pictures, which are many), and the network."""
+    found = {}
+    if recorded:
+        silos = (open_silo(folder, name) for name in silo_names(folder))
+        angles = (part.angles for silo in silos for part in (silo.train, silo.test))
+        found["the drives' angles"] = sha256_of(
+            b"".join(sha256_of(a.tobytes()).encode() for a in angles)
+        )
+    if file := config.federation.underlay_file:
+        found["federation.underlay-file"] = sha256_of(Path(file).read_bytes())
+    return found
 
 
 def _facts_of(

@@ -145,9 +145,11 @@ def prepare_houses(
             own[item["scan"]].setdefault(split, []).append(item)
     one = partial(_prepare_house, connectivity, files, out_dir)
     made = mapped(one, [*own.items()], processes or (0 if len(scans) > MANY else 1))
-    panoramas = {}
-    for scan, size in zip(scans, made, strict=True):
+    panoramas, content = {}, ""
+    for scan, (size, digest) in zip(scans, made, strict=True):
         panoramas[scan] = size
+        if own[scan].keys() - {TEST}:
+            content = sha256_of(f"{content} {scan} {digest}".encode())
         progress("houses whose instructions are split off", len(panoramas), len(scans))
     texts = (t for i in splits["train"] for t in i["instructions"])
     given = vocabulary_file and read_vocabulary(vocabulary_file)
@@ -158,14 +160,15 @@ def prepare_houses(
     }
     (out_dir / "vocabulary.json").write_text(json.dumps(vocabulary.words))
     manifest = {"splits": order, "samples": samples, "panoramas": panoramas}
-    manifest["vocabulary"] = len(vocabulary)
+    manifest |= {"vocabulary": len(vocabulary), "content": content}
     (out_dir / "manifest.json").write_text(json.dumps(manifest, indent=1))
 
 
 def _prepare_house(
     connectivity: Path, files: Mapping[str, Path], out_dir: Path, house: tuple[str, Episodes]
-) -> int:
-    """Check a house's paths against its graph and write its episodes.json; how many panoramas it has."""
+) -> tuple[int, str]:
+    """Check a house's paths against its graph and write its episodes.json; how many panoramas it has, and a digest of graph
+    and paths, those of the leaderboard's split left out."""
     scan, own = house
     graph = load_graph(connectivity, scan)
     if pair := graph.no_way_back():
@@ -177,7 +180,9 @@ def _prepare_house(
         check_items(files[split], items, {scan: graph})
     (out_dir / scan).mkdir(parents=True)
     (out_dir / scan / "episodes.json").write_text(json.dumps(own))
-    return len(graph.viewpoint_ids)
+    learnt = json.dumps({split: items for split, items in own.items() if split != TEST})
+    nav = (connectivity / f"{scan}_connectivity.json").read_bytes()
+    return len(graph.viewpoint_ids), sha256_of(nav + learnt.encode())
 
 
 def without_test(scan: str, splits: Mapping[str, Sequence[str]]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedsuite.errors import InputError
 from fedsuite.parts import Part
 from fedsuite.progress import Progress
-from fedsuite.roster import Member, Roster
+from fedsuite.roster import CONTENT, Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import apply_ablations
 from fedsuite.vln.data.dataset import House, load_house, load_vocabulary, read_prepared
@@ -41,7 +41,12 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
         elif not config.federation.seen_participation_rate:
             members = unseen
     words = load_vocabulary(sources.houses_dir).words
-    return Roster(tuple(members), {"feature-size": sources.feature_size}, tuple(words))
+    facts: dict[str, object] = {"feature-size": sources.feature_size}
+    if digest := sources.manifest.get(
+        "content"
+    ):  # folders that were made before it was told have none
+        facts[CONTENT] = {"connectivity/ and annotations/": digest}
+    return Roster(tuple(members), facts, tuple(words))
 
 
 def _counts(samples: Sequence[Mapping[str, int]]) -> dict[str, list[int]]:
