@@ -9,9 +9,10 @@ along.
 from typing import Any
 
 from fedsuite.arrays import Arrays, module_arrays
+from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, RateSchedule, Scalar, Selection
 from fedsuite.randomness import rng_for
-from fedsuite.roster import Roster
+from fedsuite.roster import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import TEST, VALIDATION
@@ -71,8 +72,8 @@ def clients_of(config: FedVLNConfig, roster: Roster) -> list[ClientInfo]:
     """What the clients say of themselves, from the roster alone; not in pre-exploration, where paths are sampled."""
     found = []
     for partition, member in enumerate(roster.members):
-        counts = {s: sum(member.listed(s, int)) for s in (*VALIDATION, TEST) if s in member.details}
-        own = [n for n in member.listed("train", int) if n] if "train" in member.details else []
+        counts = {s: sum(_counted(member, s)) for s in (*VALIDATION, TEST) if s in member.details}
+        own = [n for n in _counted(member, "train") if n]
         details: dict[str, Scalar] = {
             "training-houses": len(own),
             "local-steps": sum(visit_steps(config, n) for n in own),
@@ -90,6 +91,29 @@ def selection_of(config: FedVLNConfig) -> Selection:
     split = config.evaluation.selection.removeprefix("best-").replace("-", "_")
     names = ("bleu-2", "bleu-4") if config.stage == "speaker" else ("sr", "spl")
     return Selection(tuple(f"{split}.{name}" for name in names))
+
+
+def check_scored(config: FedVLNConfig, roster: Roster) -> None:
+    """InputError, before anything is trained, where nobody has the instructions by which the run is to be judged."""
+    counts = {s: sum(sum(_counted(m, s)) for m in roster.members) for s in ("train", *VALIDATION)}
+    if not any(counts.values()):
+        return  # written by hand, without counts
+    if not any(counts[split] for split in VALIDATION):
+        raise InputError(
+            "data.dir: val_seen and val_unseen are empty, so nothing could be scored; put instructions into one of them"
+        )
+    for name in selection_of(config).metrics[:1]:
+        if not counts[split := name.partition(".")[0]]:
+            other = next(s for s in VALIDATION if counts[s])
+            raise InputError(
+                f"evaluation.selection: {config.evaluation.selection}, but {split} is empty; put instructions into it, "
+                f"or choose last or best-{other.replace('_', '-')}"
+            )
+
+
+def _counted(member: Member, split: str) -> list[int]:
+    """Instructions of a member's houses in a split."""
+    return member.listed(split, int) if split in member.details else []
 
 
 def rate_of(own: FederationSettings) -> RateSchedule:

@@ -16,6 +16,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.plan import (
+    check_scored,
     local_steps_of,
     rate_of,
     selection_of,
@@ -46,6 +47,7 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
     from fedsuite.vln.data.sources import prepare_sources
 
     roster = make_roster(config, prepare_sources(config, progress))
+    check_scored(config, roster)
     starting_model(config, roster)
     if describes_paths(config):
         starting_speaker(config, roster)
@@ -53,7 +55,8 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
 
 
 def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
-    """The run's algorithm, with saboteurs among its clients if there are any."""
+    """The run's algorithm, with saboteurs among its clients if there are any; the roster may be a given one."""
+    check_scored(config, roster)
     strategy, beside = _algorithm(config, roster), (OPTIMIZER, CONTROL)
     return with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
 

@@ -36,6 +36,11 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
         seen = [member(ALL_HOUSES, SEEN, sources.training_scans)]
     members = seen + unseen + [member(s, TEST_ONLY, [s]) for s in sources.test_scans]
     if config.stage == "pre-explore":
+        if not sources.unseen_scans:
+            raise InputError(
+                "stage: pre-explore is for unseen houses, but val_unseen has none; give it paths of houses that have no "
+                "training paths"
+            )
         if config.federation.method == "centralised":
             members = [member(ALL_UNSEEN, UNSEEN, sources.unseen_scans)]
         elif not config.federation.seen_participation_rate:
