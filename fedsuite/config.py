@@ -135,6 +135,11 @@ class RunSettings:
         "float32", "of products on a GPU: tf32 is quicker and coarser", choices=("float32", "tf32")
     )
 
+    @property
+    def paced_by(self) -> str:
+        """The key whose value spreads something over all rounds, so that num-rounds may not change either; "" if none."""
+        return ""
+
 
 def limits_of(cls: type) -> dict[str, Limits]:
     """Key -> limits of every field of a settings class, in declaration order."""
@@ -193,9 +198,8 @@ def parse_text(cls: type, key: str, text: str, source: str = "--set") -> Value:
     try:
         return from_text(text, types[key])
     except ValueError as error:
-        raise InputError(
-            f"{source}: {key} must be {error}, got {one_line(repr(text), 100)}"
-        ) from None
+        got = one_line(repr(text), 100)
+        raise InputError(f"{source}: {key} must be {error}, got {got}") from None
 
 
 def with_keys(config: Settings, values: Mapping[str, Value]) -> Settings:

@@ -191,3 +191,9 @@ def check_resumable(stored: object, wanted: object, source: str) -> None:
                 f"{source}: cannot resume with {key} = {shown(value)}, the run was made with "
                 f"{shown(before[key])}; put the old value back or start a new run"
             )
+    paced = wanted.paced_by if isinstance(wanted, RunSettings) else ""
+    if paced and before["num-rounds"] != now["num-rounds"]:
+        raise InputError(
+            f"{source}: cannot resume with num-rounds = {now['num-rounds']}, the run was made with {before['num-rounds']}, "
+            f"over which {paced} = {shown(now[paced])} is spread; put the old value back or start a new run"
+        )

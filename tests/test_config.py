@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,8 +16,10 @@ from fedsuite.config import (
     value_of,
     with_keys,
 )
+from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.run_folder import check_resumable
+from tests.harness import changed
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,27 @@ def test_resuming_with_other_settings_names_the_key() -> None:
         InputError, match=r"runs/x: cannot resume with big-model\.size = 5, .*made with 4"
     ):
         check_resumable(Example(), Example(big_model=Model(size=5)), "runs/x")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "loss", "refused"),
+    [("constant", "kl", False), ("linear", "kl", True), ("exponential", "kl", True), ("linear", "none", False)],
+)  # fmt: skip
+def test_a_schedule_over_all_rounds_keeps_their_number(
+    schedule: str, loss: str, refused: bool
+) -> None:
+    made = changed(CDLConfig(), influence=schedule, influence_floor=0.1, loss=loss, num_rounds=2)
+    check_resumable(made, replace(made, name="another"), "runs/x")
+    longer = replace(made, num_rounds=4)
+    if not refused:
+        check_resumable(made, longer, "runs/x")
+        return
+    with pytest.raises(InputError) as caught:
+        check_resumable(made, longer, "runs/x")
+    assert str(caught.value) == (
+        "runs/x: cannot resume with num-rounds = 4, the run was made with 2, over which objective.influence = "
+        f'"{schedule}" is spread; put the old value back or start a new run'
+    )
 
 
 def test_fields_must_be_declared_with_setting() -> None:

@@ -216,6 +216,12 @@ class CDLConfig(RunSettings):
     sabotage: SabotageSettings = section(SabotageSettings)
 
     @property
+    def paced_by(self) -> str:
+        """The influence's schedule ends with the last round."""
+        falls = self.objective.contrastive and self.objective.influence != "constant"
+        return "objective.influence" if falls else ""
+
+    @property
     def num_mixings(self) -> int:
         """Mixing steps of the whole run."""
         return self.num_rounds * self.federation.mixings_per_round
