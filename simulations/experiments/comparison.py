@@ -1,12 +1,12 @@
 """The comparison of an experiment's runs where the system has none of its own: a table of the last metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, line_name, table
 from fedsuite.report.tables import markdown_table
-from fedsuite.run_folder import RunFolder
+from fedsuite.run_folder import RunFolder, variant_of
 
 MOST_METRICS = 6
 DIGITS = 4
@@ -23,3 +23,23 @@ def write_comparison(folder: Path, labels: Sequence[str]) -> None:
     columns = [SEEDS, *(Column(name, name, DIGITS) for name in metrics[:MOST_METRICS])]
     rows = table(grouped(outcomes), columns, "variant")
     RunFolder(folder).results.write_text(markdown_table(rows), encoding="utf-8")
+
+
+def add_rounds(folder: Path, rounds: Mapping[str, int]) -> None:
+    """A line of <folder>/results.md where runs have different numbers of rounds; those that never train are passed over.
+
+    rounds: label -> num-rounds.
+    """
+    trained = {label: number for label, number in rounds.items() if number}
+    if len(set(trained.values())) < 2:
+        return
+    every = {
+        v: {n for k, n in trained.items() if variant_of(k) == v} for v in map(variant_of, trained)
+    }
+    names: dict[int, dict[str, None]] = {}
+    for label, number in trained.items():
+        variant = variant_of(label)
+        names.setdefault(number, {})[variant if len(every[variant]) == 1 else label] = None
+    said = "; ".join(f"{number}: {', '.join(names[number])}" for number in sorted(names))
+    with RunFolder(folder).results.open("a", encoding="utf-8") as file:
+        file.write(f"\nThe runs have different numbers of rounds. {said}.\n")

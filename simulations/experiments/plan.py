@@ -24,6 +24,7 @@ from fedsuite.errors import InputError
 from fedsuite.files import full_path
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
 from simulations.experiments import folders
+from simulations.experiments.placing import check_kept, left_alone, new_folder
 from simulations.experiments.request import Described, Request, describe, given, split_changes
 from simulations.experiments.sweep import Sweep
 from simulations.experiments.variants import PLACING, SEEDS, RunTable, chosen_labels
@@ -79,12 +80,15 @@ def plan_experiment(request: Request) -> Experiment:
     values = _values(system, typed, described)
     folder, note = described.stored, ""
     if folder is None:
-        folder, note = _new_folder(request, described, system, values)
+        folder, note = new_folder(request, described, system, values)
     if not request.dry:
-        _check_kept(request, described, folder)
+        check_kept(request, described, folder)
     chosen = chosen_labels(request.only, [run.label for run in described.runs])
+    stays = left_alone(request, folder, chosen, system)
     plans = {
-        run.label: _plan(run, system, values, folder, source, run.label in chosen)
+        run.label: _plan(
+            run, system, {**values, **stays.get(run.label, {})}, folder, source, run.label in chosen
+        )
         for run in described.runs
     }
     for label, plan in plans.items():
@@ -128,44 +132,6 @@ def _values(
     return {key: parse_text(system.config_class, key, text) for key, text in typed.items()}
 
 
-def _new_folder(
-    request: Request, described: Described, system: System[Any], values: Mapping[str, Value]
-) -> tuple[Path, str]:
-    """results-dir/name, and a line about it where the runs are numbered because nobody gave them a name."""
-    keys = {**described.runs[0].table, **values}
-    placing = {key: value for key, value in keys.items() if key in PLACING}
-    settings = read_config(system.config_class, placing, described.source)
-    named = dataclasses.replace(settings, name=settings.name or described.name)
-    folder = folder_of(named).path
-    fixed = bool(settings.name) or request.overwrite or request.dry
-    free = folder if fixed else folders.first_free(folder)
-    note = "" if free == folder else f"{folder.name} is there already, this one is {free.name}"
-    return free, note
-
-
-def _check_kept(request: Request, described: Described, folder: Path) -> None:
-    """What is in the folder must be of the same kind; of an experiment's runs that stay, none may be forgotten."""
-    several, there = described.record is not None, folders.is_experiment(folder)
-    if not request.resume:
-        folders.check_place(folder, several, request.overwrite)
-    elif there and not several:
-        raise InputError(
-            f"{described.source}: has neither [variants.NAME] nor seeds nor a sweep, but {folder} is an "
-            "experiment of several runs; resume it without the file"
-        )
-    elif several and not there:
-        raise InputError(
-            f"{folder}: a single run, but {described.source} describes several; give their experiment"
-        )
-    if there and (request.resume or request.only):
-        gone = set(folders.labels_of(folder)) - {run.label for run in described.runs}
-        if gone:
-            raise InputError(
-                f"{described.source}: lacks {min(gone)}, which {folder} has; put it back or start a new "
-                "experiment"
-            )
-
-
 def _plan(
     run: RunTable,
     system: System[Any],
@@ -174,7 +140,7 @@ def _plan(
     source: str,
     chosen: bool,
 ) -> Plan:
-    """The run's settings through all checks; `values` are those of --set, `folder` the experiment's.
+    """The run's settings through all checks; `values` go before its table, `folder` is the experiment's.
 
     A run that is not chosen need not have all that it starts from: its settings are only read.
     """

@@ -101,17 +101,20 @@ def _check_metric(experiment: Experiment, sweep: Sweep, label: str) -> None:
 
 def compare(experiment: Experiment) -> None:
     """Write results.md over all completed runs: the sweep's tables, the system's own, or the common one."""
+    from simulations.experiments.comparison import add_rounds, write_comparison
+
     done = {label: plan for label, plan in experiment.plans.items() if plan.folder.is_completed()}
+    made = {label: _made_with(plan) for label, plan in done.items()}
     if experiment.sweep is not None:
         from simulations.experiments.sweep_table import write_sweep
 
         write_sweep(experiment.folder, experiment.sweep, list(experiment.plans), list(done))
     elif experiment.system.compare is not None:
-        experiment.system.compare(experiment.folder, {k: _made_with(p) for k, p in done.items()})
+        experiment.system.compare(experiment.folder, made)
     else:
-        from simulations.experiments.comparison import write_comparison
-
         write_comparison(experiment.folder, list(done))
+    if experiment.sweep is None or "num-rounds" not in experiment.sweep.vary:
+        add_rounds(experiment.folder, {label: c.num_rounds for label, c in made.items()})
 
 
 def _made_with(plan: Plan) -> RunSettings:

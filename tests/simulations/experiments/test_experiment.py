@@ -16,6 +16,7 @@ from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder, variant_of
 from fedsuite.versions import Versions
 from simulations import cli as command
+from simulations.experiments.comparison import add_rounds
 from simulations.experiments.folders import labels_of
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -506,3 +507,44 @@ def test_seeds_may_be_typed(tmp_path: Path) -> None:
             plan_experiment(Request(toml, seeds=wrong))
     with pytest.raises(InputError, match=r"--seeds: give the CONFIG.toml too"):
         plan_experiment(Request(seeds="1"))
+
+
+def test_more_rounds_for_one_run_leave_the_others_as_they_are(call, tmp_path: Path) -> None:
+    toml = write(tmp_path, TWO + "[variants.third]\n")
+    assert call("run", "exp.toml", "--only", "wide", "--only", "a-narrow")[0] == 0
+    again = ["--resume", "exp", "--only", "wide", "--set", "num-rounds=5"]
+    for arguments in (again, ["exp.toml", *again]):
+        code, out, err = call("run", *arguments)
+        assert (code, err) == (0, "")
+        record = json.loads((tmp_path / "runs" / "exp" / "experiment.json").read_text())
+        rounds = {run["name"]: run["settings"]["num-rounds"] for run in record["runs"]}
+        assert rounds == {"wide": 5, "a-narrow": 3, "third": 3}
+    results = (tmp_path / "runs" / "exp" / "results.md").read_text()
+    assert results.endswith(
+        "|\n\nThe runs have different numbers of rounds. 3: a-narrow; 5: wide.\n"
+    )
+    began = times_of(run_at(tmp_path, "a-narrow"))
+    assert call("run", "--resume", "exp", "--only", "a-narrow")[0] == 0
+    assert times_of(run_at(tmp_path, "a-narrow")) == began
+    overwrite = ["run", "exp.toml", "--overwrite", "--only", "wide", "--set", "num-rounds=2"]
+    assert call(*overwrite)[0] == 0
+    toml.unlink()
+    code, _, err = call("run", "--resume", "exp", "--only", "third", "--set", "seed=9")
+    assert code == 2 and "cannot resume with seed = 9, the run was made with 0" in err
+    assert call("run", "--resume", "exp", "--set", "num-rounds=3")[0] == 0
+    results = (tmp_path / "runs" / "exp" / "results.md").read_text()
+    assert results.count("\n") == 5 and "different" not in results
+
+
+def test_numbers_of_rounds_are_said_by_variant_where_its_seeds_agree(tmp_path: Path) -> None:
+    results = tmp_path / "results.md"
+    for rounds, said in (
+        ({"a/seed-0": 3, "a/seed-1": 3, "b/seed-0": 3, "random": 0}, ""),
+        ({"a/seed-0": 3, "a/seed-1": 3, "b/seed-0": 4}, "3: a; 4: b"),
+        ({"a/seed-0": 3, "a/seed-1": 5, "b/seed-0": 5}, "3: a/seed-0; 5: a/seed-1, b"),
+        ({"seed-0": 3, "seed-1": 5}, "3: seed-0; 5: seed-1"),
+    ):
+        results.write_text("")
+        add_rounds(tmp_path, rounds)
+        expected = f"\nThe runs have different numbers of rounds. {said}.\n" if said else ""
+        assert results.read_text() == expected
