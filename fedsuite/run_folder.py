@@ -145,6 +145,8 @@ def folder_of(settings: RunSettings) -> RunFolder:
 def read_stored_config(folder: RunFolder) -> Mapping[str, Any]:
     """The flat configuration that a run was made with."""
     cure = "there is no run to resume here; `fedsuite runs` lists the runs"
+    if folder.config.exists():
+        cure = "put it back from a copy, or move this folder away"
     return read_object(folder.config, "the settings of a run", cure)
 
 

@@ -135,7 +135,11 @@ def runs(
     """List runs: status, rounds, latest metrics."""
     from simulations.experiments.tables import runs_table
 
-    Console().print(runs_table(results_dir))
+    console = Console()
+    table, complaints = runs_table(results_dir)
+    console.print(table)
+    for line in complaints:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -55,7 +55,7 @@ def has_begun(folder: Path) -> bool:
 
 def read_record(folder: Path) -> dict[str, Any]:
     """experiment.json of an experiment; InputError if it is not one that was written here."""
-    file, cure = folder / EXPERIMENT_FILE, "put the file back or give the experiment another name"
+    file, cure = folder / EXPERIMENT_FILE, "put it back from a copy, or move this folder away"
     record = read_object(file, "the record of an experiment", cure)
     if record.get("format") != FORMAT:
         raise InputError(f"{file}: format {shown(record.get('format'))}, expected {FORMAT}; {cure}")

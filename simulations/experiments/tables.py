@@ -1,5 +1,6 @@
 """Run folders as tables for a terminal."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from rich.table import Column, Table
@@ -8,7 +9,7 @@ from fedsuite.config import to_flat
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, read_rows, run_folders
 from fedsuite.run_folder import RunFolder, read_stored_config
-from simulations.experiments.folders import is_experiment, labels_of
+from simulations.experiments.folders import is_experiment, labels_of, read_record
 from simulations.experiments.progress import short_metrics
 from simulations.key_rows import key_rows
 from simulations.systems import load_system
@@ -17,19 +18,30 @@ ROUNDS_ABREAST = 5  # what 80 columns hold
 UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
 
 
-def runs_table(results_dir: Path) -> Table:
-    """One line per run."""
+def runs_table(results_dir: Path) -> tuple[Table, list[str]]:
+    """One line per run, and a complaint about each that is damaged."""
     run = Column("run", no_wrap=True)
     table = Table(run, "status", "rounds", "started (UTC)", "latest metrics", box=None)
+    complaints = []
     for name, folder in _listed(results_dir):
-        rounds = _rounds(folder)
-        metrics = [m for _, m in rounds if m]
-        started = str(folder.status().get("started", ""))[:19].replace("T", " ")
-        wanted = read_stored_config(folder).get("num-rounds", "?")
-        done = f"{rounds[-1][0] if rounds else 0}/{wanted}"
-        latest = short_metrics(metrics[-1]) if metrics else ""
-        table.add_row(name, status_of(folder), done, started, latest)
-    return table
+        try:
+            table.add_row(name, *_line_of(folder))
+        except InputError as error:
+            table.add_row(name, "damaged")
+            complaints.append(f"{name}: {error}")
+    return table, complaints
+
+
+def _line_of(folder: RunFolder) -> tuple[str, ...]:
+    """Status, rounds, start and metrics; InputError if any of its files cannot be read."""
+    if is_experiment(folder.path):
+        read_record(folder.path)  # damaged, or its runs would be listed
+    rounds = _rounds(folder)
+    metrics = [m for _, m in rounds if m]
+    started = str(folder.status().get("started", ""))[:19].replace("T", " ")
+    wanted = read_stored_config(folder).get("num-rounds", "?")
+    done = f"{rounds[-1][0] if rounds else 0}/{wanted}"
+    return status_of(folder), done, started, short_metrics(metrics[-1]) if metrics else ""
 
 
 def run_tables(run: str, last: int) -> list[Table]:
@@ -95,19 +107,27 @@ def find_run(run: str) -> RunFolder:
 
 
 def _listed(results_dir: Path) -> list[tuple[str, RunFolder]]:
-    """Name and folder of every begun run: single ones, and experiment/variant where there are several."""
+    """Name and folder of every begun run: single ones, and experiment/variant where there are several.
+
+    An experiment whose record is damaged is listed itself.
+    """
     found = []
     if is_experiment(results_dir):
         found = [(label, results_dir / label) for label in labels_of(results_dir)]
     elif results_dir.is_dir() and not (results_dir / HISTORY).is_file():
         for path in sorted(results_dir.iterdir()):
-            several = is_experiment(path)
-            labels = labels_of(path) if several else [""]
-            found += [(f"{path.name}/{label}".rstrip("/"), path / label) for label in labels]
-    begun = [(name, path) for name, path in found if (path / HISTORY).is_file()]
+            found += [(f"{path.name}/{x}".rstrip("/"), path / x) for x in _labels(path)]
+    begun = [(n, path) for n, path in found if (path / HISTORY).is_file() or is_experiment(path)]
     if not begun:  # a run itself, or the complaint that there is none
         begun = [(path.name, path) for path in run_folders(results_dir)]
     return [(name, RunFolder(path)) for name, path in begun]
+
+
+def _labels(folder: Path) -> list[str]:
+    """Labels of an experiment's runs; "" alone for a single run, and where they cannot be told."""
+    with suppress(InputError):
+        return labels_of(folder) if is_experiment(folder) else [""]
+    return [""]
 
 
 def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -435,6 +436,36 @@ def test_runs_and_show_know_experiments(call, tmp_path: Path) -> None:
     assert code == 2 and "show one of exp/wide/seed-0, exp/a-narrow/seed-0" in err
 
 
+def test_a_damaged_run_is_listed_as_such_among_the_others(call, tmp_path: Path) -> None:
+    write(tmp_path, top="num-rounds = 1")
+    assert call("run", "exp.toml")[0] == 0
+    runs = tmp_path / "runs"
+    shutil.copytree(runs / "exp" / "wide", runs / "dmg")
+    shutil.copytree(runs / "exp", runs / "lost")
+    torn, record = runs / "dmg" / "config.json", runs / "lost" / "experiment.json"
+    for file in (torn, record):
+        file.write_text(file.read_text()[:9])
+    (runs / "exp" / "a-narrow" / "run.json").write_text("[]")
+    code, out, err = call("runs")
+    table, told = out.split("\ndmg: ")
+    assert (code, err) == (0, "")
+    assert [line.split()[:2] for line in table.splitlines()[1:]] == [
+        ["dmg", "damaged"],
+        ["exp/wide", "completed"],
+        ["exp/a-narrow", "damaged"],
+        ["lost", "damaged"],
+    ]
+    cure = "put it back from a copy, or move this folder away"
+    first, second, third = told.splitlines()
+    assert first.startswith("runs/dmg/config.json: not the settings of a run") and first.endswith(
+        cure
+    )
+    assert second.endswith("delete this one file")
+    assert third.startswith("lost: runs/lost/experiment.json: not the record of an experiment")
+    code, _, err = call("report", "runs/dmg")
+    assert code == 2 and f"{torn}: not" in err and err.endswith(f"{cure}\n")
+
+
 def test_an_experiment_can_be_moved(call, tmp_path: Path) -> None:
     write(tmp_path)
     assert call("run", "exp.toml", "--only", "wide")[0] == 0
@@ -514,7 +545,7 @@ def test_more_rounds_for_one_run_leave_the_others_as_they_are(call, tmp_path: Pa
     assert call("run", "exp.toml", "--only", "wide", "--only", "a-narrow")[0] == 0
     again = ["--resume", "exp", "--only", "wide", "--set", "num-rounds=5"]
     for arguments in (again, ["exp.toml", *again]):
-        code, out, err = call("run", *arguments)
+        code, _, err = call("run", *arguments)
         assert (code, err) == (0, "")
         record = json.loads((tmp_path / "runs" / "exp" / "experiment.json").read_text())
         rounds = {run["name"]: run["settings"]["num-rounds"] for run in record["runs"]}
