@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import stat
 import time
@@ -36,6 +37,11 @@ def path_name(name: object, where: str, plain: bool = False) -> str:
             f"bytes long, got {repr(name)[:60]}; rename it"
         )
     return text
+
+
+def as_typed(path: object) -> str:
+    """A path, or a name, as it stands in a command that people copy: quoted where a shell would part or change it."""
+    return shlex.quote(str(path))
 
 
 def full_path(text: str, where: str) -> Path:

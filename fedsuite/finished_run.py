@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings, limits_of, read_config
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import check_readable
+from fedsuite.files import as_typed, check_readable
 from fedsuite.history import HISTORY, read_rows
 from fedsuite.run_folder import RunFolder, read_stored_config
 
@@ -30,7 +30,7 @@ def open_finished(folder: Path | str, cls: type[Settings]) -> tuple[RunFolder, S
     status = run.status().get("status", "unknown")
     if status != "completed" or not run.model.is_file():
         raise InputError(
-            f"{folder}: expected a completed run, its status is {status}; continue it with --resume {folder}"
+            f"{folder}: expected a completed run, its status is {status}; continue it with --resume {as_typed(folder)}"
         )
     return run, read_config(cls, stored, str(run.config))
 

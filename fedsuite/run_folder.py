@@ -20,6 +20,7 @@ from typing import Any
 from fedsuite.config import RunSettings, limits_of, read_config, to_flat
 from fedsuite.errors import InputError, one_line
 from fedsuite.files import (
+    as_typed,
     full_path,
     locked,
     path_name,
@@ -156,7 +157,7 @@ def check_folder(folder: RunFolder, settings: RunSettings) -> None:
         if (folder.status() and not folder.never_began()) or folder.config.exists():
             raise InputError(
                 f"{folder.path}: a run of this name is there already; continue it with --resume "
-                f"{folder.path}, choose another name, or replace it with --overwrite"
+                f"{as_typed(folder.path)}, choose another name, or replace it with --overwrite"
             )
         return
     stored = read_config(type(settings), read_stored_config(folder), str(folder.config))

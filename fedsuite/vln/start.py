@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 
 from fedsuite.arrays import Arrays, non_finite
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable
+from fedsuite.files import as_typed, check_readable
 from fedsuite.roster import VOCABULARY
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.model.shapes import Shapes, difference
@@ -42,7 +42,7 @@ def model_file(given: Path, key: str) -> Path:
         )
     if _is_pickled(file):
         raise InputError(
-            f"{key}: {file} is a PyTorch checkpoint; import it first with `fedsuite data import-envdrop {file} "
+            f"{key}: {file} is a PyTorch checkpoint; import it first with `fedsuite data import-envdrop {as_typed(file)} "
             "--vocabulary train_vocab.txt`"
         )
     return file
@@ -127,7 +127,9 @@ def _foreign(file: Path, names: Collection[str]) -> str:
     if not names:
         return "holds no arrays"
     if file.parent.name == CHECKPOINTS:
-        return f"is a checkpoint of a run, which goes on with --resume {file.parent.parent}"
+        return (
+            f"is a checkpoint of a run, which goes on with --resume {as_typed(file.parent.parent)}"
+        )
     what = f"is no model of FedVLN: it holds {min(names)}"
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         config = json.loads((file.parent / CONFIG).read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from flwr.supercore.error import FlowerError
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 
 from fedsuite.errors import InputError, RunFailed, one_line
+from fedsuite.files import as_typed
 from simulations.deploy.keys import read_public
 from simulations.deploy.probe import Unreachable, ask
 from simulations.deploy.server_folder import ServerFolder
@@ -86,7 +87,9 @@ def _client(server: ServerFolder) -> Iterator[ControlHttpClient]:
     try:
         ask(server.address, server.authority)
     except Unreachable as error:
-        raise RunFailed(f"{error}; start it with `fedsuite deploy server {server.path}`") from None
+        raise RunFailed(
+            f"{error}; start it with `fedsuite deploy server {as_typed(server.path)}`"
+        ) from None
     client = ControlHttpClient.from_server_address(
         server_address=str(server.address),
         insecure=False,

@@ -15,6 +15,7 @@ from typing import Any
 
 from fedsuite.config import Value
 from fedsuite.errors import RunFailed
+from fedsuite.files import as_typed
 from fedsuite.run_folder import RunFolder
 from simulations.engines.connection import Connection
 from simulations.engines.flower import Commands
@@ -74,7 +75,7 @@ def _watch(commands: Commands, run_id: str, follower: Follower, on_event: OnEven
         return
     if state.get("status") == "stopped":
         raise RunFailed(
-            f"the run was stopped by somebody else, at the SuperLink; continue with --resume {folder.path}"
+            f"the run was stopped by somebody else, at the SuperLink; continue with --resume {as_typed(folder.path)}"
         )
     reason = f"the run ended without a word of its server; Flower reports {status}: {details}"
     _note(folder, follower.has_begun, reason)
@@ -86,7 +87,7 @@ def _give_up(folder: RunFolder, begun: bool, reported: str) -> None:
     if begun:
         reason = (
             f"no process works on the run any more ({reported}); see whether the SuperLink runs, then continue with "
-            f"--resume {folder.path}"
+            f"--resume {as_typed(folder.path)}"
         )
         _note(folder, begun, reason)
         raise RunFailed(reason)

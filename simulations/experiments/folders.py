@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedsuite.errors import InputError
-from fedsuite.files import full_path
+from fedsuite.files import as_typed, full_path
 from fedsuite.history.experiments import EXPERIMENT_FILE as EXPERIMENT_FILE  # noqa: PLC0414
 from fedsuite.history.experiments import FORMAT as FORMAT  # noqa: PLC0414
 from fedsuite.history.experiments import is_experiment as is_experiment  # noqa: PLC0414
@@ -63,7 +63,7 @@ def check_place(folder: Path, several: bool, may_be_there: bool) -> None:
         raise InputError(f"{folder}: {what}; it is left alone, choose another name")
     if mine and not may_be_there:
         raise InputError(
-            f"{folder}: {kind} of this name is there already; continue it with --resume {folder}, choose "
+            f"{folder}: {kind} of this name is there already; continue it with --resume {as_typed(folder)}, choose "
             "another name, or replace it with --overwrite"
         )
     if mixed:

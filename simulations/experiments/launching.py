@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fedsuite.costs import long_run
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.files import as_typed
 from fedsuite.progress import Progress
 from fedsuite.roster import Roster, read_roster
 from fedsuite.unread import unread_lines
@@ -33,7 +34,7 @@ class Way:
     def options(self) -> str:
         """What has to be typed again with --resume."""
         if self.connection:
-            return f" --engine deploy --connection {self.connection.said}"
+            return f" --engine deploy --connection {as_typed(self.connection.said)}"
         return self.resources.options
 
     def check(self, plan: Plan) -> None:

@@ -17,7 +17,7 @@ from rich.markdown import Markdown
 
 from fedsuite.config import RunSettings, read_config
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.files import write_json
+from fedsuite.files import as_typed, write_json
 from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
@@ -185,7 +185,7 @@ def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: 
     except (InputError, RunFailed) as error:
         if experiment.record is None:
             raise
-        again = f"continue with: fedsuite run --resume {experiment.folder}{way.options}"
+        again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
         raise type(error)(f"{label}: {error} ({again})") from None
 
 
@@ -234,7 +234,7 @@ def _has_results(folder: RunFolder) -> bool:
 
 def stopped(experiment: Experiment, way: Way) -> str:
     """What is left after Ctrl-C, and how to go on."""
-    again = f"continue with: fedsuite run --resume {experiment.folder}{way.options}"
+    again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
     if experiment.record is not None:
         if not folders.is_experiment(experiment.folder):
             return "stopped before the first run"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.config import Value
+from fedsuite.files import as_typed
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
 from fedsuite.report.rounds_to_target import Course, course_of
@@ -158,5 +159,5 @@ def unrecorded(folder: Path, sweep: Sweep, completed: Sequence[str]) -> str:
     listed = ", ".join(f"`{m}`" for m in known) or "none"
     return (
         f"No completed run recorded the metric `{metric}`: {hint}recorded are {listed}. "
-        f"`fedsuite sweep --resume {folder.name} --metric NAME` goes on, and runs nothing again that is completed."
+        f"`fedsuite sweep --resume {as_typed(folder.name)} --metric NAME` goes on, and runs nothing again that is completed."
     )

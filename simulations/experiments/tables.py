@@ -7,6 +7,7 @@ from rich.table import Column, Table
 
 from fedsuite.config import to_flat
 from fedsuite.errors import InputError
+from fedsuite.files import as_typed
 from fedsuite.history import HISTORY, read_rows, run_folders
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.experiments.folders import is_experiment, labels_of, read_record
@@ -55,7 +56,8 @@ def run_tables(run: str, last: int) -> list[Table]:
         head.add_row("error", str(status["error"]))
     elif status_of(folder) == UNFINISHED:
         head.add_row(
-            "error", f"no tables yet; write them with: fedsuite run --resume {folder.path}"
+            "error",
+            f"no tables yet; write them with: fedsuite run --resume {as_typed(folder.path)}",
         )
     if placement := status.get("placement"):
         head.add_row("placement", ", ".join(f"{name} {value}" for name, value in placement.items()))

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from fedsuite.files import as_typed
 from simulations import completion
 
 
@@ -46,4 +47,4 @@ def init(
     from simulations.shipped.own_config import write_config
 
     file = write_config(name, system, like)
-    typer.echo(f"{file}: play it with: fedsuite run {file}")
+    typer.echo(f"{file}: play it with: fedsuite run {as_typed(file)}")

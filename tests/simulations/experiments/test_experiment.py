@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -228,6 +229,21 @@ def test_an_interrupted_experiment_goes_on_without_the_file(
     for label, keys in own.items():
         alone = run_toy(tmp_path / label, num_rounds=3, **keys)
         assert results_of(run_at(tmp_path, label)) == results_of(alone)
+
+
+@pytest.mark.parametrize("end", ["", TWO])
+def test_what_is_to_be_typed_is_quoted(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    write(tmp_path, end, top='num-rounds = 2\nresults-dir = "own dir ü"')
+    interrupt_fit(monkeypatch, width=6 if end else 4, number=2, error=KeyboardInterrupt())
+    code, _, err = call("run", "exp.toml")
+    typed = err.partition("continue with: fedsuite ")[2]
+    folder = tmp_path / "own dir ü" / "exp"
+    assert code == 130 and shlex.split(typed) == ["run", "--resume", str(folder)]
+    assert call(*shlex.split(typed), "--set", "num-rounds=3")[0] == 0
+    code, _, err = call("run", "exp.toml")
+    assert code == 2 and f"continue it with --resume '{folder}', choose" in err
 
 
 def test_a_failing_run_ends_the_experiment_and_keeps_the_others(

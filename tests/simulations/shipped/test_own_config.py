@@ -37,6 +37,12 @@ def test_what_it_writes_plays(call: Call, tmp_path: Path) -> None:
     assert [r["round"] for r in read_rows(tmp_path / "runs/x/history.jsonl")][-1] == 2
 
 
+def test_the_command_that_it_names_is_quoted(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "own dir").mkdir()
+    code, out, _ = call("init", "own dir/mine", engine=False)
+    assert (code, out) == (0, "own dir/mine.toml: play it with: fedsuite run 'own dir/mine.toml'\n")
+
+
 def test_a_copy_of_a_shipped_one(call: Call, tmp_path: Path) -> None:
     assert call("init", "mine.toml", "--like", "cdl/table2", engine=False)[0] == 0
     shipped = FOLDER / "cdl" / "table2.toml"
