@@ -7,6 +7,7 @@ from typing import Any
 
 from fedsuite.config import Value, limits_of, read_config
 from fedsuite.errors import InputError
+from fedsuite.files import path_name
 from fedsuite.run_folder import folder_of
 from simulations.experiments import folders
 from simulations.experiments.request import Described, Request
@@ -21,12 +22,25 @@ def new_folder(
     keys = {**described.runs[0].table, **values}
     placing = {key: value for key, value in keys.items() if key in PLACING}
     settings = read_config(system.config_class, placing, described.source)
+    if not settings.name:
+        _check_default(described)
     named = dataclasses.replace(settings, name=settings.name or described.name)
     folder = folder_of(named).path
     fixed = bool(settings.name) or request.overwrite or request.dry
     free = folder if fixed else folders.first_free(folder)
     note = "" if free == folder else f"{folder.name} is there already, this one is {free.name}"
     return free, note
+
+
+def _check_default(described: Described) -> None:
+    """InputError, which says how to give a name, where a file's own name is none that a run may have."""
+    try:
+        path_name(described.name, "name", plain=True)
+    except InputError as error:
+        reason = str(error).removesuffix("; rename it")
+        raise InputError(
+            f"{described.source}: no run can be called after this file: {reason}; give --set name=NAME, or rename the file"
+        ) from None
 
 
 def check_kept(request: Request, described: Described, folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedsuite.config import RunSettings
 from fedsuite.errors import InputError, refused
+from fedsuite.files import path_name
 from fedsuite.values import shown
 from simulations.key_rows import key_rows
 from simulations.shipped import config_file, shipped_names
@@ -20,6 +21,7 @@ def write_config(name: str, system: str, like: str) -> Path:
     if system and like:
         raise InputError("give --system, or --like with a configuration to copy; not both")
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
+    path_name(file.name.removesuffix(".toml"), f"{name!r}: the file's name", plain=True)
     if file.as_posix().removesuffix(".toml") in shipped_names():
         raise InputError(
             f"{name}: a shipped configuration is called so; choose another name, and --like {name} for a copy"

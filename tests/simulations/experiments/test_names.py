@@ -59,6 +59,19 @@ def test_a_default_name_that_is_taken_is_numbered(call, tmp_path: Path, end: str
         assert code == 2 and f"{runs / name}: a" in err and "of this name is there already" in err
 
 
+@pytest.mark.parametrize("stem", ["my run", "my ü"])
+def test_a_file_that_no_run_can_be_called_after(call, tmp_path: Path, stem: str) -> None:
+    write_toml(tmp_path, stem, num_rounds=1)
+    code, _, err = call("run", f"{stem}.toml")
+    assert code == 2 and err.count("\n") == 1 and "give --set name=NAME, or rename the file" in err
+    assert err.startswith(f"error: {stem}.toml: no run can be called after this file: name must be")
+    assert f"got 'toy-{stem}';" in err
+    code, _, err = call("run", f"{stem}.toml", "--set", "results-dir=~nobody-here/x")
+    assert code == 2 and err.count("\n") == 1
+    assert call("run", f"{stem}.toml", "--set", "name=own")[0] == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["own"]
+
+
 def test_a_typed_sweep_is_numbered_too(call, tmp_path: Path) -> None:
     write_toml(tmp_path, "plain", num_rounds=1, name="own")
     for name in ("own-sweep", "own-sweep-2"):
