@@ -12,7 +12,8 @@ from fedsuite.costs import long_run
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import as_typed
 from fedsuite.progress import Progress
-from fedsuite.roster import Roster, read_roster
+from fedsuite.roster import ROSTER, Roster, read_roster
+from fedsuite.run_folder import read_stored_config
 from fedsuite.unread import unread_lines
 from simulations.engines.connection import Connection, connection_of
 from simulations.engines.placement import Placement, Resources, cores
@@ -56,7 +57,7 @@ class Way:
     def remarks(self, plan: Plan, roster: Roster) -> Iterator[str]:
         """What to tell before the run."""
         yield from unread_lines(plan.settings, plan.system.unread)
-        if self.connection is None and plan.settings.roster:
+        if self.connection is None and plan.settings.roster and not _is_own_roster(plan):
             yield f"roster: nothing reads it with --engine {self.engine}, which makes one from the data at hand"
         if self.engine == "ray":
             yield from self.resources.remarks(plan.settings.device, len(roster))
@@ -107,6 +108,15 @@ class Way:
         if self.connection is None:
             plan.system.draw(plan.settings, plan.folder.path)
         plan.system.report(plan.settings, plan.folder.path)
+
+
+def _is_own_roster(plan: Plan) -> bool:
+    """Whether the roster is the one that the run left in its own folder, wherever that lay then."""
+    folder, roster = plan.folder, Path(plan.settings.roster)
+    if roster == folder.path / ROSTER or not folder.config.is_file():
+        return roster == folder.path / ROSTER
+    stored = read_stored_config(folder)
+    return roster == Path(str(stored.get("results-dir")), str(stored.get("name")), ROSTER)
 
 
 def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str) -> Way:

@@ -100,6 +100,20 @@ def test_a_completed_run_is_passed_over_as_in_an_experiment(call, tmp_path: Path
     assert (results_of(folder), folder.status()) == before
 
 
+def test_a_roster_is_remarked_on_only_where_the_user_gave_one(call, tmp_path: Path) -> None:
+    """A run that goes on without its TOML finds the roster that it left itself, also after a move."""
+    write_toml(tmp_path, num_rounds=1)
+    remark = "roster: nothing reads it with --engine inprocess"
+    assert remark not in call("run", "toy.toml")[1]
+    assert remark not in call("run", "--resume", "toy", "--set", "num-rounds=2")[1]
+    (tmp_path / "runs" / "toy").rename(tmp_path / "moved")
+    code, out, _ = call("run", "--resume", "moved", "--set", "num-rounds=3")
+    assert code == 0 and remark not in out
+    given = ["--set", "num-rounds=4", "--set", "roster=mine.json"]
+    code, out, _ = call("run", "--resume", "moved", *given)
+    assert code == 0 and remark in out
+
+
 @pytest.mark.parametrize("ending", ["running", "failed"])
 def test_a_run_that_was_killed_before_it_began_leaves_its_name_free(
     call, tmp_path: Path, ending: str
