@@ -7,7 +7,7 @@ from typing import Any
 
 from fedsuite.config import Value, limits_of, read_config
 from fedsuite.errors import InputError
-from fedsuite.files import path_name
+from fedsuite.files import full_path, path_name
 from fedsuite.run_folder import folder_of
 from simulations.experiments import folders
 from simulations.experiments.request import Described, Request
@@ -41,6 +41,20 @@ def _check_default(described: Described) -> None:
         raise InputError(
             f"{described.source}: no run can be called after this file: {reason}; give --set name=NAME, or rename the file"
         ) from None
+
+
+def check_place_stays(folder: Path, values: Mapping[str, Value]) -> None:
+    """A run that goes on stays in its folder: InputError for another name or results-dir of --set."""
+    above = full_path(str(values.get("results-dir", folder.parent)), "results-dir")
+    if (
+        values.get("name", folder.name) == folder.name
+        and above.resolve() in folder.resolve().parents
+    ):
+        return
+    raise InputError(
+        f"--set: a run that goes on keeps its name and place, {folder}; leave name and results-dir out, or move the "
+        "folder first"
+    )
 
 
 def check_kept(request: Request, described: Described, folder: Path) -> None:

@@ -24,7 +24,7 @@ from fedsuite.errors import InputError
 from fedsuite.files import full_path
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
 from simulations.experiments import folders
-from simulations.experiments.placing import check_kept, left_alone, new_folder
+from simulations.experiments.placing import check_kept, check_place_stays, left_alone, new_folder
 from simulations.experiments.request import Described, Request, describe, given, split_changes
 from simulations.experiments.sweep import Sweep
 from simulations.experiments.variants import PLACING, SEEDS, RunTable, chosen_labels
@@ -81,6 +81,8 @@ def plan_experiment(request: Request) -> Experiment:
     folder, note = described.stored, ""
     if folder is None:
         folder, note = new_folder(request, described, system, values)
+    else:
+        check_place_stays(folder, values)
     if not request.dry:
         check_kept(request, described, folder)
     chosen = chosen_labels(request.only, [run.label for run in described.runs])

@@ -100,6 +100,29 @@ def test_a_completed_run_is_passed_over_as_in_an_experiment(call, tmp_path: Path
     assert (results_of(folder), folder.status()) == before
 
 
+def test_a_run_that_goes_on_keeps_its_place(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, num_rounds=1)
+    toml = write_toml(tmp_path, "two", num_rounds=1)
+    toml.write_text(toml.read_text() + VARIANTS)
+    assert call("run", "toy.toml")[0] == 0 and call("run", "two.toml")[0] == 0
+    for name, change in (
+        ("toy", "name=other"),
+        ("toy-two", "name=other"),
+        ("runs/toy", "results-dir=elsewhere"),
+        ("runs/toy-two/a", "name=b"),
+    ):
+        code, _, err = call("run", "--resume", name, "--set", change)
+        assert code == 2 and err.count("\n") == 1
+        assert "--set: a run that goes on keeps its name and place" in err
+    for name, change in (
+        ("toy", "name=toy"),
+        ("toy-two", "results-dir=runs"),
+        ("runs/toy-two/a", "results-dir=runs"),
+    ):
+        assert call("run", "--resume", name, "--set", change)[0] == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "toy.toml", "two.toml"}
+
+
 def test_a_roster_is_remarked_on_only_where_the_user_gave_one(call, tmp_path: Path) -> None:
     """A run that goes on without its TOML finds the roster that it left itself, also after a move."""
     write_toml(tmp_path, num_rounds=1)
