@@ -33,6 +33,7 @@ from fedsuite.values import shown
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
+_BUSY = "another process is writing to this run; stop it first or use another name"
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
 
@@ -77,8 +78,14 @@ class RunFolder:
 
     def never_began(self) -> bool:
         """Whether all that is here is what a run leaves that was killed before its settings were written."""
-        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-        return ".lock" in names and all(any(fnmatch(n, m) for m in _BEFORE) for n in names)
+        return ".lock" in (names := self._names()) and _all_before(names)
+
+    def is_beginning(self) -> bool:
+        """Whether a process has prepared this folder for a run whose server has yet to take its lock."""
+        return ".unfinished" in (names := self._names()) and _all_before(names)
+
+    def _names(self) -> set[str]:
+        return {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
 
     def begin(self, placement: Mapping[str, Any] | None = None) -> None:
         """Status running, from now; placement: the engine, and the workers and GPUs that it uses, where known."""
@@ -112,6 +119,11 @@ class RunFolder:
         with locked(lock, 0) as ours:
             return not ours
 
+    def check_free(self) -> None:
+        """InputError if another process holds the lock."""
+        if self.is_being_written():
+            raise InputError(f"{self.path}: {_BUSY}")
+
     @contextmanager
     def locked(self, patience_s: float = 0.0) -> Iterator[None]:
         """Hold the right to write here; InputError if another process still has it after `patience_s`."""
@@ -119,10 +131,13 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / ".lock", patience_s) as ours:
             if not ours:
-                raise InputError(
-                    f"{self.path}: another process is writing to this run; stop it first or use another name"
-                )
+                raise InputError(f"{self.path}: {_BUSY}")
             yield
+
+
+def _all_before(names: set[str]) -> bool:
+    """Whether these are names of files that a run has before its settings are written."""
+    return all(any(fnmatch(name, mask) for mask in _BEFORE) for name in names)
 
 
 def checked_key(key: object, where: str) -> str:

@@ -17,7 +17,7 @@ from simulations.engines.placement import Resources
 from simulations.experiments.launching import way_of
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
-from simulations.experiments.run import run_experiment, stopped
+from simulations.experiments.run import run_experiment
 
 T = TypeVar("T")
 
@@ -63,9 +63,9 @@ def run(
     way = way_of("inprocess", "inprocess", Resources(), "")
     console = Console(quiet=quiet)
     try:
-        run_experiment(experiment, way, console)
-    except KeyboardInterrupt:
-        console.print(stopped(experiment, way), highlight=False, markup=False, soft_wrap=True)
+        experiment = run_experiment(experiment, way, console)
+    except KeyboardInterrupt as stopped:
+        console.print(str(stopped), highlight=False, markup=False, soft_wrap=True)
         raise
     folders = [experiment.plans[label].folder.path for label in experiment.chosen]
     return load_run(folders[0]) if experiment.record is None else load_runs(folders)

@@ -59,6 +59,11 @@ def check_place(folder: Path, several: bool, may_be_there: bool) -> None:
     mixed = is_experiment(folder)
     mine = mixed if several else not mixed and is_run(folder)
     if is_taken(folder) and not mine:
+        if RunFolder(folder).is_beginning():
+            raise InputError(
+                f"{folder}: another process is about to begin a run here, or was killed before it did; choose another name, "
+                "or delete the folder if nobody works on it"
+            )
         what = "holds an experiment of several runs" if mixed else f"not {kind} folder"
         raise InputError(f"{folder}: {what}; it is left alone, choose another name")
     if mine and not may_be_there:

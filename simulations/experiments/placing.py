@@ -17,8 +17,8 @@ from simulations.systems import System
 
 def new_folder(
     request: Request, described: Described, system: System[Any], values: Mapping[str, Value]
-) -> tuple[Path, str]:
-    """results-dir/name, and a line about it where the runs are numbered because nobody gave them a name."""
+) -> tuple[Path, str, bool]:
+    """results-dir/name; a line about it where the runs are numbered, and whether they may be: nobody gave them a name."""
     keys = {**described.runs[0].table, **values}
     placing = {key: value for key, value in keys.items() if key in PLACING}
     settings = read_config(system.config_class, placing, described.source)
@@ -29,7 +29,7 @@ def new_folder(
     fixed = bool(settings.name) or request.overwrite or request.dry
     free = folder if fixed else folders.first_free(folder)
     note = "" if free == folder else f"{folder.name} is there already, this one is {free.name}"
-    return free, note
+    return free, note, not fixed
 
 
 def _check_default(described: Described) -> None:

@@ -52,7 +52,8 @@ class Experiment:
     """Checked runs, one or several: nothing has been written yet.
 
     plans: label -> run, in order, each as if it were new; chosen: labels to run now; record: the content of experiment.json,
-    None for a single run, whose label is ""; note: what to say of the name.
+    None for a single run, whose label is ""; note: what to say of the name; unnamed: nobody gave it,
+    so that another number does as well.
     """
 
     folder: Path
@@ -62,6 +63,7 @@ class Experiment:
     sweep: Sweep | None
     request: Request
     note: str = ""
+    unnamed: bool = False
 
     @property
     def system(self) -> System[Any]:
@@ -78,9 +80,9 @@ def plan_experiment(request: Request) -> Experiment:
         typed[START] = _start(request.start, typed, keys)
     read_config(system.config_class, described.base, source)
     values = _values(system, typed, described)
-    folder, note = described.stored, ""
+    folder, note, unnamed = described.stored, "", False
     if folder is None:
-        folder, note = new_folder(request, described, system, values)
+        folder, note, unnamed = new_folder(request, described, system, values)
     else:
         check_place_stays(folder, values)
     if not request.dry:
@@ -97,7 +99,7 @@ def plan_experiment(request: Request) -> Experiment:
         if not (request.dry or (request.overwrite and label in chosen)):
             _check_begun(plan)
     record = described.record and {**described.record, "runs": _recorded(plans)}
-    return Experiment(folder, plans, chosen, record, described.sweep, request, note)
+    return Experiment(folder, plans, chosen, record, described.sweep, request, note, unnamed)
 
 
 def checkpointed_rounds(folder: RunFolder) -> list[int]:

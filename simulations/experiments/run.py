@@ -7,7 +7,8 @@ at a time works on an experiment of several: it holds a lock in the experiment's
 import dataclasses
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
@@ -15,9 +16,9 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from fedsuite.config import RunSettings, read_config
+from fedsuite.config import RunSettings
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.files import as_typed, write_json
+from fedsuite.files import as_typed, telling, write_json
 from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
 from fedsuite.roster import ROSTER, Roster, write_roster
@@ -25,14 +26,15 @@ from fedsuite.run_folder import RunFolder, read_stored_config
 from fedsuite.same_data import check_same_data
 from simulations.engines.placement import Resources
 from simulations.experiments import folders
+from simulations.experiments.compared import check_metric, compare
 from simulations.experiments.launching import Engine, Way, way_of
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
 from simulations.experiments.request import Request
-from simulations.experiments.sweep import Sweep
 from simulations.stopping import EXIT_STOPPED
 
 # The processes of a killed run need a moment to notice and let go of its folder.
 RESUME_PATIENCE_S = 15.0
+MOMENT_S = 0.5  # within which a process that has made its folder has put something in it
 
 
 def run_request(
@@ -49,10 +51,10 @@ def run_request(
     if experiment.note:
         say(experiment.note)
     try:
-        run_experiment(experiment, way, console)
-    except KeyboardInterrupt:
+        experiment = run_experiment(experiment, way, console)
+    except KeyboardInterrupt as stopped:
         with suppress(OSError):  # a terminal that was closed takes no more words
-            print(stopped(experiment, way), file=sys.stderr, flush=True)
+            print(stopped, file=sys.stderr, flush=True)
         raise typer.Exit(EXIT_STOPPED) from None
     results = RunFolder(experiment.folder).results
     if results.is_file():
@@ -60,22 +62,52 @@ def run_request(
     say(f"completed: {experiment.folder}")
 
 
-def run_experiment(experiment: Experiment, way: Way, console: Console) -> None:
+def run_experiment(experiment: Experiment, way: Way, console: Console) -> Experiment:
     """Find out who takes part in all runs, run them, compare them where there are several.
 
-    A failing run ends the experiment with its error, named by the run; --resume goes on.
+    Returns what was run: `experiment`, under another number where a process beside this one has taken its folder.
+    A failing run ends the experiment with its error, named by the run; --resume goes on. KeyboardInterrupt says how.
     """
     from simulations.experiments.progress import Preparing
 
+    try:
+        if experiment.folder.exists() and not experiment.unnamed:
+            with RunFolder(experiment.folder).locked(_patience_s(experiment)):
+                pass  # nobody else writes here
+        with Preparing(console) as progress:
+            rosters = _prepare(experiment, way, progress)
+        if experiment.unnamed:
+            experiment = _reserved(experiment, console)
+        _run_all(experiment, rosters, way, console)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_stopped(experiment, way)) from None
+    return experiment
+
+
+def _patience_s(experiment: Experiment) -> float:
+    return RESUME_PATIENCE_S if experiment.request.resume else 0.0
+
+
+def _reserved(experiment: Experiment, console: Console) -> Experiment:
+    """The experiment, its folder made; under the next number where another process was quicker."""
+    while True:
+        with telling(experiment.folder), suppress(FileExistsError):
+            experiment.folder.mkdir(parents=True)
+            return experiment
+        time.sleep(MOMENT_S)  # whoever has made it writes into it now
+        if folders.first_free(experiment.folder) == experiment.folder:
+            return experiment  # it was left over
+        experiment = plan_experiment(experiment.request)
+        console.print(experiment.note, highlight=False, markup=False, soft_wrap=True)
+
+
+def _run_all(
+    experiment: Experiment, rosters: Mapping[str, Roster], way: Way, console: Console
+) -> None:
+    """The runs in turn, then their comparison."""
     place, several = RunFolder(experiment.folder), experiment.record is not None
-    patience_s = RESUME_PATIENCE_S if experiment.request.resume else 0.0
-    if experiment.folder.exists():
-        with place.locked(patience_s):
-            pass  # nobody else writes here
-    with Preparing(console) as progress:
-        rosters = _prepare(experiment, way, progress)
     # A single run's lock is its server's.
-    with place.locked(patience_s) if several else nullcontext():
+    with place.locked(_patience_s(experiment)) if several else nullcontext():
         _claim(experiment)
         for number, label in enumerate(experiment.chosen, 1):
             done = "" if label in rosters else "  (completed before)"
@@ -85,44 +117,9 @@ def run_experiment(experiment: Experiment, way: Way, console: Console) -> None:
             if not done:
                 _run(experiment, label, rosters[label], way, console)
             if number == 1 and experiment.sweep is not None:
-                _check_metric(experiment, experiment.sweep, label)
+                check_metric(experiment, experiment.sweep, label)
         if several:
             compare(experiment)
-
-
-def _check_metric(experiment: Experiment, sweep: Sweep, label: str) -> None:
-    """InputError if a completed run did not record it, before the others train for nothing."""
-    from simulations.experiments.sweep_table import unrecorded
-
-    if wrong := unrecorded(experiment.folder, sweep, [label]):
-        compare(experiment)
-        raise InputError(wrong)
-
-
-def compare(experiment: Experiment) -> None:
-    """Write results.md over all completed runs: the sweep's tables, the system's own, or the common one."""
-    from simulations.experiments.comparison import add_rounds, write_comparison
-
-    done = {label: plan for label, plan in experiment.plans.items() if plan.folder.is_completed()}
-    made = {label: _made_with(plan) for label, plan in done.items()}
-    if experiment.sweep is not None:
-        from simulations.experiments.sweep_table import write_sweep
-
-        write_sweep(experiment.folder, experiment.sweep, list(experiment.plans), list(done))
-    elif experiment.system.compare is not None:
-        experiment.system.compare(experiment.folder, made)
-    else:
-        write_comparison(experiment.folder, list(done))
-    if experiment.sweep is None or "num-rounds" not in experiment.sweep.vary:
-        add_rounds(experiment.folder, {label: c.num_rounds for label, c in made.items()})
-
-
-def _made_with(plan: Plan) -> RunSettings:
-    """Settings of a completed run, with its present place."""
-    stored = read_stored_config(plan.folder)
-    settings = read_config(type(plan.settings), stored, str(plan.folder.config))
-    where = {"name": plan.settings.name, "results_dir": plan.settings.results_dir}
-    return dataclasses.replace(settings, **where, resume="")  # type: ignore[arg-type]
 
 
 def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, Roster]:
@@ -152,6 +149,8 @@ def _claim(experiment: Experiment) -> None:
     """Delete what is to be replaced, and write down what will be in the folder."""
     folder, several = experiment.folder, experiment.record is not None
     if not experiment.request.resume:  # again, now that nobody else can write
+        if not several:
+            RunFolder(folder).check_free()
         folders.check_place(folder, several, experiment.request.overwrite)
     if experiment.request.overwrite and folder.exists():
         whole = list(experiment.chosen) == list(experiment.plans)
@@ -232,7 +231,7 @@ def _has_results(folder: RunFolder) -> bool:
     return folder.model.exists() or any(row["round"] > 0 for row in rows)
 
 
-def stopped(experiment: Experiment, way: Way) -> str:
+def _stopped(experiment: Experiment, way: Way) -> str:
     """What is left after Ctrl-C, and how to go on."""
     again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
     if experiment.record is not None:

@@ -1,13 +1,20 @@
 """What runs are called: a name that is asked for, or the TOML's with the system before it, numbered where it is taken."""
 
+import dataclasses
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from fedsuite.progress import Progress
+from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from simulations.experiments.folders import default_name
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
+from tests import toy
 from tests.harness import ROOT, results_of, write_toml
 
 VARIANTS = "[variants.a]\n[variants.b]\nwidth = 2\n"
@@ -98,6 +105,75 @@ def test_a_completed_run_is_passed_over_as_in_an_experiment(call, tmp_path: Path
     code, out, _ = call("run", "--resume", "toy")
     assert code == 0 and f"{folder.path}  (completed before)" in out
     assert (results_of(folder), folder.status()) == before
+
+
+@pytest.fixture
+def quicker(monkeypatch: pytest.MonkeyPatch):
+    """`quicker(act)`: act() happens while data are prepared, as if another process did it."""
+
+    def quicker(act: Callable[[], object]) -> None:
+        prepared = toy.SYSTEM.prepare
+
+        def prepare(settings: toy.ToySettings, progress: Progress) -> Roster:
+            act()
+            return prepared(settings, progress)
+
+        monkeypatch.setattr(toy, "SYSTEM", dataclasses.replace(toy.SYSTEM, prepare=prepare))
+
+    return quicker
+
+
+def begin(folder: Path, *names: str) -> None:
+    """What a process leaves in its run's folder before the server takes the lock."""
+    folder.mkdir(parents=True)
+    for name in names or (".unfinished", "roster.json"):
+        (folder / name).touch()
+
+
+@pytest.mark.parametrize("end", ["", VARIANTS])
+def test_of_two_processes_at_once_the_later_one_takes_the_next_number(
+    call, quicker, tmp_path: Path, end: str
+) -> None:
+    toml = write_toml(tmp_path, "first", num_rounds=1)
+    toml.write_text(toml.read_text() + end)
+    other, own = tmp_path / "runs" / "toy-first", tmp_path / "runs" / "toy-first-2"
+    quicker(lambda: other.exists() or begin(other))
+    code, out, err = call("run", "first.toml")
+    assert (code, err) == (0, "") and f"completed: {own}\n" in out
+    assert "toy-first is there already, this one is toy-first-2\n" in out
+    assert {path.name for path in other.iterdir()} == {".unfinished", "roster.json"}
+
+
+def test_what_was_left_over_is_used_when_nobody_writes_there(
+    call, quicker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simulations.experiments.run.MOMENT_S", 0.0)
+    write_toml(tmp_path, num_rounds=1)
+    quicker(lambda: begin(tmp_path / "runs" / "toy", ".lock"))
+    assert f"completed: {tmp_path / 'runs' / 'toy'}\n" in call("run", "toy.toml")[1]
+
+
+def test_a_name_that_was_asked_for_is_refused_while_another_process_writes_there(
+    call, quicker, tmp_path: Path
+) -> None:
+    write_toml(tmp_path, num_rounds=1, name="own")
+    folder = RunFolder(tmp_path / "runs" / "own")
+    with ExitStack() as stack:
+
+        def write() -> None:
+            begin(folder.path)
+            if len(complaints) == 1:
+                stack.enter_context(folder.locked())
+
+        quicker(write)
+        complaints: list[str] = []
+        for _ in range(2):
+            code, _, err = call("run", "toy.toml")
+            assert code == 2 and err.count("\n") == 1
+            complaints.append(err)
+            shutil.rmtree(folder.path)
+    assert "own: another process is about to begin a run here" in complaints[0]
+    assert "own: another process is writing to this run" in complaints[1]
 
 
 def test_a_run_that_goes_on_keeps_its_place(call, tmp_path: Path) -> None:
