@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Column, Table
 
 from fedsuite.config import to_flat
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.files import as_typed
 from fedsuite.history import HISTORY, read_rows, run_folders
 from fedsuite.run_folder import RunFolder, read_stored_config
@@ -29,7 +29,7 @@ def runs_table(results_dir: Path) -> tuple[Table, list[str]]:
             table.add_row(name, *_line_of(folder))
         except InputError as error:
             table.add_row(name, "damaged")
-            complaints.append(f"{name}: {error}")
+            complaints.append(one_line(f"{name}: {error}", 2000))
     return table, complaints
 
 
