@@ -83,7 +83,7 @@ def check_request(context: click.Context) -> None:
     if len(changes) < len(given["change"] or []) and "system=" in "".join(given["change"]):
         return  # a system of the reader's own
     typed = split_changes(changes)
-    request = Request(config, changes, only=only, seeds=given.get("seeds", ""), sweep=sweep)
+    request = Request(config, changes, only=only, seeds=given.get("seeds"), sweep=sweep)
     described = describe(request, typed)
     assert chosen_labels(only, [r.label for r in described.runs])
     for label in described.runs:
