@@ -49,7 +49,7 @@ def run_tables(run: str, last: int) -> list[Table]:
     """Status, settings that differ from the defaults, and metrics of the last rounds."""
     folder = find_run(run)
     status = folder.status()
-    head = Table(show_header=False, box=None)
+    head = Table("", Column("", overflow="fold"), show_header=False, box=None)
     head.add_row("run", str(folder.path))
     head.add_row("status", status_of(folder))
     if status.get("error"):
@@ -65,7 +65,7 @@ def run_tables(run: str, last: int) -> list[Table]:
         head.add_row(name, str(version))
     stored = read_stored_config(folder)
     defaults = to_flat(load_system(str(stored["system"])).config_class())
-    settings = Table("setting", "value", box=None)
+    settings = Table("setting", Column("value", overflow="fold"), box=None)
     for key, value in sorted(stored.items()):
         if defaults.get(key) != value:
             settings.add_row(key, str(value))
