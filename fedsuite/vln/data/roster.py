@@ -47,9 +47,8 @@ def make_roster(config: FedVLNConfig, sources: Sources) -> Roster:
             members = unseen
     words = load_vocabulary(sources.houses_dir).words
     facts: dict[str, object] = {"feature-size": sources.feature_size}
-    if digest := sources.manifest.get(
-        "content"
-    ):  # folders that were made before it was told have none
+    # Folders that were prepared before it was told have none.
+    if digest := sources.manifest.get("content"):
         facts[CONTENT] = {"connectivity/ and annotations/": digest}
     return Roster(tuple(members), facts, tuple(words))
 
