@@ -11,6 +11,7 @@ visit counts: what it changed never came to c, the mean of all c_k. A centralise
 houses at once.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from fedsuite.arrays import (
     with_prefix,
 )
 from fedsuite.control_variates import CONTROL, Correction
+from fedsuite.instructions import YES_NO, Fields, Instruction, Whole, query, task
 from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.versions import ANEW, Versions, checkpoint_rounds
 from fedsuite.vln.config import FedVLNConfig
@@ -73,6 +75,16 @@ class HouseClientBase(NumPyClient):
         # The rounds of this house's training, where a best round is asked for.
         self._trained: list[int] = []
 
+    def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
+        """What a message of this kind may say."""
+        most = self.config.num_rounds
+        if kind == "query":
+            return query(most)
+        if kind == "train":
+            return task(most, {"steps": Whole(0, max(1, self.local_steps()))})
+        own: Fields = {"keep": YES_NO, "write": YES_NO, "export-round": Whole(0, most)}
+        return task(most, optional=own)
+
     def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
         if "resume-round" in config:
@@ -84,7 +96,7 @@ class HouseClientBase(NumPyClient):
             "name": self.site.name,
             "num-examples": sum(own),
             "training-houses": len(own),
-            "local-steps": sum(visit_steps(self.config, n) for n in own),
+            "local-steps": self.local_steps(),
             "unseen": int(self.site.unseen),
             **{k: n for k, n in counts.items() if n},
         }
@@ -94,6 +106,10 @@ class HouseClientBase(NumPyClient):
         if self.site.unseen and self.config.stage == "pre-explore":
             return [len(paths) for paths in self.site.sampled if len(paths)]
         return [len(h.samples["train"]) for h in self.site.houses if h.samples.get("train")]
+
+    def local_steps(self) -> int:
+        """Optimizer steps of a visit."""
+        return sum(visit_steps(self.config, n) for n in self.sample_counts())
 
     def kept(self, before_round: int, least: int) -> Arrays:
         """The newest private version older than `before_round`, not older than `least`; {} if there is none."""

@@ -6,8 +6,12 @@ in which they came (strategies/runtime/packing.py). A query asks who the client 
 
 The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
 names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
+
+A client with a method `instruction(kind, config)` is asked it first, with the kind of a message (query, train, evaluate) and
+its config: a config that does not fit the fedsuite.instructions.Instruction that comes back is answered with an error.
 """
 
+import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +25,11 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
 from fedsuite.arrays import Arrays
+from fedsuite.errors import one_line
 from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 NAMES = "array-names"
+LOG = logging.getLogger("flwr")  # a node's own
 CLIENT_RAISED = 2  # Flower's code for an exception in a ClientApp
 Parameters = list[np.ndarray]
 Config = dict[str, Any]
@@ -39,15 +45,15 @@ def numpy_client_app(make_client: ClientFactory, mods: list[Mod] | None = None) 
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: _query(make_client(context), message))
+        return _answer(message, context, lambda: _query(make_client(context), message))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: _train(make_client(context), message))
+        return _answer(message, context, lambda: _train(make_client(context), message))
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        return _answer(message, lambda: _evaluate(make_client(context), message))
+        return _answer(message, context, lambda: _evaluate(make_client(context), message))
 
     return app
 
@@ -63,33 +69,44 @@ def named_reply(arrays: Arrays, num_examples: int, metrics: Mapping[str, Any]) -
     return list(arrays.values()), num_examples, {**metrics, NAMES: "\n".join(arrays)}
 
 
-def _answer(message: Message, work: Callable[[], Content]) -> Message:
-    """The reply; an exception becomes an error reply whose text is the traceback, the same with every engine."""
+def _answer(message: Message, context: Context, work: Callable[[], Content]) -> Message:
+    """The reply, or an error reply, the same with every engine."""
     begin = time.perf_counter()
     try:
         content = work()
     except Exception as error:  # every exception of a client must reach the server, which decides
-        return error_reply(message, error)
+        return error_reply(message, context, error)
     content["timing"] = ConfigRecord({"seconds": time.perf_counter() - begin})
     return Message(RecordDict(dict(content)), reply_to=message)
 
 
-def error_reply(message: Message, error: Exception) -> Message:
-    """What the server gets of an exception: the traceback, and in the last line what it says."""
+def error_reply(message: Message, context: Context, error: Exception) -> Message:
+    """What the server gets of an exception: what it says, in one line, and in a simulation the traceback before it.
+
+    A real node's traceback tells of its disk and its data, so it goes into the node's own log.
+    """
+    line = f"{type(error).__name__}: {one_line(' '.join(str(error).split()), 2000)}"
     told = "".join(traceback.format_exception(error))
-    text = f"{told}\n{type(error).__name__}: {' '.join(str(error).split())}"
-    return Message(Error(CLIENT_RAISED, text), reply_to=message)
+    if "partition-id" in context.node_config:
+        return Message(Error(CLIENT_RAISED, f"{told}\n{line}"), reply_to=message)
+    LOG.error("answered with an error: %s\n%s", line, told)
+    return Message(Error(CLIENT_RAISED, line), reply_to=message)
+
+
+def _check(client: NumPyClient, kind: str, config: Mapping[str, Any]) -> None:
+    """InputError for a message that the client, if it says what it answers, does not answer."""
+    instruction = getattr(client, "instruction", None)
+    if instruction is not None:
+        instruction(kind, config).check(config, f"{kind} message")
 
 
 def _query(client: NumPyClient, message: Message) -> Content:
-    config = dict(message.content["config"])
-    return {"properties": ConfigRecord(dict(client.get_properties(config)))}  # type: ignore[arg-type]
+    return _introduction(client, dict(message.content["config"]))
 
 
 def _train(client: NumPyClient, message: Message) -> Content:
     record = _record(message)
-    parameters, config = _unpack(message, record)
-    said = _introduction(client, config)
+    said, parameters, config = _task(client, "train", message, record)
     arrays, num_examples, metrics = client.fit(parameters, config)
     names = metrics.pop(NAMES, config[NAMES])
     as_asked = packed_record if is_packed(record) else plain_record
@@ -98,18 +115,27 @@ def _train(client: NumPyClient, message: Message) -> Content:
 
 
 def _evaluate(client: NumPyClient, message: Message) -> Content:
-    parameters, config = _unpack(message, _record(message))
-    said = _introduction(client, config)
+    said, parameters, config = _task(client, "evaluate", message, _record(message))
     loss, num_examples, metrics = client.evaluate(parameters, config)
     return said | {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
 
 
-def _introduction(client: NumPyClient, config: Config) -> Content:
-    """What a client says of itself before its first task of a run, where the server has not asked it by a query."""
+def _task(
+    client: NumPyClient, kind: str, message: Message, record: ArrayRecord
+) -> tuple[Content, Parameters, Config]:
+    """What a client says of itself where it is asked to, and its task: arrays, and config with their names."""
+    config = dict(message.content["config"])
     config.pop("as-partition", None)
-    if "resume-round" not in config:
-        return {}
-    asked = {"resume-round": config.pop("resume-round")}
+    asked = {key: config.pop(key) for key in ("resume-round",) if key in config}
+    _check(client, kind, config)
+    said = _introduction(client, asked) if asked else {}
+    arrays = arrays_of(record)
+    return said, list(arrays.values()), {**config, NAMES: "\n".join(arrays)}
+
+
+def _introduction(client: NumPyClient, asked: Config) -> Content:
+    """What a client says of itself before its first task of a run, where the server has not asked it by a query."""
+    _check(client, "query", asked)
     return {"properties": ConfigRecord(dict(client.get_properties(asked)))}
 
 
@@ -118,12 +144,6 @@ def _record(message: Message) -> ArrayRecord:
     if not isinstance(record, ArrayRecord):
         raise TypeError(f"expected an ArrayRecord under 'arrays', got {type(record).__name__}")
     return record
-
-
-def _unpack(message: Message, record: ArrayRecord) -> tuple[Parameters, Config]:
-    arrays = arrays_of(record)
-    config = {**message.content["config"], NAMES: "\n".join(arrays)}
-    return list(arrays.values()), config
 
 
 def _metrics(num_examples: int, metrics: Mapping[str, Any]) -> MetricRecord:

@@ -12,7 +12,7 @@ from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.fedrl.learning import single_party
 from fedsuite.fedrl.learning.party import Party
 from fedsuite.fedrl.learning.rewarded_party import RewardedParty
-from fedsuite.fedrl.learning.testing import TestPlan
+from fedsuite.fedrl.learning.testing import plan_of
 
 MLP = "mlp."
 Answer = tuple[Arrays, dict[str, float]]
@@ -40,23 +40,27 @@ class PartyParts:
 
     def act(self) -> Answer:
         actions, episodes, ids = self.alpha.act(self.exchange, self._blocks("q."), self._mlp())
+        self.party.answered = ids if len(ids) else None
         ended = {"ended": float((episodes >= 0).sum())}
         return {"actions": actions, "episodes": episodes, "ids": ids}, ended
 
     def reply(self) -> Answer:
         a = self.arrays
         q, q_next = self.party.answer(self.exchange, a["actions"], a["episodes"], a["ids"])
+        self.party.answered = a["ids"] if len(a["ids"]) else None
         return {"q": q, "q-next": q_next}, {}
 
     def learn_first(self) -> Answer:
         targets, q = self.alpha.learn_first(
             self.exchange, self.arrays["ids"], self._blocks("q."), self._blocks("q-next.")
         )
+        self.party.answered = None
         return {"targets": targets, "q": q} | with_prefix(self.alpha.shared_mlp(), MLP), {}
 
     def learn(self) -> Answer:
         a, party = self.arrays, self.party
         mlp = party.learn(self.exchange, a["ids"], a["targets"], self._blocks("q."), self._mlp())
+        party.answered = None
         proposal = {"proposal": party.propose(self.exchange + 1)}
         alternating = party.rules.mlp_updates == "alternating"
         return proposal | (with_prefix(mlp, MLP) if alternating else {}), {}
@@ -79,7 +83,7 @@ class PartyParts:
 
     def look(self) -> Answer:
         if int(self.config["tick"]) == 0:
-            self.party.begin_test(self._plan())
+            self.party.begin_test(plan_of(self.config))
         else:
             assert self.party.test is not None
             self.party.test.advance(self.arrays["actions"])
@@ -87,14 +91,14 @@ class PartyParts:
 
     def choose(self) -> Answer:
         if int(self.config["tick"]) == 0:
-            self.party.begin_test(self._plan())
+            self.party.begin_test(plan_of(self.config))
         actions = self.alpha.choose(self._blocks("q."), self._mlp())
         assert self.party.test is not None
         return {"actions": actions}, {"active": float(self.party.test.active.sum())}
 
     def scores(self) -> Answer:
         if self.party.num_parties == 1:
-            single_party.play_alone(self.alpha, self._plan())
+            single_party.play_alone(self.alpha, plan_of(self.config))
         return {}, self.alpha.scores()
 
     # --- pieces ----------------------------------------------------------------------------------
@@ -116,7 +120,3 @@ class PartyParts:
 
     def _mlp(self) -> Arrays:
         return under_prefix(self.arrays, MLP)
-
-    def _plan(self) -> TestPlan:
-        c = self.config
-        return TestPlan(c["split"], bool(c["noisy"]), bool(c["best"]), int(c["number"]))

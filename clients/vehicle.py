@@ -5,6 +5,7 @@ angles, the sub-network and both optimizers stay, the latter on the silo's own d
 in a simulation, stacked along the first axis of every array; a pooled run uses the same client with all data as one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,7 @@ from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Matrix, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
+from fedsuite.instructions import Instruction, Whole, query, task
 from fedsuite.versions import Versions, checkpoint_rounds
 
 
@@ -54,6 +56,19 @@ class VehicleClient(NumPyClient):
 
     def __init__(self, site: VehicleSite, config: CDLConfig, matrix: Matrix) -> None:
         self.site, self.config, self.matrix = site, config, matrix
+
+    def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
+        """What a message of this kind may say; a round's mixing steps follow those of the round before."""
+        most, per_round = self.config.num_rounds, self.config.federation.mixings_per_round
+        if kind == "query":
+            return query(most)
+        if kind != "train":
+            return task(most)
+        number = config.get("round")
+        first = (number - 1) * per_round if type(number) is int else 0
+        return task(
+            most, {"first-mixing": Whole(first, first), "mixings": Whole(per_round, per_round)}
+        )
 
     def get_properties(self, config: dict[str, Any]) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""

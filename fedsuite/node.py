@@ -12,6 +12,7 @@ Relative paths start at the file's folder. What is left out here is the run's to
 no path of the run-config.
 """
 
+import secrets
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from fedsuite.values import shown
 SHARED = ("data", "agent", "language-encoder", "nothing")
 """Levels of disclosure (Zhou & Wang 2022, Table 6), from most to least."""
 ALLOWED = "allow-systems"
+LEAST_SEED = 2**63
+"""A noise-seed below it has fewer than 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ class NodeSettings:
     )
     noise_seed: int = setting(
         -1,
-        "FedRL: secret seed of its noise; -1 = the run's, which others know",
+        "FedRL: secret seed of its noise, of 64 to 128 bits; -1 = the run's, which others know",
         ge=-1,
-        le=2**63 - 1,
+        le=2**128 - 1,
     )
     data: NodeData = section(NodeData)
 
@@ -110,12 +113,27 @@ def read_node(file: Path, rostered: bool = True) -> NodeSettings:
     node = with_keys(node, places)
     if not node.data.cache_dir:
         node = with_keys(node, {"data.cache-dir": str(Path(node.state_dir) / "cache")})
+    _check_noise(node, file)
+    return node
+
+
+def drawn_noise_seed() -> int:
+    """A seed of 128 bits that nobody else knows."""
+    return secrets.randbits(127) | 1 << 127
+
+
+def _check_noise(node: NodeSettings, file: Path) -> None:
+    """InputError for a seed that others know, or could find by trial."""
+    cure = f"set noise-seed to a number that nobody else knows, such as {drawn_noise_seed()}, drawn just now"
     if node.least_noise_sigma and node.noise_seed < 0:
         raise InputError(
             f"{file}: noise-seed: -1, so others can draw the same noise and take it off, but least-noise-sigma is "
-            f"{node.least_noise_sigma:g}; set noise-seed to a whole number that nobody else knows"
+            f"{node.least_noise_sigma:g}; {cure}"
         )
-    return node
+    if 0 <= node.noise_seed < LEAST_SEED:
+        raise InputError(
+            f"{file}: noise-seed: {node.noise_seed} has fewer than 64 bits and could be found by trial; {cure}"
+        )
 
 
 def own_paths(node: NodeSettings, cls: type) -> dict[str, str]:

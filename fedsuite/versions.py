@@ -12,6 +12,7 @@ is, it rolls back to the "resume-round" found there: 0 in a new run.
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from fedsuite.files import sync_folder, telling, write_atomically
 from fedsuite.values import shown
 
 FORMAT = 2
-_PREFIX, _SUFFIX, _ABOUT = "round-", ".safetensors", "about"
+_PREFIX, _SUFFIX, _ABOUT, _ASIDE = "round-", ".safetensors", "about", "aside-"
 ANEW = "start the run again under another name"
 BACK = "put it back from a copy, or move the newest file of checkpoints/ away to resume from the one before it"
 
@@ -100,10 +101,24 @@ class Versions:
                 self.path(number).unlink(missing_ok=True)
 
     def rollback(self, round: int) -> None:
-        """Drop versions of later rounds and leftovers of interrupted writes."""
-        for number in self.rounds():
-            if number > round:
-                self.path(number).unlink(missing_ok=True)
+        """Drop versions of later rounds and leftovers of interrupted writes.
+
+        Where nothing would be left the newest stays as aside-round-NNNNNN.safetensors, which nobody reads: whoever asked
+        for the rollback may have been mistaken.
+        """
+        later = [number for number in self.rounds() if number > round]
+        aside = self.folder / f"{_ASIDE}{self.path(later[-1]).name}" if later else None
+        if aside is not None and later == self.rounds() and not aside.exists():
+            os.replace(self.path(later.pop()), aside)
+        self._drop(later)
+
+    def clear(self) -> None:
+        """Drop all versions."""
+        self._drop(self.rounds())
+
+    def _drop(self, rounds: Sequence[int]) -> None:
+        for number in rounds:
+            self.path(number).unlink(missing_ok=True)
         for partial in self.folder.glob(".*.partial"):
             partial.unlink(missing_ok=True)
 

@@ -105,7 +105,7 @@ def says_who(message: Message, context: Context, call_next: ClientAppCallable) -
         if own is not None:
             begin_run(own, context.run_id, asked.get("run-key"))
     except (InputError, RunFailed) as error:
-        return error_reply(message, error)
+        return error_reply(message, context, error)
     reply = call_next(message, context)
     properties = None if reply.has_error() else reply.content["properties"]
     if "roster" in asked and isinstance(properties, ConfigRecord):
@@ -129,7 +129,7 @@ def as_the_node_says(message: Message, context: Context, call_next: ClientAppCal
         context = _playing(message, context)
         own = own_node(context.node_config)
     except InputError as error:
-        return error_reply(message, error)
+        return error_reply(message, context, error)
     if own is None:
         with _threads(int(context.run_config.get("client-threads", 1))):
             return call_next(message, context)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fedsuite.errors import InputError
 from fedsuite.files import lock_of, make_folder, path_name
+from fedsuite.node import drawn_noise_seed
 from fedsuite.parts import fingerprint_of
 from fedsuite.roster import ROSTER, Roster, write_roster
 from simulations.deploy.address import Address
@@ -141,7 +142,7 @@ superlink = {json.dumps(str(address))}  # for `fedsuite deploy node`
 # most-shared = "language-encoder"  # FedVLN; left out: agent
 # least-noise-sigma = 1.0  # FedRL; needs noise-seed
 # largest-q-clip = 10.0  # FedRL
-# noise-seed = 0  # FedRL: a whole number that nobody else knows
+# noise-seed = {drawn_noise_seed()}  # FedRL: drawn for this node alone; nobody else may know it
 
 [data]
 cache-dir = "cache"

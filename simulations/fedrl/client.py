@@ -8,7 +8,9 @@ from flwr.client import NumPyClient
 from clients.party import PartyClient, PartySite
 from fedsuite.config import with_keys
 from fedsuite.devices import device_of
+from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.learning.own_noise import OwnNoise
 from fedsuite.fedrl.open_world import open_world, prepare_world
 from fedsuite.fedrl.worlds import Role
 from fedsuite.progress import silent
@@ -17,6 +19,17 @@ from simulations.systems import Node
 
 def make_client(config: FedRLConfig, node: Node) -> NumPyClient:
     """A client's half: its own world, opened once per process and party."""
+    roles, wanted = tuple(m.role for m in node.roster.members), config.federation.roles
+    if roles != wanted:
+        raise InputError(
+            f"federation.method: the run is one of {', '.join(wanted)}, this node's roster has {', '.join(roles)}; give it "
+            "the roster that was made for this run"
+        )
+    if "noise-seed" in node.options:
+        raise InputError(
+            "node-config noise-seed: others on this machine can read it; write it into a file of the node's own, and "
+            "name that in the node-config as node"
+        )
     data_dir = str(node.options.get("data-dir", config.data.dir))
     if node.own is not None:
         prepare_world(config, silent)
@@ -25,9 +38,6 @@ def make_client(config: FedRLConfig, node: Node) -> NumPyClient:
 
 @lru_cache(maxsize=8)
 def _open_site(config: FedRLConfig, node: Node) -> PartySite:
-    noise_seed = node.options.get("noise-seed")
-    if node.own is not None and node.own.noise_seed >= 0:
-        noise_seed = node.own.noise_seed
     return PartySite(
         partition=node.partition,
         role=cast(Role, node.member.role),
@@ -36,5 +46,12 @@ def _open_site(config: FedRLConfig, node: Node) -> PartySite:
         folder=node.folder,
         resident=bool(node.options.get("resident", False)),
         device=device_of(config.device, config.precision),
-        noise_seed=None if noise_seed is None else int(noise_seed),
+        own_noise=_own_noise(node),
     )
+
+
+def _own_noise(node: Node) -> OwnNoise | None:
+    """What a node with a noise-seed adds to its Q-values. Its folder lies in the run's, whose name is the run's key."""
+    if node.own is None or node.own.noise_seed < 0:
+        return None
+    return OwnNoise(node.own.noise_seed, node.folder.parent.name, node.folder)

@@ -1,8 +1,8 @@
 """FedRL wired to the app: the strategy of a run, the client of a node, and what is done around a run.
 
 Partition 0 is the party with rewards (alpha, or the only learner of a baseline); partition 1 is beta, partition 2 gamma.
-A real node may have, in its node-config, "party" (alpha, beta), "data-dir" (where its data lies, in place of the run's) and
-"noise-seed" (of its own noise, so that no other party can take the noise off again).
+A real node may have, in its node-config, "party" (alpha, beta) and "data-dir" (where its data lies, in place of the run's).
+Noise of its own needs a file of its own (fedsuite/node.py).
 """
 
 from fedsuite.fedrl.config import FedRLConfig

@@ -19,6 +19,7 @@ from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, wi
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.networks import new_mlp
 from fedsuite.fedrl.learning.noise import PartyNoise
+from fedsuite.fedrl.learning.own_noise import OwnNoise
 from fedsuite.fedrl.learning.replay import Memory
 from fedsuite.fedrl.learning.schedule import Schedule
 from fedsuite.fedrl.learning.testing import PartyTest, TestPlan
@@ -45,7 +46,7 @@ class Party:
         role: Role,
         partition: int,
         device: str,
-        noise_seed: int | None = None,
+        own_noise: OwnNoise | None = None,
     ) -> None:
         self.config, self.world, self.role, self.partition = config, world, role, partition
         self.device, self.rules, self.schedule = device, config.published.rules, Schedule(config)
@@ -53,7 +54,7 @@ class Party:
         self._published_targets = self.rules.target_refresh == "published"
         # The published code never refreshes the targets of a federation.
         self._targets_stay = self._published_targets and self.num_parties > 1
-        self._noise = PartyNoise(config, partition, noise_seed)
+        self._noise = PartyNoise(config, partition, own_noise)
         self.network = self._new_network("network")
         self.target = self._new_network("frozen-target" if self._targets_stay else "network")
         self.mlp = self._new_mlp("mlp") if self.num_parties > 1 else None
@@ -64,6 +65,7 @@ class Party:
         self.sides: list[Side] = [self.view]
         self.memory = Memory(config.learning.memory, self._remembered())
         self.best: Arrays = {}
+        self.answered: np.ndarray | None = None  # ids [U, B] whose gradient steps are still to come
         self.test: PartyTest | None = None
         self.tested = self.network
         self.start()
@@ -95,10 +97,7 @@ class Party:
 
     def propose(self, exchange: int) -> np.ndarray:
         """Q^ of what is seen now [K, A]."""
-        q = self._q(self.network, self.view.records())
-        if self.config.privacy.behaviour_noise:
-            q = q + self._noise.draw("now", exchange, q.shape)
-        return q
+        return self._noise.on_proposal(exchange, self._q(self.network, self.view.records()))
 
     # --- algorithm 2 -----------------------------------------------------------------------------
 
@@ -110,9 +109,10 @@ class Party:
         self.follow(actions, episodes)
         before, after = self.memory.gather(ids.ravel(), "before", "after")
         shape = (*ids.shape, self.world.num_actions)
-        q = self._q(self.network, before).reshape(shape) + self.noise(exchange, "before")
-        q_next = self._q(self.target, after).reshape(shape) + self.noise(exchange, "after")
-        return q, q_next
+        q, q_next = self._q(self.network, before), self._q(self.target, after)
+        self._noise.once(f"minibatches {exchange}", np.stack([q, q_next]))
+        noises = self.noise(exchange, "before"), self.noise(exchange, "after")
+        return q.reshape(shape) + noises[0], q_next.reshape(shape) + noises[1]
 
     def learn(
         self,
@@ -176,7 +176,7 @@ class Party:
         test = self._running_test()
         q = self._q(self.tested, test.view.records()[test.active])
         if test.plan.noisy:
-            q = q + self._noise.in_test(test.plan.number, test.tick, q.shape)
+            q = self._noise.on_test(test.plan.number, test.tick, q)
         return test.spread(q)
 
     def _running_test(self) -> PartyTest:
@@ -208,7 +208,7 @@ class Party:
         self.view.restore(under_prefix(state, VIEW))
         self.memory.restore(under_prefix(state, MEMORY))
         self.best = under_prefix(state, BEST)
-        self.test = None
+        self.test = self.answered = None
 
     def _modules(self) -> dict[str, torch.nn.Module]:
         """All networks, by the prefix of their arrays."""

@@ -94,14 +94,18 @@ class RewardedParty(Party):
             self.count(updates=1, loss=loss / ids.shape[1])
         if self.mlp is not None and self.rules.mlp_updates == "alternating":
             fresh = self._q(self.network, before.reshape(-1, before.shape[-1]))
-            return targets, fresh.reshape(*ids.shape, -1) + noise
-        return targets, torch.stack(shown).cpu().numpy()
+            block = fresh.reshape(*ids.shape, -1) + noise
+        else:
+            block = torch.stack(shown).cpu().numpy()
+        self._noise.once(f"minibatches {exchange}", block)
+        return targets, block
 
     def _targets(self, exchange: int, ids: np.ndarray, q_next: Sequence[np.ndarray]) -> np.ndarray:
         """Y [U, B] float32."""
         after, rewards, terminal = self.memory.gather(ids.ravel(), "after", "rewards", "terminals")
         shape = (*ids.shape, self.world.num_actions)
         own = self._q(self.target, after).reshape(shape) + self.noise(exchange, "after")
+        self._noise.once(f"targets {exchange}", own)
         best = self.joint([own, *q_next], target=True).max(axis=-1).ravel()
         targets = rewards + self.config.learning.discount * np.where(terminal, np.float32(0), best)
         return targets.reshape(ids.shape).astype(np.float32)

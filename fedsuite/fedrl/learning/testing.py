@@ -7,6 +7,7 @@ alone does to a greedy policy.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,12 @@ class TestPlan:
     noisy: bool
     best: bool
     number: int
+
+
+def plan_of(message: Mapping[str, Any]) -> TestPlan:
+    """The test that a message of the protocol is about."""
+    split, number = message["split"], int(message["number"])
+    return TestPlan(split, bool(message["noisy"]), bool(message["best"]), number)
 
 
 def num_envs(config: FedRLConfig, world: World, split: Split) -> int:
