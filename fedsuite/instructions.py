@@ -97,11 +97,11 @@ class Instruction:
         known = {**self.optional, **self.needed}
         if missing := sorted(self.needed.keys() - config.keys()):
             raise refused(whose, missing[0], "missing", known[missing[0]])
-        for name, value in sorted(config.items()):
-            if name not in known:
-                raise refused(whose, one_line(name, 60), "unknown", _listed(known))
-            if not known[name].holds(value):
-                raise refused(whose, name, one_line(repr(value), 60), known[name])
+        for name in sorted(known.keys() & config.keys()):
+            if not known[name].holds(config[name]):
+                raise refused(whose, name, one_line(repr(config[name]), 60), known[name])
+        if unknown := sorted(config.keys() - known.keys()):
+            raise refused(whose, one_line(unknown[0], 60), "unknown", _listed(known))
 
 
 def refused(whose: str, name: str, found: str, expected: object) -> InputError:

@@ -123,8 +123,9 @@ def drawn_noise_seed() -> int:
 
 
 def _check_noise(node: NodeSettings, file: Path) -> None:
-    """InputError for a seed that others know, or could find by trial."""
-    cure = f"set noise-seed to a number that nobody else knows, such as {drawn_noise_seed()}, drawn just now"
+    """InputError for a seed that others know, or could find by trial. It says no seed: a server may get to read it."""
+    drawn = 'python -c "import secrets; print(1 << 127 | secrets.randbits(127))"'
+    cure = f"set it to a number of 64 to 128 bits that nobody else knows, as {drawn} prints one"
     if node.least_noise_sigma and node.noise_seed < 0:
         raise InputError(
             f"{file}: noise-seed: -1, so others can draw the same noise and take it off, but least-noise-sigma is "
@@ -132,7 +133,7 @@ def _check_noise(node: NodeSettings, file: Path) -> None:
         )
     if 0 <= node.noise_seed < LEAST_SEED:
         raise InputError(
-            f"{file}: noise-seed: {node.noise_seed} has fewer than 64 bits and could be found by trial; {cure}"
+            f"{file}: noise-seed: fewer than 64 bits, so it could be found by trial; {cure}"
         )
 
 

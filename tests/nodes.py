@@ -21,6 +21,7 @@ from simulations.server_app import serve
 from simulations.systems import settings_of
 
 RUN_ID = 77
+SECRET = 2**100 + 1234567  # a noise-seed
 
 
 def write_node(folder: Path, name: str, roster: Path, **keys: Any) -> Path:

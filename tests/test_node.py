@@ -69,6 +69,9 @@ def test_paths_start_at_the_files_folder(place: Path) -> None:
         ({"allow_systems": '"cdl"'}, 'allow-systems must be a list such as ["fedvln"], got "cdl"'),
         ({"allow_systems": "[3]"}, "allow-systems must be a list"),
         ({"least_noise_sigma": "0.5"}, "noise-seed: -1, so others can draw the same noise"),
+        ({"noise_seed": "5"}, "noise-seed: fewer than 64 bits, so it could be found by trial"),
+        ({"noise_seed": str(2**63 - 1)}, "noise-seed: fewer than 64 bits"),
+        ({"noise_seed": str(2**128)}, "noise-seed"),
         ({"name": '"oak'}, "cannot be read as TOML"),
     ],
 )

@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ from flwr.clientapp.typing import Mod
 
 from clients.numpy_client_app import named_arrays, named_reply, numpy_client_app
 from clients.packing import plain_arrays
+from fedsuite.instructions import Instruction, Whole
 from simulations.engines.inprocess import server_identity
 from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
@@ -40,12 +42,15 @@ def identity() -> Iterator[None]:
         yield
 
 
-def ask(client: Probe, kind: str, arrays: dict[str, np.ndarray] | None = None, **config) -> Message:
+def ask(
+    client: Probe, kind: str, arrays: dict[str, np.ndarray] | None = None, node=None, **config
+) -> Message:
+    """The answer; node: the node-config, that of a simulated node if it says its partition."""
     content = RecordDict({"config": ConfigRecord(config)})
     if arrays is not None:
         content["arrays"] = ArrayRecord({k: Array(v) for k, v in arrays.items()})
     message = Message(content, 77, kind)
-    context = Context(1, 77, {}, RecordDict(), {})
+    context = Context(1, 77, node or {}, RecordDict(), {})
     return numpy_client_app(lambda _: client)(message, context)
 
 
@@ -101,14 +106,35 @@ def test_evaluate_and_query() -> None:
         (Probe(reply=named_reply(SENT, 1, {"v": np.ones(2)})), "TypeError: metric 'v' must be"),
     ],
 )
-def test_what_goes_wrong_becomes_an_error_reply_with_its_traceback(
-    client: Probe, line: str
+def test_what_goes_wrong_is_one_line_and_a_simulation_tells_where(
+    client: Probe, line: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reply = ask(client, "train", SENT)
-    assert reply.has_error() and not reply.has_content()
-    assert reply.error.reason is not None
-    assert "Traceback" in reply.error.reason
-    assert reply.error.reason.splitlines()[-1].startswith(line)
+    """A real node's traceback holds paths and code lines of its own, so it stays in the node's log."""
+    caplog.set_level(logging.ERROR, "flwr")
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)  # Flower's hands nothing on
+    real = ask(client, "train", SENT)
+    assert real.has_error() and not real.has_content()
+    assert str(real.error.reason).startswith(line) and "\n" not in str(real.error.reason)
+    assert "Traceback" in caplog.text and "numpy_client_app.py" in caplog.text
+    simulated = str(ask(client, "train", SENT, node={"partition-id": 3}).error.reason)
+    assert "Traceback" in simulated
+    assert simulated.splitlines()[-1] == real.error.reason
+
+
+def test_a_client_that_says_what_it_answers_is_asked_first() -> None:
+    class Careful(Probe):
+        def instruction(self, kind: str, config: dict) -> Instruction:
+            assert kind in ("train", "query")
+            return Instruction({"round": Whole(0, 3)} if kind == "train" else {})
+
+    client = Careful()
+    lie = ask(client, "train", SENT, round=4)
+    assert str(lie.error.reason).startswith(
+        "InputError: train message: the server's message has round = 4"
+    )
+    assert client.seen == {}  # nothing was computed
+    assert not ask(client, "train", SENT, round=3).has_error()
+    assert ask(client, "query", **{"resume-round": 0}).has_error()
 
 
 def test_arrays_leave_in_the_form_in_which_they_came() -> None:

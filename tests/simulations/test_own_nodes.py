@@ -15,7 +15,7 @@ from simulations.engines.inprocess import InProcessGrid, server_identity
 from strategies.runtime.messages import TaskMessages, identity_message, read_reply
 from tests import cdl_runs, fedrl_runs, fedvln_runs
 from tests.harness import config_from, prepared, recorded
-from tests.nodes import deploy, grid_of, write_node, write_own_house
+from tests.nodes import SECRET, deploy, grid_of, write_node, write_own_house
 
 SERVERS = "/a/path/of/the/server"  # which no node has
 
@@ -99,8 +99,17 @@ def test_parties(tmp_path: Path) -> None:
     done = deploy(config, files())
     same(done, RunFolder(tmp_path / "all" / "run"))
     assert (tmp_path / "beta" / "state" / "cache").is_dir()
-    other = deploy({**config, "name": "secret"}, files(noise_seed=5), run_id=78)
+    other = deploy({**config, "name": "secret"}, files(noise_seed=SECRET), run_id=78)
     assert other.model.read_bytes() != done.model.read_bytes()
+    # The last round and the tests once more, from the checkpoint before them: the same noise, so the same bytes.
+    whole = {
+        name: (other.path / name).read_bytes() for name in ("model.safetensors", "history.jsonl")
+    }
+    (other.checkpoints / "round-000002.safetensors").unlink()
+    resumed = deploy(
+        {**config, "name": "secret", "resume": str(other.path)}, files(noise_seed=SECRET), 79
+    )
+    assert whole == {name: (resumed.path / name).read_bytes() for name in whole}
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -156,7 +165,7 @@ def wanted(system: str, changes: dict[str, Any]) -> dict[str, Any]:
 def test_what_a_node_refuses_reaches_the_server_as_one_line(
     tmp_path: Path, system: str, changes: dict[str, Any], keys: dict[str, Any], complaint: str
 ) -> None:
-    secret = {"noise_seed": 5} if "least_noise_sigma" in keys else {}
+    secret = {"noise_seed": SECRET} if "least_noise_sigma" in keys else {}
     own = {"names": ["me"], "silos": [0], "frames": [1]}
     write_roster(tmp_path / "roster.json", Roster((Member("me", "silo", 1, own),), {"silos": 1}))
     file = write_node(tmp_path / "me", "me", tmp_path / "roster.json", **keys, **secret)
