@@ -87,7 +87,7 @@ def error_reply(message: Message, context: Context, error: Exception) -> Message
     """
     line = f"{type(error).__name__}: {one_line(' '.join(str(error).split()), 2000)}"
     told = "".join(traceback.format_exception(error))
-    if "partition-id" in context.node_config:
+    if "partition-id" in context.node_config and "node" not in context.node_config:
         return Message(Error(CLIENT_RAISED, f"{told}\n{line}"), reply_to=message)
     LOG.error("answered with an error: %s\n%s", line, told)
     return Message(Error(CLIENT_RAISED, line), reply_to=message)
