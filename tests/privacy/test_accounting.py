@@ -121,7 +121,7 @@ def test_what_the_statement_does_not_cover() -> None:
         text = "\n".join(statement.text)
         assert "This concerns Q-values only" in text
         assert "alpha sends targets Y" in text
-        assert "seed" in text
+        assert "runs with equal seeds share it" in text and "Epsilon is of one run" in text
     assert "shared MLP passes between all parties" in "\n".join(alternating.text)
     assert "With joint updates Q-values are all that leaves beta." in joint.text
     three = replace(joint, releases={"alpha": 1, "beta": 1, "gamma": 1})
