@@ -127,8 +127,8 @@ class PrivacyStatement:
             f"{rewarded} sends targets Y or gradients, and joint actions, which depend on its records and rewards "
             "and get no noise of their own.",
             mlp,
-            "The noise comes from a generator seeded with the run's seed, unless a party's node has a noise-seed of its own: whoever "
-            "knows the seed can subtract it, and runs with equal seeds share it, so that two that differ in sigma tell the "
-            "Q-values without noise.",
+            "The noise comes from a generator seeded with the run's seed, unless a party's node has a noise-seed of its "
+            "own: whoever knows the seed can subtract it, and runs with equal seeds share it, so that two that differ in "
+            "sigma tell the Q-values without noise.",
             "Epsilon is of one run: a party that takes part in several releases that much in each.",
         )
