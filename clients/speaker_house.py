@@ -78,7 +78,7 @@ class SpeakerClient(HouseClientBase):
         return 0.0, total, metrics
 
     def _write(self, split: str, samples: Sequence[Sample], spoken: Sequence[Spoken]) -> None:
-        texts: dict[tuple[str, int], list[str]] = {}
+        texts: dict[tuple[str, int | str], list[str]] = {}
         for s in samples:
             texts.setdefault((s.scan, s.path_id), []).append(s.text)
         rows = [

@@ -118,8 +118,9 @@ class Walker:
         named += [s for s in samples if s.instr_id == path]
         if named:
             return named[0]
-        known = sorted({s.path_id for s in samples if s.path_id >= 0})
-        some = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+        ids = {str(s.path_id) for s in samples if s.path_id != -1}
+        known = sorted(ids, key=lambda i: (len(i), i))  # numbers in their order
+        some = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
         raise InputError(
             f"path: house {self.house.graph.scan} has no annotated path {shown(path)}; it has {some or 'none'}"
         )

@@ -41,7 +41,7 @@ class Sample:
     start_view: int
     tokens: np.ndarray
     text: str
-    path_id: int = -1
+    path_id: int | str = -1
 
 
 @dataclass(frozen=True)

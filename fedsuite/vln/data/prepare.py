@@ -16,11 +16,24 @@ from fedsuite.errors import InputError
 from fedsuite.files import path_name, sha256_of
 from fedsuite.parallel import mapped
 from fedsuite.progress import Progress, silent
-from fedsuite.vln.data.annotations import SPLITS, annotation_files, check_items, read_annotations
+from fedsuite.vln.data.annotations import (
+    SPLITS,
+    annotation_files,
+    check_items,
+    detours,
+    read_annotations,
+)
 from fedsuite.vln.data.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
 from fedsuite.vln.data.instructions import build_vocabulary, read_vocabulary
 from fedsuite.vln.data.rxr import read_guides
-from fedsuite.vln.data.view_files import HDF5_SUFFIXES, read_hdf5, read_tsv
+from fedsuite.vln.data.view_files import (
+    HDF5_SUFFIXES,
+    LOGITS,
+    kept_width,
+    read_hdf5,
+    read_tsv,
+    write_record,
+)
 from fedsuite.vln.message_keys import TEST
 
 Episodes = dict[str, list[dict[str, Any]]]  # a house's items by split
@@ -37,21 +50,28 @@ def prepare_views(
     """Convert a feature file to `<out_dir>/<scan>.npy` [P, 36, F] float32 per house; returns F.
 
     Rows follow the connectivity file; excluded panoramas stay zero. A house is written when its last panorama has come.
-    feature_size: see `read_tsv`. For a folder that is there in full or not at all, see `fedsuite.files.make_folder`.
+    feature_size: see `kept_width` and `read_tsv`. For a folder that is there in full or not at all, see
+    `fedsuite.files.make_folder`.
     """
     if not features_file.is_file():
         raise InputError(f"{features_file}: no such feature file; give a .tsv or .hdf5 file")
     reader = read_hdf5 if features_file.suffix in HDF5_SUFFIXES else read_tsv
     out_dir.mkdir(parents=True, exist_ok=True)
     open_houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]] = {}
-    width, done = 0, 0
+    whole = width = done = 0
     for scan, viewpoint, values in reader(features_file, feature_size):
-        width = width or (values.shape[-1] if values.ndim == 2 else 0)
-        if values.shape != (NUM_VIEWS, width):
+        if not whole:
+            whole = values.shape[-1]
+            width = kept_width(features_file, whole, feature_size)
+            if width < whole:
+                told = f"of {whole} values a view the first {width} are kept, {LOGITS} logits are left out"
+                progress(f"{features_file}: {told}")
+        if values.shape != (NUM_VIEWS, whole):
             raise InputError(
-                f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {width or 'F'}), "
+                f"{features_file}: {scan}_{viewpoint} has shape {values.shape}, expected ({NUM_VIEWS}, {whole}), "
                 "the same in all entries; convert one kind of features at a time"
             )
+        values = values[:, :width]
         if not np.isfinite(values).all():
             raise InputError(
                 f"{features_file}: {scan}_{viewpoint} holds NaN or infinity; the file is damaged, fetch it again"
@@ -78,6 +98,7 @@ def prepare_views(
         raise InputError(
             f"{features_file}: no panorama of the scans in {connectivity_dir}; the two do not belong together"
         )
+    write_record(out_dir, whole, width)
     progress("houses whose views are converted", done, done)
     return width
 
@@ -145,12 +166,18 @@ def prepare_houses(
             own[item["scan"]].setdefault(split, []).append(item)
     one = partial(_prepare_house, connectivity, files, out_dir)
     made = mapped(one, [*own.items()], processes or (0 if len(scans) > MANY else 1))
-    panoramas, content = {}, ""
-    for scan, (size, digest) in zip(scans, made, strict=True):
+    panoramas, content, longer = {}, "", []
+    for scan, (size, digest, its_detours) in zip(scans, made, strict=True):
         panoramas[scan] = size
+        longer += its_detours
         if own[scan].keys() - {TEST}:
             content = sha256_of(f"{content} {scan} {digest}".encode())
         progress("houses whose instructions are split off", len(panoramas), len(scans))
+    if longer:
+        progress(
+            f"{files['train']}: {len(longer)} of {len(splits['train'])} paths are not the shortest way to their end (first: "
+            f"path_id {longer[0]}); the teacher walks the shortest way, whatever the instruction says"
+        )
     texts = (t for i in splits["train"] for t in i["instructions"])
     given = vocabulary_file and read_vocabulary(vocabulary_file)
     vocabulary = given or build_vocabulary(texts, min_word_count)
@@ -166,9 +193,9 @@ def prepare_houses(
 
 def _prepare_house(
     connectivity: Path, files: Mapping[str, Path], out_dir: Path, house: tuple[str, Episodes]
-) -> tuple[int, str]:
-    """Check a house's paths against its graph and write its episodes.json; how many panoramas it has, and a digest of graph
-    and paths, those of the leaderboard's split left out."""
+) -> tuple[int, str, list[int | str]]:
+    """Check a house's paths against its graph and write its episodes.json; how many panoramas it has, a digest of graph
+    and paths, those of the leaderboard's split left out, and the training paths that are no shortest ways."""
     scan, own = house
     graph = load_graph(connectivity, scan)
     if pair := graph.no_way_back():
@@ -182,7 +209,8 @@ def _prepare_house(
     (out_dir / scan / "episodes.json").write_text(json.dumps(own))
     learnt = json.dumps({split: items for split, items in own.items() if split != TEST})
     nav = (connectivity / f"{scan}_connectivity.json").read_bytes()
-    return len(graph.viewpoint_ids), sha256_of(nav + learnt.encode())
+    longer = detours(own.get("train", ()), graph)
+    return len(graph.viewpoint_ids), sha256_of(nav + learnt.encode()), longer
 
 
 def without_test(scan: str, splits: Mapping[str, Sequence[str]]) -> str:

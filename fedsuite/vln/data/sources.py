@@ -25,7 +25,7 @@ from fedsuite.vln.data.annotations import annotation_files, test_file
 from fedsuite.vln.data.dataset import read_manifest
 from fedsuite.vln.data.graph import NUM_VIEWS, load_graph
 from fedsuite.vln.data.prepare import digest_of, prepare_houses, prepare_views, without_test
-from fedsuite.vln.data.view_files import HDF5_SUFFIXES
+from fedsuite.vln.data.view_files import HDF5_SUFFIXES, check_prepared
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 from fedsuite.vln.message_keys import TEST
 
@@ -115,7 +115,8 @@ def places_of(config: FedVLNConfig) -> Places:
     key = digest_of(LAYOUT_VERSION, *files, *graphs, own.min_word_count, *kind, *given)
     views = features
     if features.is_file():
-        views = cache / f"views-{digest_of(LAYOUT_VERSION, features, *graphs, own.feature_size)}"
+        cut = own.feature_size and f"first {own.feature_size}"
+        views = cache / f"views-{digest_of(LAYOUT_VERSION, features, *graphs, cut)}"
     return Places(data, cache / f"houses-{key}", views, None)
 
 
@@ -221,11 +222,8 @@ def open_sources(config: FedVLNConfig) -> Sources:
                 f"data.features: {places.views_dir / scan}.npy has width {other}, {scans[0]}.npy has {width}; convert "
                 "all houses from one feature file"
             )
-    if config.data.feature_size and config.data.feature_size != width:
-        raise InputError(
-            f"data.features: width {width} in {config.data.features or places.views_dir}, but data.feature-size is "
-            f"{config.data.feature_size}; give the matching feature file or set data.feature-size={width}"
-        )
+    wanted = config.data.feature_size or (width if places.generated else 0)
+    check_prepared(places.views_dir, width, wanted)
     return Sources(**vars(places), manifest=manifest, feature_size=width)
 
 

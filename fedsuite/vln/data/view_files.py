@@ -14,18 +14,70 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import check_readable
+from fedsuite.files import check_readable, read_json, write_json
 from fedsuite.vln.data.graph import NUM_VIEWS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 WIDEST = 65_536  # the largest F that data.feature-size takes
+LOGITS = 1000  # of ImageNet, which released files have behind their features
+ENCODERS = (512, 640, 768, 1024, 2048)  # widths of released encoders
+RECORD = "views.json"  # of a prepared folder: the width of its file, and how much of it was kept
+
+
+def kept_width(file: Path, width: int, wanted: int) -> int:
+    """How many of a file's `width` values a view are features: all, or as many as `wanted` (0: nobody said) where the
+    logits of ImageNet follow them; InputError where neither fits, or where nobody said and logits are likely.
+    """
+    if not wanted and width - LOGITS in ENCODERS:
+        raise InputError(
+            f"{file}: views of width {width}, which looks like {width - LOGITS} features and {LOGITS} logits; set "
+            f"data.feature-size (--feature-size) to {width - LOGITS} to keep the features, or to {width} to keep all"
+        )
+    if wanted not in (0, width, width - LOGITS):
+        right = f"{width - LOGITS} or {width}" if width - LOGITS in ENCODERS else str(width)
+        raise InputError(
+            f"{file}: views of width {width}, but data.feature-size (--feature-size) is {wanted}; give the matching feature "
+            f"file, or set it to {right}"
+        )
+    return wanted or width
+
+
+def write_record(folder: Path, width: int, kept: int) -> None:
+    """Say in a prepared folder what was kept of its file."""
+    write_json(folder / RECORD, {"feature-size": kept, "file-width": width})
+
+
+def check_prepared(folder: Path, width: int, wanted: int) -> None:
+    """InputError if views of `width` that lie prepared in `folder` are not what data.feature-size asks for, or if they
+    hold logits that nobody asked for: those of a folder without a record, as earlier versions made it.
+    """
+    again = f'convert the features again with "fedsuite data prepare ... --feature-size {width - LOGITS}"'
+    if wanted and wanted != width:
+        cure = f"give the matching features or set data.feature-size={width}"
+        raise InputError(
+            f"data.features: width {width} in {folder}, but data.feature-size is {wanted}; "
+            + (again if wanted == width - LOGITS else cure)
+        )
+    if not wanted and width - LOGITS in ENCODERS and _recorded(folder / RECORD) != width:
+        raise InputError(
+            f"data.features: width {width} in {folder}, which looks like {width - LOGITS} features and {LOGITS} logits; "
+            f"{again}, or set data.feature-size={width} to train on all"
+        )
+
+
+def _recorded(file: Path) -> object:
+    """The size that was asked for when a folder was prepared, None if it does not say."""
+    if not file.exists():
+        return None
+    record = read_json(file, "a record of prepared views", "convert the features again")
+    return record.get("feature-size") if isinstance(record, dict) else None
 
 
 def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield (scan, viewpoint, [36, F] float32) of a TSV feature file.
 
-    width: the F that is meant. Nothing in the file says whether its numbers are float32 or float64; those of F float64
-    are converted, and without a width a file that looks like float64 is refused.
+    width: the F that is meant. Nothing in the file says whether its numbers are float32 or float64; those of F (or F and
+    logits) float64 are converted, and without a width a file that looks like float64 is refused.
     """
     check_readable(file)
     csv.field_size_limit(sys.maxsize)
@@ -53,10 +105,19 @@ def read_tsv(file: Path, width: int = 0) -> Iterator[tuple[str, str, np.ndarray]
                     f"{file}: line {number} ({row[0]} {row[1]}) looks like {half} float64 values a view, not {2 * half} "
                     "of float32; say which width is meant with data.feature-size (--feature-size)"
                 )
-            kind = kind or (np.float64 if len(data) == 8 * NUM_VIEWS * width else np.float32)
+            kind = kind or (np.float64 if _is_float64(data, width) else np.float32)
             with np.errstate(over="ignore"):  # becomes infinity, which is refused
                 values = np.frombuffer(data, kind).astype(np.float32)
             yield row[0], row[1], values.reshape(NUM_VIEWS, -1)
+
+
+def _is_float64(data: bytes, width: int) -> bool:
+    """Whether these are `width` float64 a view, with or without logits; its looks decide where that is float32 with logits,
+    too."""
+    per_view = len(data) // NUM_VIEWS
+    if per_view == 4 * (width + LOGITS):
+        return per_view == 8 * width and _looks_like_float64(data)
+    return per_view in (8 * width, 8 * (width + LOGITS))
 
 
 def _looks_like_float64(data: bytes) -> bool:

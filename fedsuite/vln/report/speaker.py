@@ -40,7 +40,7 @@ _WHOLE = frozenset(("count", "vocabulary"))
 class Spoken:
     """One path: what the speaker said of it, and what humans did."""
 
-    path_id: int
+    path_id: int | str
     instruction: str
     references: tuple[str, ...]
 

@@ -77,7 +77,7 @@ class Spoken:
     """One path: tokens that the speaker wrote for it, and those of its human instructions (references)."""
 
     scan: str
-    path_id: int
+    path_id: int | str
     written: tuple[str, ...]
     references: tuple[tuple[str, ...], ...]
 
@@ -136,7 +136,7 @@ def _teacher_forced(
 
 def _in_parts(samples: Sequence[Sample], size: int) -> Iterator[list[list[Sample]]]:
     """The samples of each annotated path together, at most `size` paths at once."""
-    own: dict[tuple[str, int], list[Sample]] = {}
+    own: dict[tuple[str, int | str], list[Sample]] = {}
     for sample in samples:
         own.setdefault((sample.scan, sample.path_id), []).append(sample)
     paths = list(own.values())

@@ -19,7 +19,7 @@ SCANS = ("oak", "elm", "ash")
 def convert(data: Path, file: Path) -> dict[str, np.ndarray]:
     out = data.parent / f"views-{file.suffix[1:]}"
     assert prepare_views(file, data / "connectivity", out) == 8
-    return {f.stem: np.load(f) for f in out.iterdir()}
+    return {f.stem: np.load(f) for f in out.glob("*.npy")}
 
 
 def rows(file: Path) -> list[list[str]]:
@@ -74,7 +74,7 @@ def test_order_of_the_lines_repeats_and_unknown_scans_do_not_matter(data_dir):
     stranger = mixed[0].replace(mixed[0].split("\t")[0], "fir", 1)
     (data_dir / "mixed.tsv").write_text("".join([stranger, *mixed, mixed[3], lines[0]]))
     assert prepare_views(data_dir / "mixed.tsv", data_dir / "connectivity", data_dir / "mixed") == 8
-    assert {f.stem for f in (data_dir / "mixed").iterdir()} == set(SCANS)
+    assert {f.stem for f in (data_dir / "mixed").glob("*.npy")} == set(SCANS)
     for scan in SCANS:
         assert np.array_equal(np.load(data_dir / "mixed" / f"{scan}.npy"), want[scan])
 
@@ -357,7 +357,10 @@ def test_items_that_do_not_fit_the_graph(data_dir, values, message):
         {"heading": float("nan")},
         {"heading": 10**400},
         {"path_id": float("inf")},
-        {"path_id": "first"},
+        {"path_id": ""},
+        {"path_id": "a\nb"},
+        {"path_id": 5.5},
+        {"path_id": True},
         {"scan": 5},
     ],
     ids=str,

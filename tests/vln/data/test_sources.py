@@ -60,7 +60,12 @@ def test_files_are_converted_once(sources, config):
     assert said and len(cached(config)) == 2
     assert got.training_scans == ["oak", "elm"] and got.unseen_scans == ["ash"]
     assert got.feature_size == 8 and got.manifest["vocabulary"] == got.manifest["vocabulary"]
-    assert {f.name for f in got.views_dir.iterdir()} == {"oak.npy", "elm.npy", "ash.npy"}
+    assert {f.name for f in got.views_dir.iterdir()} == {
+        "oak.npy",
+        "elm.npy",
+        "ash.npy",
+        "views.json",
+    }
     said.clear()
     sources.open_sources.cache_clear()
     assert sources.prepare_sources(config, lambda *step: said.append(step)) == got and not said
@@ -236,7 +241,7 @@ def test_vocabulary_setting_makes_another_folder(sources, config):
         ({"features": ""}, "data.features: empty, but data.dir is set"),
         ({"features": "nowhere.tsv"}, "data.features: nowhere.tsv does not exist"),
         ({"features": __file__}, "is no .tsv, .hdf5 or .h5 file"),
-        ({"feature_size": 512}, "width 8 in"),
+        ({"feature_size": 512}, "width 8, but"),
     ],
 )
 def test_settings_that_do_not_fit(sources, config, changes, message):
