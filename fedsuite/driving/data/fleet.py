@@ -3,10 +3,13 @@
 drives.toml lies in data.dir and has one table a drive, by its folder's (or archive's) name:
 
     [monday]
-    angle-unit = "degrees"     # of the numbers in its files: radians, degrees (made radians), normalised (full lock = 1)
+    angle-unit = "degrees"     # of the numbers in its files: radians, degrees (made radians), normalised (full lock = 1),
+                               # pwm (0 to 1, 0.5 is straight ahead; made normalised)
+    positive = "right"         # the side that positive numbers in its files turn to
     angle-scale = 0.0625       # instead of data.angle-scale; the drive's angles are radians then
     angle-limit = 1.0          # instead of data.angle-limit
-    flip-sign = true           # the sign of all angles turned round
+    flip-sign = true           # the sign of all angles turned round, where positive does not say it
+    order = "rows"             # of its frames in time: as its rows stand, or by the names of its pictures
 """
 
 import tomllib
@@ -14,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from fedsuite.config import read_config, setting
 from fedsuite.driving.config import DataSettings
+from fedsuite.driving.data.doubts import assumptions, doubts
 from fedsuite.driving.data.finding import find_drives, find_release
 from fedsuite.driving.data.readers import Drive, ReadOptions, read_drive
 from fedsuite.driving.data.readers.angles import NAMED
-from fedsuite.driving.data.readers.drive import name_of
+from fedsuite.driving.data.readers.drive import LEFT, RIGHT, name_of
+from fedsuite.driving.data.row_order import NAMES, ROWS, in_time
 from fedsuite.errors import InputError, suggestion
 from fedsuite.files import check_readable
 from fedsuite.progress import Progress, silent
@@ -37,6 +40,8 @@ class DriveSettings:
     angle_scale: float = setting(0.0, "factor on every angle", ge=0)
     angle_limit: float = setting(0.0, "largest angle that is believed, after scaling", ge=0)
     flip_sign: bool = setting(False, "whether the sign is turned round")
+    positive: str = setting("", "the side that positive numbers turn to", choices=("", LEFT, RIGHT))
+    order: str = setting("", "what tells the order of frames", choices=("", ROWS, NAMES))
 
 
 def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
@@ -57,14 +62,15 @@ def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
     drives: list[Drive] = []
     for number, (path, name) in enumerate(zip((*train, *test), names, strict=True), 1):
         options = _options(data, fleet.get(name), f"[{name}] of {root / FLEET}")
-        drive = read_drive(path, data.kind, options)
+        order = fleet[name].order if name in fleet else ""
+        drive, note = in_time(path, read_drive(path, data.kind, options), order)
         progress("drives read", number, len(names))
         _check_fellow(path, drive, drives, root / FLEET)
-        if doubt := _doubt(drive.angles / options.angle_scale):
-            progress(f"{path}: all {len(drive)} angles are {doubt}; were their decimals lost?")
-        for note in drive.notes:
-            progress(note)
+        for line in filter(None, (*doubts(path, drive, options), *drive.notes, note)):
+            progress(line)
         drives.append(replace(drive, held_out=path in test))
+    for line in assumptions(drives):
+        progress(line)
     return drives
 
 
@@ -83,7 +89,10 @@ def read_fleet(file: Path, names: Sequence[str]) -> Mapping[str, DriveSettings]:
         if name not in names:
             hint = suggestion(name, names)
             raise InputError(f"{file}: [{name}] is no drive of {file.parent}; {hint}")
-    return {n: read_config(DriveSettings, t, f"{file}: [{n}]") for n, t in tables.items()}
+    own = {n: read_config(DriveSettings, t, f"{file}: [{n}]") for n, t in tables.items()}
+    for name in (n for n, t in own.items() if t.positive and t.flip_sign):
+        raise InputError(f"{file}: [{name}]: positive says the sign already; remove flip-sign")
+    return own
 
 
 def _options(data: DataSettings, own: DriveSettings | None, place: str) -> ReadOptions:
@@ -98,6 +107,7 @@ def _options(data: DataSettings, own: DriveSettings | None, place: str) -> ReadO
         angle_scale=own.angle_scale or data.angle_scale,
         angle_limit=own.angle_limit or data.angle_limit,
         unit=own.angle_unit,
+        own_positive=own.positive,
         flip_sign=own.flip_sign,
         own_scale=own.angle_scale > 0,
         place=place,
@@ -114,11 +124,3 @@ def _check_fellow(path: Path, drive: Drive, others: Sequence[Drive], fleet: Path
             f"{path}: angles in {drive.unit}, but {others[0].name} has {others[0].unit}; bring them to one unit by "
             f"angle-unit and angle-scale in {fleet}, or take drives of one unit"
         )
-
-
-def _doubt(angles: np.ndarray) -> str:
-    """What hardly any recording is."""
-    if np.ptp(angles) == 0:
-        return "equal"
-    off = np.abs(angles - np.rint(angles)).max()
-    return "whole numbers" if off <= 1e-6 * np.abs(angles).max() else ""

@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from fedsuite.driving.data.readers.angles import RADIANS, law_of
+from fedsuite.driving.data.readers.angles import RADIANS, assumed, law_of
 from fedsuite.driving.data.readers.drive import Drive, ReadOptions, first_of, name_of, visible
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.errors import InputError, one_line
@@ -52,6 +52,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
         name_of(file), KIND, angles, law.unit, law.sign,
         tuple(paths[i] for i in kept.tolist()) if paths else (), None if paths else file,
         None if paths else kept, law.limit, len(bad.told), bad.notes(file),
+        assumed=assumed(options),
     )  # fmt: skip
 
 

@@ -4,8 +4,8 @@
                              are left out; in the order of the catalogs
     version 1 (before that)  record_*.json, one record each, beside their pictures; in the order of their numbers
 
-Reads cam/image_array and user/angle. Angle: fraction of full lock, [-1, 1], -1 is full left, so RIGHT POSITIVE; it is
-negated here.
+Reads cam/image_array and user/angle, or pilot/angle where a pilot steered (user/mode is not "user"; user/angle is 0
+then), which is told. Angle: fraction of full lock, [-1, 1], -1 is full left, so RIGHT POSITIVE; it is negated here.
 """
 
 import json
@@ -32,6 +32,7 @@ CATALOGS, RECORDS = "catalog_*.catalog", "record_*.json"
 KEYS = {"cam/image_array": "a file name", "user/angle": "a number"}
 NUMBERED = {"_index": "a whole number", **KEYS}
 TYPES = {"_index": int, "cam/image_array": str}
+PILOT = "pilot/angle"
 
 
 def matches(folder: Path) -> bool:
@@ -57,13 +58,18 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     else:
         images, texts = folder, {file.name: _text(file) for file in files}
         records = _records(folder, texts, KEYS, bad)
-    places, values = list(records), [r["user/angle"] for r in records.values()]
+    places, piloted = list(records), sum(map(_is_piloted, records.values()))
+    values = [r[PILOT if _is_piloted(r) else "user/angle"] for r in records.values()]
     paths = [images / base_name(r["cam/image_array"]) for r in records.values()]
     law = law_of(FRACTION, RIGHT, options)
     angles, kept = kept_frames(folder, places, values, law, bad, paths)
+    note = (
+        f"{folder}: a pilot steered in {piloted} of {len(places)} records (user/mode), so {PILOT} is read there; remove "
+        "these records to learn from people alone"
+    )
     return Drive(
         name_of(folder), KIND, angles, law.unit, law.sign, tuple(paths[i] for i in kept.tolist()),
-        limit=law.limit, left_out=len(bad.told), notes=bad.notes(folder),
+        limit=law.limit, left_out=len(bad.told), notes=(*bad.notes(folder), *[note][: min(piloted, 1)]),
     )  # fmt: skip
 
 
@@ -96,8 +102,15 @@ def _complaint(entry: Any, keys: Mapping[str, str]) -> str:
         return "is no JSON object"
     if absent := [key for key in keys if key not in entry]:
         return f"has no {absent[0]}"
+    if _is_piloted(entry) and PILOT not in entry:
+        return f"was steered by a pilot (user/mode {entry['user/mode']!r}) and has no {PILOT}"
     wrong = [k for k in keys if k in TYPES and not isinstance(entry[k], TYPES[k])]
     return f"has {wrong[0]} {entry[wrong[0]]!r}, expected {keys[wrong[0]]}" if wrong else ""
+
+
+def _is_piloted(entry: Mapping[str, Any]) -> bool:
+    """Whether a pilot steered: in the modes local_angle and local, in any but user."""
+    return str(entry.get("user/mode") or "user") != "user"
 
 
 def _deleted(manifest: Path) -> frozenset[int]:

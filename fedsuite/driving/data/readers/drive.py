@@ -25,8 +25,8 @@ class ReadOptions:
 
     angle_limit: largest |angle| believed, after scaling; 0: what the format's unit allows. positive: sign of formats that
     do not fix it (csv, npz). drop: leave out rows that cannot be read, and count them. The rest is what a fleet's
-    drives.toml says of this drive alone: `unit` of the numbers in its files ("" = the format's), whether their sign is
-    turned round, whether the scale is its own, and `place`, the table that says so.
+    drives.toml says of this drive alone: `unit` of the numbers in its files and own_positive, their sign ("" = the
+    format's), whether that is turned round, whether the scale is its own, and `place`, the table that says so.
     """
 
     angle_scale: float = 1.0
@@ -34,6 +34,7 @@ class ReadOptions:
     positive: str = LEFT
     drop: bool = False
     unit: str = ""
+    own_positive: str = ""
     flip_sign: bool = False
     own_scale: bool = False
     place: str = ""
@@ -45,7 +46,7 @@ class Drive:
 
     archive: set where the images lie in an .npz instead of files, in its rows `rows`. limit: largest |angle| believed.
     left_out: rows that could not be read. notes: what people should know of how it was read. held_out: whether all of it
-    is for testing.
+    is for testing. assumed: keys of drives.toml that would say what its files do not.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Drive:
     left_out: int = 0
     notes: tuple[str, ...] = ()
     held_out: bool = False
+    assumed: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.angles)

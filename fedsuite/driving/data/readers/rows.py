@@ -87,7 +87,7 @@ def _angle(file: Path, place: str, value: object, law: Law, bad: BadRows) -> flo
     if not math.isfinite(number):
         bad.found(file, f"{place}: the steering angle is {number}")
         return math.nan
-    angle = number * law.factor + 0.0  # no negative zeros
+    angle = (number - law.centre) * law.factor + 0.0  # no negative zeros
     if abs(angle) > law.limit * (1 + 1e-6):
         raise InputError(
             f"{file}: {place}: steering angle {angle:.6g} is beyond the limit {law.limit:.6g}; correct that row, or "

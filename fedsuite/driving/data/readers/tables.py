@@ -82,7 +82,7 @@ def body(
     """Rows below the header, which is the first, all as long as it; positions of the wanted columns, which are given by
     name (any of its synonyms will do) or position. Rows that are too short or too long are `bad`.
     """
-    header = [re.sub(r"[\s.-]+", "_", name.lower()) for name in rows[0].fields] if rows else []
+    header = header_of(rows)
     columns = [_column(file, rows[0].fields if rows else (), header, name) for name in wanted]
     odd = sum(len(row.fields) > len(header) for row in rows)
     split = odd and odd >= sum(any("." in f and is_number(f) for f in r.fields) for r in rows)
@@ -99,6 +99,11 @@ def body(
             "complete or correct that row",
         )
     return fitted, columns
+
+
+def header_of(rows: Sequence[Row]) -> list[str]:
+    """The names in the first row as they are compared."""
+    return [re.sub(r"[\s.-]+", "_", name.lower()) for name in rows[0].fields] if rows else []
 
 
 def _column(file: Path, first: Sequence[str], header: Sequence[str], name: str | int) -> int:

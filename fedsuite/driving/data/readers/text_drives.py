@@ -10,7 +10,8 @@
                   angle. Row n belongs to the n-th image once images are sorted by the first integer in their names.
                   Angle: radians of the steering wheel (Udacity's bags), LEFT POSITIVE; kept.
     csv           any other CSV or TSV file with a header that names the columns image and angle, paths relative to it; sign
-                  and unit are not fixed by the format: ReadOptions.positive says the sign, the unit is taken for radians.
+                  and unit are not fixed by the format: ReadOptions.positive says the sign, the unit is taken for radians,
+                  unless the columns are those of a known program (recorders.py).
 
 Columns may have other common names (tables.py), and pictures lie in another usual folder, or beside the table (rows.py).
 """
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsuite.driving.data.readers.angles import FRACTION, RADIANS, WHEEL, law_of
+from fedsuite.driving.data.readers.angles import FRACTION, RADIANS, WHEEL, assumed, law_of
 from fedsuite.driving.data.readers.drive import (
     IMAGE_SUFFIXES,
     LEFT,
@@ -32,8 +33,9 @@ from fedsuite.driving.data.readers.drive import (
     name_of,
     visible,
 )
+from fedsuite.driving.data.readers.recorders import Recorder, recorder_of
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames, located
-from fedsuite.driving.data.readers.tables import Row, body, read_rows
+from fedsuite.driving.data.readers.tables import Row, body, header_of, read_rows
 from fedsuite.errors import InputError
 from fedsuite.values import is_number
 
@@ -43,12 +45,14 @@ NUMBERS = ("steering", "throttle", "brake", "speed")
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is read of all rows: columns of image and angle, where pictures may lie, what people should know."""
+    """What is read of all rows: columns of image and angle, where pictures may lie, what people should know; by: the
+    program that wrote them, where the format does not say."""
 
     rows: Sequence[Row]
     columns: Sequence[int]
     folders: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    by: Recorder | None = None
 
 
 class TextDrive:
@@ -71,13 +75,20 @@ class TextDrive:
         image, angle = chosen.columns
         names, values = ([row.fields[i] for row in chosen.rows] for i in (image, angle))
         images = self.images(file, names, chosen.folders)
-        law = law_of(self.UNIT, self.POSITIVE or options.positive, options)
+        open_, by = () if self.POSITIVE else assumed(options), chosen.by
+        notes = (by.note(file),) if by and open_ else ()
+        unit, positive = self.UNIT, self.POSITIVE or options.positive
+        if by and by.sure:
+            # A sign that drives.toml turns round is that of the run.
+            unit, positive = by.unit, positive if options.flip_sign else by.positive
+            open_ = ()
+        law = law_of(unit, positive, options)
         places = [row.place for row in chosen.rows]
         angles, kept = kept_frames(file, places, values, law, bad, images)
         paths = tuple(path for i in kept.tolist() if (path := images[i]) is not None)
         return Drive(
             name_of(folder), self.KIND, angles, law.unit, law.sign, paths, limit=law.limit,
-            left_out=len(bad.told), notes=(*chosen.notes, *bad.notes(file)),
+            left_out=len(bad.told), notes=(*chosen.notes, *notes, *bad.notes(file)), assumed=open_,
         )  # fmt: skip
 
     def table(self, folder: Path) -> Path:
@@ -194,9 +205,11 @@ class ImageCsv(TextDrive):
         return [path for path in files if path.name not in others]
 
     def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
-        sides = {"left", "right"} <= {name.lower() for name in rows[0].fields} if rows else False
-        note = f"{file}: looks like a log of Udacity's simulator, whose angles are right positive: name it {UdacitySim.LOG}"
-        return Chosen(*body(file, rows, self.COLUMNS, bad), (), (note,) if sides else ())
+        fitted, columns = body(file, rows, self.COLUMNS, bad)
+        header = header_of(rows)
+        image, angle = columns
+        by = recorder_of(header, header[image], header[angle], [r.fields[image] for r in fitted])
+        return Chosen(fitted, columns, (), by=by)
 
     def images(
         self, file: Path, names: Sequence[str], folders: Sequence[str]

@@ -264,8 +264,8 @@ def test_a_renamed_log_of_the_simulator_is_told(tmp_path, write_images) -> None:
     write_images(tmp_path, ["a.png"])
     (tmp_path / "log.csv").write_text("center,left,right,steering\na.png,b.png,c.png,0.5\n")
     drive = read_drive(tmp_path)
-    assert drive.angles.tolist() == [0.5] and drive.sign == "left positive in the source"
-    assert "whose angles are right positive: name it driving_log.csv" in drive.notes[0]
+    assert drive.angles.tolist() == [-0.5] and drive.sign.startswith("right positive in the source")
+    assert "columns center, steering, left, right, as in logs of Udacity's" in drive.notes[0]
 
 
 @pytest.mark.parametrize(
