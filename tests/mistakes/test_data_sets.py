@@ -159,7 +159,11 @@ PATHS: dict[str, Damage] = {
     "an empty instruction": _set("instructions", [" "]),
     "numbers for instructions": _set("instructions", [1, 2, 3]),
     "a text for instructions": _set("instructions", "walk"),
-    "a path_id of text": _set("path_id", "first"),
+    "a path_id of two lines": _set("path_id", "fir\nst"),
+    "half a path_id": _set("path_id", 0.5),
+    "an item of R4R": _set("first_path_id", 1),
+    "an item of REVERIE": _set("objId", 12),
+    "a path that comes back": _json(lambda rows: rows[0].update(path=rows[0]["path"] + rows[0]["path"][-2::-1]) and None),
     "no path_id": _set("path_id", None),
 }  # fmt: skip
 
