@@ -170,7 +170,9 @@ def prepare(
     features: Annotated[Path, typer.Argument(help="View features, .tsv or .hdf5.")],
     connectivity: Annotated[Path, typer.Argument(help="Folder of <scan>_connectivity.json.")],
     out: Annotated[Path, typer.Argument(help="New folder to write <scan>.npy to.")],
-    feature_size: Annotated[int, typer.Option(help="Width F that is meant.", min=0)] = 0,
+    feature_size: Annotated[
+        int, typer.Option(help="Width F to keep; 1000 logits behind it are cut off.", min=0)
+    ] = 0,
 ) -> None:
     """Convert view features once, to one memory-mapped array per house."""
     from fedsuite.files import make_folder

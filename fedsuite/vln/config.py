@@ -34,7 +34,10 @@ class DataSettings:
         path=True,
     )
     feature_size: int = setting(
-        0, "expected feature width F; 0 = whatever the features have", ge=0, le=65_536
+        0,
+        "feature width F, behind which 1000 logits are cut off; 0 = whatever the features have, if that holds no logits",
+        ge=0,
+        le=65_536,
     )
     cache_dir: str = setting(
         "data/cache",

@@ -20,6 +20,7 @@ from tests.harness import (
     wait_for_checkpoint,
     write_toml,
 )
+from tests.vln.data.test_other_data_sets import with_logits
 
 INPROCESS = ("--engine", "inprocess")
 
@@ -241,6 +242,15 @@ def test_data_prepare(call, data_dir: Path, tmp_path: Path) -> None:
     arguments[2] = str(tmp_path / "w")
     code, _, err = call("data", "prepare", str(tmp_path / "no.tsv"), *arguments[1:])
     assert code == 2 and "no such feature file" in err
+
+
+def test_data_prepare_says_what_it_cuts_off(call, data_dir: Path, tmp_path: Path) -> None:
+    file = with_logits(data_dir, "hdf5", 512)
+    arguments = ["data", "prepare", str(file), str(data_dir / "connectivity"), str(tmp_path / "v")]
+    code, _, err = call(*arguments)
+    assert code == 2 and "512 features and 1000 logits" in err and not (tmp_path / "v").exists()
+    code, out, _ = call(*arguments, "--feature-size", "512")
+    assert code == 0 and "of 1512 values a view the first 512 are kept" in " ".join(out.split())
 
 
 def test_help_comes_without_loading_torch() -> None:
