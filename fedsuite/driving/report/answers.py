@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of
+from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
 from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column, Outcome, read_baselines
 from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
 from fedsuite.report.page.shared_arrays import shared_line
 from fedsuite.report.sampled import sampled_text
-from fedsuite.roster import ROSTER, read_roster
+from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 
 PAPER = read_table(__file__, "paper.json")
@@ -34,6 +35,7 @@ NOTE = (
     "all test frames."
 )
 ROWS = "silos."  # arrays of the server's file that are the silos' own networks, not their average
+PUBLISHED_SILOS = {"gaia": 11, "nws": 22, "exodus": 79}
 PUBLISHED_MIXINGS, PUBLISHED_PIXELS, PUBLISHED_BATCH = 3600, 200, 32
 
 
@@ -51,8 +53,10 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         axes=AXES,
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),
-        papers=tuple(_papers(config, outcome)) if outcome else (),
+        papers=tuple(_papers(config, run.roster, outcome)) if outcome else (),
         notes=(NOTE, *filter(None, [left_out_line(run.folder).strip(), sampled_text(run.frames)])),
+        data=scored_on(config, run.roster),
+        chance="No chance level: baselines.json, with the errors of the mean angle, is written where a run's data are.",
     )
 
 
@@ -69,8 +73,7 @@ def _baselines(run: RunRead) -> dict[str, Mapping[str, float]]:
 def _silos(run: RunRead) -> ClientScores:
     """RMSE of every silo's own model on its own test frames."""
     metrics = last_metrics(run.frames)
-    file = run.folder / ROSTER
-    members = read_roster(file).members if file.is_file() else ()
+    members = run.roster.members if run.roster else ()
     names = {
         number: name
         for member in members
@@ -82,7 +85,7 @@ def _silos(run: RunRead) -> ClientScores:
         number, _, kind = rest.partition(".")
         if head == "silo" and kind == "rmse" and number.isdigit():
             values[names.get(int(number), f"silo {number}")] = value
-    return ClientScores("RMSE of own models at home", values, lower=True, digits=3)
+    return ClientScores("RMSE of own models at home", values, lower=True, digits=3, unit="silo")
 
 
 def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
@@ -107,7 +110,7 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
 
 
-def _papers(config: CDLConfig, outcome: Outcome) -> Iterator[Paper]:
+def _papers(config: CDLConfig, roster: Roster | None, outcome: Outcome) -> Iterator[Paper]:
     """Table 2 (Gaia) or 3, of the data set whose character the roads have; drives are beside Udacity+."""
     underlay = config.federation.underlay
     if underlay not in PAPER or config.federation.underlay_file:
@@ -130,11 +133,18 @@ def _papers(config: CDLConfig, outcome: Outcome) -> Iterator[Paper]:
         table=f"{found['table']}, {PAPER['names'][character]}",
         columns=columns,
         rows=rows,
-        data=("drives of data.dir" if config.data.dir else "generated roads",),
+        data=tuple(_data(config, roster)),
         size=tuple(_size(config, character)),
         budget=tuple(_budget(config, outcome)),
         note=PAPER["note"],
     )
+
+
+def _data(config: CDLConfig, roster: Roster | None) -> Iterator[str]:
+    silos, published = num_silos(config, roster), PUBLISHED_SILOS[config.federation.underlay]
+    if silos and silos != published:
+        yield f"{silos} silos (published: {published})"
+    yield source_of(config, roster)
 
 
 def _size(config: CDLConfig, character: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.report.run import (
+    CHANCE,
     FIXED,
     MEASURES,
     NOTES,
@@ -13,6 +14,7 @@ from fedsuite.fedrl.report.run import (
     FedRLOutcome,
     outcomes_of,
 )
+from fedsuite.fedrl.report.scored_on import scored_on
 from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column
 from fedsuite.report.page.answers import Answers, Curve, Paper, RunRead
@@ -42,6 +44,9 @@ def answers(config: FedRLConfig, run: RunRead) -> Answers:
         papers=tuple(_papers(config)) if tests else (),
         notes=(NOTES[kind], "Both parties act together: there is one score, none of a client alone."),
         line=_FOLD.sub("", run.line),
+        data=scored_on(config, run.roster),
+        learns=config.federation.method not in FIXED,
+        chance=CHANCE,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from fedsuite.config import to_flat
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.report.run import (
+    CHANCE,
     FIXED,
     MEASURES,
     NOTES,
@@ -53,6 +54,8 @@ def write_comparison(folder: Path, runs: Mapping[str, FedRLConfig]) -> None:
     for world in worlds:
         own = {name: g for name, g in groups.items() if g[0].config.world.kind == world}
         texts.append(f"{markdown_table(scores_table(own))}\n{NOTES[world]}\n")
+        if not any(g[0].config.federation.method == "random" for g in own.values()):
+            texts.append(f"{CHANCE}\n")
         away = {o.run: line for g in own.values() for o in g for line in run_away(o)}
         texts += [f"{run}: {line}\n" for run, line in away.items()]
         suffix = "" if len(worlds) == 1 else f"-{world}"

@@ -28,6 +28,10 @@ NAMES = {
     "fcn-full": "FCN-full", "dqn-full": "DQN-full", "oracle": "oracle",
 }  # fmt: skip
 FIXED = ("random", "oracle")  # no Q-values, no training
+CHANCE = (
+    "No chance level here: it is the score of random moves on the same data, a run of its own. Play the configuration "
+    "with federation.method=random and num-rounds=0, and report both runs together."
+)
 LIMIT = "train.loss-limit"
 TESTS = {"test.": False, "test-noisy.": True}  # prefix of metrics -> with noise
 
@@ -147,6 +151,8 @@ def _course(outcome: FedRLOutcome) -> list[str]:
         )
     elif config.federation.method not in FIXED:
         lines.append(f"- Tested: the last weights; none of {config.num_rounds} rounds was validated.")  # fmt: skip
+    if config.federation.method not in FIXED:
+        lines.append(f"- {CHANCE}")
     lines += [f"- {line}" for line in run_away(outcome)]
     if len(config.federation.roles) > 1:
         counts = ", ".join(f"{role} {count:,}" for role, count in outcome.released.items())

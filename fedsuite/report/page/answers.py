@@ -11,6 +11,7 @@ from typing import Any
 
 from fedsuite.history import RunFrames
 from fedsuite.report.outcomes import Column, Outcome, last_values
+from fedsuite.roster import ROSTER, Roster, read_roster
 
 MOST_METRICS, DIGITS = 6, 4
 PANELS = 2  # curves of a system that names none
@@ -27,6 +28,12 @@ class RunRead:
     completed: bool
     frames: RunFrames
 
+    @property
+    def roster(self) -> Roster | None:
+        """Who took part; None where the folder does not say."""
+        file = self.folder / ROSTER
+        return read_roster(file) if file.is_file() else None
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -40,13 +47,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class ClientScores:
-    """The final score of every client: name -> value. counts: how many examples it is a score of, where that is known."""
+    """The final score of every client: name -> value. counts: how many examples it is a score of, where that is known; unit:
+    who is scored, where a client may hold several of them."""
 
     label: str
     values: Mapping[str, float]
     lower: bool = False
     digits: int = 1
     counts: Mapping[str, float] = field(default_factory=dict)
+    unit: str = "client"
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,9 @@ class Answers:
     the run's line. columns: of that table, the score that the report opens with first. lower: whether less of that is
     better, None where nobody knows. baselines: name -> metrics of what did not learn. axes: metrics of the rounds that
     curves may stand over besides rounds, steps, bytes and time, and their labels. leaves: sentences on what leaves a
-    client. line: the run's line, where it is another than its variant.
+    client. line: the run's line, where it is another than its variant. data: what the scores are scores of, as the words
+    that tell it, by what they tell ("silos" -> "11 silos"); scores of runs are ranked and averaged where all of it is
+    equal. learns: False for a method that is itself a baseline. chance: where no run has a baseline, how to get one.
     """
 
     outcomes: Sequence[Outcome] = ()
@@ -102,6 +113,9 @@ class Answers:
     papers: Sequence[Paper] = ()
     notes: Sequence[str] = ()
     line: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    learns: bool = True
+    chance: str = ""
 
 
 def plain_answers(_: Any, run: RunRead) -> Answers:

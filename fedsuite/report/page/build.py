@@ -10,7 +10,7 @@ from fedsuite.report.page.clients import failures_section, participation_section
 from fedsuite.report.page.curves import curves_section
 from fedsuite.report.page.digest import Digest
 from fedsuite.report.page.model import Figure, Part, Report
-from fedsuite.report.page.results import answer_of, paper_section, results_section
+from fedsuite.report.page.results import answers_of, paper_section, results_section
 from fedsuite.report.page.settings import again_section, ends_section, settings_section
 from fedsuite.report.page.times import times_section
 from fedsuite.report.page.traffic import traffic_section
@@ -38,7 +38,9 @@ def report_of(
     title: str, systems: Mapping[str, tuple[Sequence[Digest], Mapping[str, Value]]]
 ) -> Report:
     """systems: name -> digests of its runs, and the defaults of its settings."""
-    answers = tuple(answer_of(name, digests) for name, (digests, _) in systems.items())
+    answers = tuple(
+        text for name, (digests, _) in systems.items() for text in answers_of(name, digests)
+    )
     parts = [part_of(name, *given) for name, given in systems.items()]
     return Report(title, answers, tuple(_with_own_names(parts)))
 

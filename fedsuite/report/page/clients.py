@@ -31,15 +31,19 @@ def scores_section(digests: Sequence[Digest]) -> Section:
         return Section("Scores by client")
     means = {name: found.mean(axis=1) for name, found in lines.items()}
     rows = [_spread_row(name, scores, how) for name, scores in means.items()]
-    tables = [table_of(f"{how.label}, by client", rows, "A client's score is its mean over runs.")]
+    tables = [
+        table_of(
+            f"{how.label}, by {how.unit}", rows, f"A {how.unit}'s score is its mean over runs."
+        )
+    ]
     worst = [row for name, scores in means.items() for row in _worst_rows(name, scores, how)]
     tables.append(table_of("Worst off", worst))
     drawn = dict(list(means.items())[:MOST_ROWS])
-    title = f"{how.label}, one dot per client, a stroke at the median"
+    title = f"{how.label}, one dot per {how.unit}, a stroke at the median"
     title += f" (the first {MOST_ROWS} of {len(means)} lines)" if len(means) > len(drawn) else ""
     words = "; ".join(_worded(row) for row in rows[:MOST_ROWS])
     draw = partial(_draw_scores, drawn, how)
-    picture = Figure("scores-by-client", title, f"One dot per client. {words}.", draw)
+    picture = Figure("scores-by-client", title, f"One dot per {how.unit}. {words}.", draw)
     return Section("Scores by client", tables=tuple(tables), figures=(picture,))
 
 
@@ -52,7 +56,7 @@ def _spread_row(name: str, scores: "pd.Series[float]", how: ClientScores) -> dic
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
     text = [_shown(float(ordered.quantile(1 - q if how.lower else q)), how) for q in shares]
     titles = ("worst", "worst quarter", "median", "best quarter", "best")
-    return {"line": name, "clients": str(len(ordered)), **dict(zip(titles, text, strict=True))}
+    return {"line": name, f"{how.unit}s": str(len(ordered)), **dict(zip(titles, text, strict=True))}
 
 
 def _worst_rows(name: str, scores: "pd.Series[float]", how: ClientScores) -> list[dict[str, str]]:
@@ -61,7 +65,7 @@ def _worst_rows(name: str, scores: "pd.Series[float]", how: ClientScores) -> lis
     return [
         {
             "line": name,
-            "client": str(c),
+            how.unit: str(c),
             "score": _shown(v, how),
             "scored on": counts.get(str(c), "-"),
         }
@@ -96,7 +100,8 @@ def _short(name: str, most: int = 24) -> str:
 def participation_section(digests: Sequence[Digest]) -> Section:
     """Who trained in how many rounds."""
     lines, tables, figures = lines_of(digests), [], []
-    note = "Rounds in which a client trained, of those that ever did; means over runs."
+    note = "Rounds in which a client trained, of those that ever did; means over runs. A client may hold several houses or "
+    note += "silos."
     rows = [_rounds_row(name, own) for name, own in lines.items()]
     tables.append(table_of("Rounds by client", rows, note))
     if len(lines) == 1:

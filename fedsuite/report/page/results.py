@@ -2,16 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, spread_of, table
 from fedsuite.report.page.answers import Paper
 from fedsuite.report.page.digest import NO_FRAMES, Digest
 from fedsuite.report.page.model import Section, Table, table_of
+from fedsuite.report.page.same_data import SameData, groups_by_data
 
 HOW = "how comparable"
 MOST_NAMED = 4  # lines that the sentence names
 SPREAD = "Mean ± sample standard deviation over the runs of a line (seeds, folds). Scores of completed runs only."
+BASELINE = " (baseline)"
+APART = "Runs with different data have a table each: their scores are not to be ranked against each other."
 
 
 def lines_of(digests: Sequence[Digest]) -> dict[str, list[Digest]]:
@@ -38,26 +41,35 @@ def groups_of(digests: Sequence[Digest]) -> dict[str, list[Outcome]]:
 
 
 def baselines_of(digests: Sequence[Digest]) -> dict[str, list[Outcome]]:
-    """What did not learn, each value once although many runs share it."""
+    """What did not learn: of runs of a method that learns nothing, and what others have beside them, each value once
+    although many runs share it."""
+    own = groups_of([d for d in digests if not d.answers.learns])
     found: dict[str, dict[tuple[object, ...], Outcome]] = {}
     for digest in digests:
         for name, metrics in digest.answers.baselines.items():
-            own = Outcome(name, digest.place.label, {}, metrics, NO_FRAMES)
-            found.setdefault(name, {}).setdefault(tuple(sorted(metrics.items())), own)
-    return {name: list(own.values()) for name, own in found.items()}
+            beside = Outcome(name, "", {}, metrics, NO_FRAMES)
+            found.setdefault(name, {}).setdefault(tuple(sorted(metrics.items())), beside)
+    return {**{name: list(each.values()) for name, each in found.items()}, **own}
 
 
-def answer_of(title: str, digests: Sequence[Digest]) -> str:
-    """One sentence: the first score of every line, the best first, beside the baselines; and how many runs are not in it."""
-    columns, groups = _columns(digests), groups_of(digests)
+def answers_of(title: str, digests: Sequence[Digest]) -> tuple[str, ...]:
+    """A sentence for all runs that were scored on the same data; and how many runs are not in any."""
     missing = [d for d in digests if not d.completed]
     left = f" Not completed, and not counted: {len(missing)} of {len(digests)} runs ({_states(missing)})."
-    left = left if missing else ""
-    if not groups:
-        return f"{title}: no completed run.{left}"
+    groups = groups_by_data(digests)
+    told = [_ranking(group.called(title), group) for group in groups]
+    told = told or [f"{title}: no completed run."]
+    return (*told[:-1], told[-1] + (left if missing else ""))
+
+
+def _ranking(title: str, group: SameData) -> str:
+    """The first score of every line, the best first, beside the baselines."""
+    digests = group.digests
+    learnt = [d for d in digests if d.answers.learns]
+    groups, columns = groups_of(learnt or digests), _columns(digests)
     shown = (c for c in columns if any(spread_of(own, c.metric).n for own in groups.values()))
     if (score := next(shown, None)) is None:
-        return f"{title}: the completed runs have no scores.{left}"
+        return f"{title}: the completed runs have no scores."
     lower = next(d.answers.lower for d in digests if d.answers.columns)
     means = {name: spread_of(own, score.metric).mean for name, own in groups.items()}
     means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
@@ -66,27 +78,54 @@ def answer_of(title: str, digests: Sequence[Digest]) -> str:
         order.sort(key=lambda name: means[name], reverse=not lower)
     named = [f"{name} {score.cell(groups[name])} ({_runs(groups[name])})" for name in order]
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    beside = [f"{n} {score.cell(own)}" for n, own in baselines_of(digests).items()]
+    beside = [f"{n} {score.cell(own)}" for n, own in baselines_of(digests).items() if learnt]
     beside = [text for text in beside if not text.endswith(f" {EMPTY}")]
     what = {True: " (lower is better)", False: " (higher is better)", None: ""}[lower]
     text = f"{title}, {score.title}{what}: {', '.join(named[:MOST_NAMED])}{more}"
-    return f"{text}; without learning: {', '.join(beside)}.{left}" if beside else f"{text}.{left}"
+    if beside:
+        return f"{text}; without learning: {', '.join(beside)}."
+    unknown = learnt and any(d.answers.chance for d in digests)
+    return f"{text}; without learning: not known." if unknown else f"{text}."
 
 
 def results_section(digests: Sequence[Digest]) -> Section:
-    """The table of all scores, baselines below, and where runs stand that have not ended."""
-    groups, beside, columns = groups_of(digests), baselines_of(digests), _columns(digests)
-    tables = []
-    if groups:
-        counts = _counts(digests)
-        shown = [Column("runs", text=lambda own: str(len(own))), *columns]
-        rows = table({**groups, **{f"{n} (baseline)": own for n, own in beside.items()}}, shown)
-        rows = [{**row, "runs": counts.get(row["run"], EMPTY)} for row in rows]
-        tables.append(table_of("Final scores", rows, SPREAD))
+    """A table of all scores on the same data, baselines below, and where runs stand that have not ended."""
+    groups = groups_by_data(digests)
+    tables = [_scores(group, lines_of(digests)) for group in groups if _rows_of(group)]
     if late := [d for d in digests if not d.completed]:
         tables.append(_unfinished(late))
     notes = dict.fromkeys(note for d in digests for note in d.answers.notes)
-    return Section("What came out", text=tuple(notes), tables=tuple(tables))
+    apart = (APART,) if len(groups) > 1 else ()
+    return Section("What came out", text=(*apart, *notes), tables=tuple(tables))
+
+
+def _rows_of(group: SameData) -> dict[str, list[Outcome]]:
+    """What has learnt, then what has not."""
+    learnt = groups_of([d for d in group.digests if d.answers.learns])
+    beside = baselines_of(group.digests)
+    return {**learnt, **{name + BASELINE: own for name, own in beside.items()}}
+
+
+def _scores(group: SameData, lines: Mapping[str, Sequence[Digest]]) -> Table:
+    """Of runs on the same data; lines: all runs, also those that have not completed."""
+    groups, counts = _rows_of(group), [Column("runs", text=lambda own: _count(own, group, lines))]
+    rows = table(groups, [*counts, *_columns(group.digests)])
+    some = any(name.endswith(BASELINE) for name in groups)
+    no_chance = "" if some else next((c for d in group.digests if (c := d.answers.chance)), "")
+    note = " ".join(filter(None, (SPREAD, group.note, no_chance)))
+    return table_of(group.called("Final scores"), rows, note)
+
+
+def _count(
+    outcomes: Sequence[Outcome], group: SameData, lines: Mapping[str, Sequence[Digest]]
+) -> str:
+    """How many runs stand behind a line of results, and of how many where some have not completed."""
+    runs = {o.run for o in outcomes} - {""}
+    behind = {d.line for d in group.digests if d.place.label in runs}
+    total = sum(len(lines[line]) for line in behind)
+    if not runs:
+        return EMPTY
+    return str(len(runs)) if len(runs) == total else f"{len(runs)} of {total}"
 
 
 def paper_section(digests: Sequence[Digest]) -> Section:
@@ -106,12 +145,15 @@ def _beside(paper: Paper, digests: Sequence[Digest]) -> Table:
         for o in d.answers.outcomes
     }
     rows, why = [], dict[str, list[str]]()
-    for name, outcomes in groups_of(own).items():
-        cells = {column.title: column.cell(outcomes) for column in paper.columns}
-        kinds = dict.fromkeys(papers[o.run].verdict for o in outcomes)
-        rows.append({"": name, "from": "ours", HOW: " / ".join(kinds), **cells})
-        for reasons in dict.fromkeys(papers[o.run].reasons for o in outcomes):
-            why.setdefault(reasons, []).append(name)
+    for group in groups_by_data(own):
+        for name, outcomes in _rows_of(group).items():
+            name = group.called(name)
+            cells = {column.title: column.cell(outcomes) for column in paper.columns}
+            known = [papers[o.run] for o in outcomes if o.run]
+            kinds = dict.fromkeys(paper.verdict for paper in known)
+            rows.append({"": name, "from": "ours", HOW: " / ".join(kinds), **cells})
+            for reasons in dict.fromkeys(paper.reasons for paper in known):
+                why.setdefault(reasons, []).append(name)
     for name, printed in paper.rows.items():
         cells = {column.title: printed.get(column.title, EMPTY) for column in paper.columns}
         rows.append({"": name, "from": "paper", HOW: "", **cells})
@@ -126,17 +168,6 @@ def _columns(digests: Sequence[Digest]) -> list[Column]:
     """Columns of all runs, each once."""
     found = {column.title: column for d in digests for column in d.answers.columns}
     return list(found.values())
-
-
-def _counts(digests: Sequence[Digest]) -> dict[str, str]:
-    """How many runs stand behind a line of results, and of how many where some have not completed."""
-    lines, found = lines_of(digests), dict[str, str]()
-    for name, own in groups_of(digests).items():
-        runs = {o.run for o in own}
-        behind = {d.line for d in digests if d.place.label in runs}
-        total = sum(len(lines[line]) for line in behind)
-        found[name] = str(len(runs)) if len(runs) == total else f"{len(runs)} of {total}"
-    return found
 
 
 def _unfinished(digests: Sequence[Digest]) -> Table:

@@ -9,7 +9,6 @@ from fedsuite.report.outcomes import Column, read_baselines
 from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
 from fedsuite.report.page.shared_arrays import shared_line
 from fedsuite.report.sampled import sampled_text
-from fedsuite.roster import ROSTER, read_roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
@@ -27,6 +26,7 @@ from fedsuite.vln.report.outcome import (
     outcome_of,
     selection_text,
 )
+from fedsuite.vln.report.scored_on import GENERATED, scored_on, source_of
 from fedsuite.vln.stages import is_personal, share_of
 
 PAPER = read_table(__file__, "paper.json")
@@ -62,6 +62,8 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
         leaves=tuple(_leaves(config, run, outcome)),
         papers=tuple(_papers(config, run, outcome)) if outcome else (),
         notes=_notes(outcome) if outcome else (),
+        data=scored_on(config, run.roster),
+        chance="No chance level: baselines.json, with the scores of a random walk, is written where a run's data are.",
     )  # fmt: skip
 
 
@@ -164,11 +166,12 @@ def _papers(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome) -> Itera
 
 
 def _data(config: FedVLNConfig, run: RunRead) -> Iterator[str]:
-    if not config.data.dir:
-        yield "generated houses"
+    if (source := source_of(config)) == GENERATED:
+        yield source
         return
-    file = run.folder / ROSTER
-    roster = read_roster(file) if file.is_file() else None
+    if not config.data.dir:
+        yield f"{source}, which does not say what they are"
+    roster = run.roster
     width = roster.facts.get("feature-size") if roster else None
     if width not in PUBLISHED_WIDTHS:
         yield f"views of {width or 'unknown'} numbers (published: 2048 of ResNet-152, 512 of CLIP)"

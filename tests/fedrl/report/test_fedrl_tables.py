@@ -324,3 +324,15 @@ def test_training_that_diverged_is_named_in_the_tables(tmp_path: Path) -> None:
     write_comparison(tmp_path, runs)
     (line,) = [x for x in (tmp_path / "results.md").read_text().split("\n") if "Diverged" in x]
     assert line.startswith("wild: **Diverged**") and "so in 1 of 3 rounds" in line
+
+
+def test_scores_do_not_stand_without_a_chance_level(tmp_path: Path) -> None:
+    configs = {m: config_of(**{"federation.method": m}) for m in ("fedrl", "random")}
+    for method, config in configs.items():
+        leave_run(tmp_path / method, config, 0.5)
+        write_results(config, tmp_path / method)
+    assert "No chance level here" in (tmp_path / "fedrl" / "results.md").read_text()
+    assert "chance level" not in (tmp_path / "random" / "results.md").read_text()
+    for runs, missing in ((configs, False), ({"fedrl": configs["fedrl"]}, True)):
+        write_comparison(tmp_path, runs)
+        assert ("No chance level here" in (tmp_path / "results.md").read_text()) == missing

@@ -49,7 +49,9 @@ def test_the_sentence_says_the_first_score_that_there_is(tmp_path: Path) -> None
 
     rows = [round_row(1, **{"val_seen.sr": 0.5}), round_row(1, "closing")]
     report = make_report([str(write_run(tmp_path / "seen", "fedvln", rows))])
-    assert report.answer == ("fedvln, SR val-seen (%) (higher is better): seen 50.00 (1 run).",)
+    assert report.answer == (
+        "fedvln, SR val-seen (%) (higher is better): seen 50.00 (1 run); without learning: not known.",
+    )
 
 
 def test_an_error_of_a_failed_run_is_shown(hostile) -> None:
