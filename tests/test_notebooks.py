@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from fedsuite.history import load_runs
+from tests.fedrl_runs import config_of, recorded
 from tests.harness import ROOT
+from tests.written_runs import round_row, write_run
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (extra dev)")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (extra dev)")
@@ -35,6 +38,45 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "compare": {"CHANGES": HOUSES},
 }  # fmt: skip
+# What sentences of a notebook say, after its last cell.
+CLAIMS = {
+    "fedvln": """
+assert set(last["round"]) == {fedvln.rounds["round"].max()} and len(last.sort_values("value").head(10)) <= 10
+assert walk.attention.shape[0] == len(walk.decisions) and abs(walk.attention.sum(1) - 1).max() < 1e-5
+assert (own.config.federation.method, len(load_run(alone).roster)) == ("local-only", 3)
+""",
+    "cdl": """
+assert set(cdl.about["clients"]) == {1} and set(sites) == {3}
+assert {r.variant: r.config["objective.loss"] for r in cdl.runs} == {"cdl": "kl", "dfl": "none"}
+average = Pilot.of_run(first.folder)
+assert (pilot.silo, average.silo, pilot.unit) == (silo, "", "radians")
+assert abs(angles - average.steer_frames(given.images)).max() > 0
+assert own["everywhere"].notna().all() and len(given.images) == first.config["data.test-frames"]
+""",
+    "fedrl": """
+assert {r.variant for r in fedrl.runs} == {"fedrl", "dqn-alpha", "random"}
+assert set(shown.groupby("run").size()) == {2} and not player.plan.noisy
+train = parties[parties["run"].str.endswith("fedrl") & (parties["name"] == "beta")]
+assert (train["messages"] > 2 * 4).all()  # two to a party in each of four exchanges, and validations
+""",
+    "compare": """
+assert runs.about.groupby("variant")["data"].nunique().to_dict() == {"centralised": 1, "federated": 1}
+assert runs.about["data"].nunique() == 2 and set(spread["count"]) == {2}
+""",
+}
+
+
+def opened(name: str, **settings: Any) -> Any:
+    """The notebook with these settings behind its own."""
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    cell = next(c for c in notebook.cells if c.metadata.get("tags") == ["settings"])
+    cell.source += "".join(f"\n{key} = {value!r}" for key, value in settings.items())
+    return notebook
+
+
+def said(name: str) -> str:
+    """All sentences of a notebook."""
+    return " ".join(c.source for c in opened(name).cells if c.cell_type == "markdown")
 
 
 def test_every_notebook_has_settings_for_a_tiny_run() -> None:
@@ -52,9 +94,8 @@ def test_notebooks_are_kept_without_outputs(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
-    settings = next(c for c in notebook.cells if c.metadata.get("tags") == ["settings"])
-    settings.source += "".join(f"\n{key} = {value!r}" for key, value in SETTINGS[name].items())
+    notebook = opened(name, **SETTINGS[name])
+    notebook.cells.append(nbformat.v4.new_code_cell(CLAIMS[name]))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -65,3 +106,30 @@ def test_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     drawn = [out for out in outputs if "image/png" in out.get("data", {})]
     assert drawn, "no figure was drawn"
     assert not [out for out in outputs if out.output_type == "error"]
+
+
+def test_what_leaves_beta_is_what_the_notebook_says(cache: Path, tmp_path: Path) -> None:
+    """Q-values and the shared MLP where parties update it in turn, as they do by default; else Q-values alone."""
+    assert "so does the shared network (the MLP), which both parties update in turn" in said(
+        "fedrl"
+    )
+    for changes, leaves in (
+        ({}, {"mlp", "proposal", "q", "q-next"}),
+        ({"mlp_updates": "joint"}, {"proposal", "q", "q-next"}),
+    ):
+        letters = recorded(config_of(cache, tmp_path, str(len(leaves)), num_rounds=1, **changes))
+        sent = {key.partition(".")[0] for x in letters if x.partition == 1 for key in x.up}
+        assert sent == leaves
+
+
+def test_comparing_keeps_runs_that_had_fewer_rounds(tmp_path: Path) -> None:
+    """The cell of scores, on written runs of two and of one evaluated round."""
+    cell = next(c.source for c in opened("compare").cells if "last =" in c.source)
+    for name, rounds in (("long", 2), ("short", 1)):
+        scored = [round_row(n, **{"val_unseen.sr": 0.1 * n}) for n in range(rounds + 1)]
+        write_run(tmp_path / name, "fedvln", [*scored, round_row(rounds, "closing")])
+    names: dict[str, Any] = {"runs": load_runs([tmp_path / "long", tmp_path / "short"])}
+    exec(cell, names)
+    assert dict(zip(names["last"]["run"], names["last"]["value"], strict=True)) == {
+        "long": 0.2, "short": 0.1,
+    }  # fmt: skip
