@@ -166,12 +166,12 @@ def _papers(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome) -> Itera
 
 
 def _data(config: FedVLNConfig, run: RunRead) -> Iterator[str]:
-    if (source := source_of(config)) == GENERATED:
+    roster = run.roster
+    if (source := source_of(config, roster)) == GENERATED:
         yield source
         return
     if not config.data.dir:
-        yield f"{source}, which does not say what they are"
-    roster = run.roster
+        yield f"{source}, which the server has not seen"
     width = roster.facts.get("feature-size") if roster else None
     if width not in PUBLISHED_WIDTHS:
         yield f"views of {width or 'unknown'} numbers (published: 2048 of ResNet-152, 512 of CLIP)"

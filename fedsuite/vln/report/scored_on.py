@@ -15,16 +15,17 @@ SHAPING = (
 )  # of generated houses, beside their number
 
 
-def source_of(config: FedVLNConfig) -> str:
-    """Where houses come from, in a few words."""
+def source_of(config: FedVLNConfig, roster: Roster | None) -> str:
+    """Where houses come from, in a few words; real nodes have their own, wherever the server's settings say nothing."""
     if config.data.dir:
         return f"{config.data.dataset} of data.dir"
-    return "houses of the roster" if config.roster else GENERATED
+    real = roster is not None and any(member.key for member in roster.members)
+    return "houses of real nodes" if real else GENERATED
 
 
 def scored_on(config: FedVLNConfig, roster: Roster | None) -> dict[str, str]:
     """Facts in words. Who holds which house is no part of them; in pre-exploration training houses are none either."""
-    data, source = config.data, source_of(config)
+    data, source = config.data, source_of(config, roster)
     found = {"houses": _counted(roster, config.stage == PRE_EXPLORE)} if roster else {}
     found["source"] = source
     if data.dataset == "rxr":

@@ -126,3 +126,17 @@ def test_without_a_chance_level_the_table_says_how_to_get_one(tmp_path: Path) ->
     report = make_report([str(parties_run(tmp_path / "alone", "fedrl", 0, 0.52))])
     (table,) = (t for s in report.parts[0].sections for t in s.tables if t.title == "Final scores")
     assert "No chance level" in table.note and "federation.method=random" in table.note
+
+
+def test_houses_of_real_nodes_are_not_called_generated(tmp_path: Path) -> None:
+    members = [
+        Member("oak", "seen", 9, {"houses": ["oak"]}, key="SHA256:" + "a" * 43),
+        house("elm", "unseen"),
+    ]
+    report = make_report([str(walked(tmp_path / "real", 0.4, 0.04, members))])
+    hows = {r[""]: r["how comparable"] for r in table_named(report, "Table 2")}
+    assert hows["real"] == "not comparable: houses of real nodes, which the server has not seen"
+    simulated = {"roster": str(tmp_path / "roster.json")}  # as a simulation's settings have it
+    run = walked(tmp_path / "drawn", 0.4, 0.04, [house("elm", "unseen")], settings=simulated)
+    hows = {r[""]: r["how comparable"] for r in table_named(make_report([str(run)]), "Table 2")}
+    assert hows["drawn"] == "not comparable: generated houses"
