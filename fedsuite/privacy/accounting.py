@@ -124,7 +124,7 @@ class PrivacyStatement:
         )
         return (
             "This concerns Q-values only, not the other things that cross between parties.",
-            f"{rewarded} sends targets Y or gradients, and joint actions, which depend on its records and rewards "
+            f"{rewarded} sends targets Y and joint actions, which depend on its records and rewards "
             "and get no noise of their own.",
             mlp,
             "The noise comes from a generator seeded with the run's seed, unless a party's node has a noise-seed of its "

@@ -62,7 +62,12 @@ def _leaves(config: FedRLConfig, tests: Sequence[FedRLOutcome]) -> Iterator[str]
             else f"{roles[0]} learns alone: nothing is exchanged."
         )
     else:
-        yield "Between parties pass Q-values, joint actions, targets or gradients, and the shared MLP (docs/fedrl.md)."
+        joint = config.published.rules.mlp_updates == "joint"
+        handed = "the first party alone updates" if joint else "all parties update in turn"
+        yield (
+            "Between parties pass Q-values, joint actions, numbers of episodes and records, targets, and the shared MLP, "
+            f"which {handed} (docs/fedrl.md)."
+        )
     if tests and tests[0].privacy is not None:
         counts = ", ".join(f"{role} {count:,}" for role, count in tests[0].released.items())
         yield f"Q-vectors released in training and evaluation: {counts}."

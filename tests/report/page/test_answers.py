@@ -117,6 +117,7 @@ def test_folds_of_a_party_are_one_line_and_tests_have_the_papers_names(written) 
     assert published["FedRL-2"]["success (%)"] == "95.06"
     text = leaves(report)
     assert "alpha 100, beta 200" in text and "No differential-privacy guarantee" in text
+    assert "MLP, which all parties update in turn" in text and "gradients" not in text
     assert "DQN-alpha" not in text and "dqn-alpha: alpha learns alone" in text
 
 
