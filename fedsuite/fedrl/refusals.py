@@ -9,7 +9,8 @@ from fedsuite.values import shown
 
 
 def accepts(config: FedRLConfig, node: NodeSettings) -> None:
-    """InputError for the first thing that this party does not do. A party on its own sends no Q-values."""
+    """InputError for the first thing that this party does not do. In a run of one party no message is answered with Q-values
+    (fedsuite/fedrl/protocol.py), so nothing has to be asked of its noise."""
     if len(config.federation.roles) > 1:
         for complaint in _complaints(config, node):
             raise InputError(complaint)
