@@ -71,10 +71,10 @@ def packed(message: Message) -> dict[str, bytes]:
     return {key: thing.deflate() for key, thing in get_all_nested_objects(message).items()}
 
 
-def unpacked(message: Message, objects: Mapping[str, bytes]) -> RawReply:
+def unpacked(message: Message, objects: Mapping[str, bytes], task: Task) -> RawReply:
     found = inflate_object_from_contents(message.object_id, dict(objects))
     assert isinstance(found, Message)
-    return read_reply(found)
+    return read_reply(found, task)
 
 
 def seconds(work: Callable[[], object], repeats: int = 9) -> float:
@@ -99,7 +99,7 @@ def per_client(arrays: Arrays) -> dict[str, float]:
     message = send()
     reply = reply_to(message, arrays)
     objects = packed(reply)
-    raw = unpacked(reply, objects)
+    raw = unpacked(reply, objects, task)
     checked = check_reply(task, raw, 10.0, "house")
     assert checked.status == "ok"
 
@@ -115,7 +115,7 @@ def per_client(arrays: Arrays) -> dict[str, float]:
         history, timings = (HistoryWriter(Path(folder) / name) for name in ("history", "timings"))
         found = {
             "packing a message": seconds(lambda: packed(send())),
-            "unpacking a reply": seconds(lambda: unpacked(reply, objects)),
+            "unpacking a reply": seconds(lambda: unpacked(reply, objects, task)),
             "checking a reply": seconds(lambda: check_reply(task, raw, 10.0, "house")),
             "two lines": seconds(lines, 200),
         }

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 Arrays = dict[str, np.ndarray]
+Form = tuple[
+    tuple[int, ...], str
+]  # shape and type of an array, such as ((2, 3), "float32"); type "": any numbers
 # No number that travels is larger in size; whole numbers are counts and ids, which grow with a run.
 LARGEST, LARGEST_COUNT = 1e6, 1e12
 
@@ -75,6 +78,11 @@ def arrays_to_bytes(
 def num_bytes(arrays: Iterable[np.ndarray]) -> int:
     """Payload size of the arrays, bytes."""
     return sum(a.nbytes for a in arrays)
+
+
+def forms_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Form]:
+    """Shape and type of every array."""
+    return {name: (array.shape, str(array.dtype)) for name, array in arrays.items()}
 
 
 def non_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:

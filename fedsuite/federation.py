@@ -12,7 +12,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import LARGEST_COUNT, Arrays, Form, forms_of
+from fedsuite.errors import RunFailed
 
 Scalar = int | float | str | bool
 Kind = Literal["train", "evaluate"]
@@ -30,6 +31,13 @@ class ClientInfo:
     name: str
     num_examples: int
     details: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def count(self, key: str) -> int:
+        """A whole number among the details; RunFailed if the client did not say one."""
+        value = self.details.get(key)
+        if not isinstance(value, int) or not 0 <= value <= LARGEST_COUNT:
+            raise RunFailed(f"{self.name}: must say {key}, a whole number >= 0, got {value!r}")
+        return value
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,17 @@ class Task:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     not_negative: tuple[str, ...] = ()
     together: tuple["Task", ...] = ()
+
+    @property
+    def expected(self) -> dict[str, Form]:
+        """The arrays of the reply by name; all that one may hold."""
+        if self.together:
+            return self.together[0].expected
+        if self.returns is None:
+            return {} if self.kind == "evaluate" else forms_of(self.arrays)
+        own = {k: str(v.dtype) for k, v in self.arrays.items()}
+        types = {**self.types, **own}
+        return {k: (tuple(map(int, s)), str(types.get(k, ""))) for k, s in self.returns.items()}
 
 
 @dataclass(frozen=True)

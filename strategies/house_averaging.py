@@ -161,7 +161,7 @@ def training_means(replies: Sequence[Reply]) -> dict[str, float]:
 def disclosure(replies: Sequence[Reply], chosen: Clients) -> dict[str, float]:
     """What the round's replies gave away: how many of the agent's modules, and of how many houses together."""
     sent = {module for reply in replies for module in modules_of(reply.arrays)}
-    houses = max(int(c.details["training-houses"]) for c in chosen)
+    houses = max(c.count("training-houses") for c in chosen)
     return {"modules-sent": float(len(sent)), "houses-per-client": float(houses)}
 
 

@@ -34,7 +34,7 @@ class LanguageEncoderFedAvg(HouseAveraging):
     def start(self, clients: Clients) -> Exchanges:
         """The agent to start from, to every house, and the speaker to those that learn from what it says."""
         spoken = {**self.initial, **with_prefix(self.speaker, SPEAKER)}
-        sent = [(c.partition, spoken if c.details[UNSEEN] else self.initial) for c in clients]
+        sent = [(c.partition, spoken if c.count(UNSEEN) else self.initial) for c in clients]
         yield [
             Task(partition, "evaluate", arrays, {"keep": True}, {}) for partition, arrays in sent
         ]
@@ -43,7 +43,7 @@ class LanguageEncoderFedAvg(HouseAveraging):
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         sent = state.arrays if self.newest else {}
-        who = [c for c in clients if c.details[UNSEEN] and c.details.get("val_unseen.count", 0)]
+        who = [c for c in clients if c.count(UNSEEN) and c.details.get("val_unseen.count", 0)]
         replies = yield [Task(c.partition, "evaluate", sent, {}, {}) for c in who]
         return RoundResult(state, merged_scores(replies, agent_means))
 

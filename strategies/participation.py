@@ -64,9 +64,7 @@ class SeenAndUnseen:
     seen: Participation
 
     def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
-        groups = [
-            [c for c in clients if bool(c.details["unseen"]) == kind] for kind in (True, False)
-        ]
+        groups = [[c for c in clients if bool(c.count("unseen")) == kind] for kind in (True, False)]
         drawn = zip((self.unseen, self.seen), groups, strict=True)
         chosen = [c for draw, group in drawn if group for c in draw(number, group)]
         return sorted(chosen, key=lambda client: client.partition)

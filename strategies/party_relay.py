@@ -59,11 +59,11 @@ class PartyRelay(RoundStrategy):
         self, plan: Scalars, mlp: Arrays, scalars: dict[str, Scalar], clients: Clients
     ) -> Asking[dict[str, float]]:
         """Greedy episodes, all side by side; alpha's scores. plan: split, noisy, best weights, number of the draw."""
-        facts, split = clients[ALPHA].details, plan["split"]
-        envs, num_actions = int(facts[f"envs.{split}"]), int(facts["actions"])
+        alpha, split = clients[ALPHA], plan["split"]
+        envs, num_actions = alpha.count(f"envs.{split}"), alpha.count("actions")
         actions: Arrays = {}
         if self.partners:
-            for tick in range(int(facts["longest"])):
+            for tick in range(alpha.count("longest")):
                 here = {"tick": tick, **plan}
                 sent = {p: actions for p in self.partners}
                 looked = yield from self._ask(sent, "look", {"q": (envs, num_actions)}, here)

@@ -64,7 +64,7 @@ class TwoParty(PartyRelay):
         check_agreement(clients)
         mlp: Arrays = {}
         if self.num_parties > 1:
-            mlp = module_arrays(new_mlp(self.config, int(clients[ALPHA].details["actions"]), "mlp"))
+            mlp = module_arrays(new_mlp(self.config, clients[ALPHA].count("actions"), "mlp"))
         yield []
         return RoundResult(ServerState(mlp, first_counts(self.num_parties)))
 
@@ -119,11 +119,11 @@ class TwoParty(PartyRelay):
         """The exchanges of a round; the MLP after them. Counts go into `scalars`."""
         config, first = self.config, int(scalars["exchange"])
         if self.num_parties == 1:
-            yield from self._train_alone(scalars, int(clients[ALPHA].details["longest"]))
+            yield from self._train_alone(scalars, clients[ALPHA].count("longest"))
             return mlp
         by_episodes, limit = config.learning.round_unit == "episodes", config.learning.round_length
-        facts = clients[ALPHA].details
-        num_actions, longest = int(facts["actions"]), int(facts["longest"])
+        alpha = clients[ALPHA]
+        num_actions, longest = alpha.count("actions"), alpha.count("longest")
         # Every env ends one within the longest episode's steps and begins the next.
         most = -(-limit // self.schedule.envs) * longest if by_episodes else self._per_round
         proposals: dict[int, np.ndarray] = {}

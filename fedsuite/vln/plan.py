@@ -129,6 +129,6 @@ def local_steps_of(config: FedVLNConfig, client: ClientInfo) -> int:
     would make on average."""
     if config.federation.method != "centralised":
         return visit_steps(config, client.num_examples)
-    houses = int(client.details["training-houses"])
+    houses = client.count("training-houses")
     share = max(1, int(houses * config.federation.participation_rate)) / houses
-    return max(1, round(int(client.details["local-steps"]) * share))
+    return max(1, round(client.count("local-steps") * share))

@@ -122,7 +122,7 @@ def _largest(loop: RoundLoop, tasks: Sequence[Task]) -> list[Task]:
 def _worked(grid: InProcessGrid, loop: RoundLoop, task: Task, meter: Meter) -> _Seen:
     """Carry out one task."""
     for reply in grid.send_and_receive(loop.exchange.messages([task], 1)):
-        if error := read_reply(reply).error:
+        if error := read_reply(reply, task).error:
             raise RunFailed(f"{loop.exchange.names[task.partition]}: {error}")
     return _Seen(meter.free(), meter.held())
 

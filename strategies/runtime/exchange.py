@@ -69,14 +69,12 @@ class TaskExchange:
         post, patience = Post(self.grid, self.folder), self.patience
         position_of = {self.node_of[task.partition]: i for i, task in enumerate(tasks)}
 
-        def keep(position: int, reply: Message, seconds: float) -> None:
-            raw, task = read_reply(reply), tasks[position]
-            raws[position] = raw
+        def keep(position: int, reply: Message | Exception, seconds: float) -> None:
+            task = tasks[position]
+            raw = raws[position] = self._introduced(task, read_reply(reply, task))
             if raw.error:
                 who = ", ".join(self.names[own.partition] for own in members_of(task))
                 self.folder.log_error(f"round {records.number}, {who}", raw.detail or raw.error)
-            elif self.introductions.expects(task.partition):
-                self.introductions.answered(task.partition, read_identity(raw.properties))
             node = self.node_of[task.partition]
             if not raw.unreachable:
                 patience.answered(node)
@@ -102,6 +100,17 @@ class TaskExchange:
             if not came:
                 post.pause()
         return raws
+
+    def _introduced(self, task: Task, raw: RawReply) -> RawReply:
+        """The reply, unreadable if it has to say who sends it and does not; RunFailed if it says another than is known."""
+        if raw.error or not self.introductions.expects(task.partition):
+            return raw
+        try:
+            said = read_identity(raw.properties)
+        except RunFailed as error:
+            return RawReply(error=str(error), unreadable=True)
+        self.introductions.answered(task.partition, said)
+        return raw
 
     def largest_first(self, tasks: Sequence[Task]) -> list[int]:
         """Positions of the tasks in the order of sending: training by number of samples, all else as it stands."""
@@ -154,7 +163,7 @@ class TaskExchange:
                 continue
             name = self.names[task.partition]
             failed.append((name, checked))
-            dead += [name] if raw is not None and raw.worker_died else []
+            dead += [name] if raw is not None and raw.worker_died and not self.real else []
         where = f"round {records.number}, {tasks[0].kind}"
         if dead:
             raise RunFailed(

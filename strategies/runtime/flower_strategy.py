@@ -173,16 +173,16 @@ class FedsuiteStrategy(Strategy):
             raise RuntimeError(f"call configure_{kind} before aggregate_{kind}")
         (exchanges, tasks), self._opened = self._opened, None
         exchange = self._loop.exchange
-        nodes = [exchange.node_of[t.partition] for t in tasks]
+        asked = {exchange.node_of[task.partition]: task for task in tasks}
         raws: dict[int, RawReply] = {}
         for message in replies:
             node = message.metadata.src_node_id
-            if node in nodes and node not in raws:
-                raws[node] = read_reply(message)
+            if node in asked and node not in raws:
+                raws[node] = read_reply(message, asked[node])
             else:
                 self.folder.log_error(f"round {number}, node {node}", STRAY)
         records = RoundRecords(number, "", exchange.names)
-        answers = [raws.get(node) for node in nodes]
+        answers = [raws.get(node) for node in asked]
         usable = exchange.judged(tasks, answers, records) if tasks else []
         exchange.trained |= {reply.partition: number for reply in records.trained}
         try:

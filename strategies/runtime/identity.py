@@ -10,12 +10,12 @@ _IDENTITY = ("partition", "name", "num-examples")
 FACTS = ("roster", "version")  # what a node's roster and program are, next to who it is
 
 
-def read_identity(properties: Mapping[str, object]) -> ClientInfo:
-    """Who a client says it is; RunFailed if that makes no sense."""
+def read_identity(properties: Mapping[str, object], whose: str = "a client") -> ClientInfo:
+    """Who a client says it is; RunFailed if that makes no sense. whose: answer it is, as the server knows it."""
     partition, name, examples = (properties.get(key) for key in _IDENTITY)
     if type(partition) is not int or type(examples) is not int or not isinstance(name, str):
         raise RunFailed(
-            "a client's get_properties must return partition (int), name (str) and num-examples (int), "
+            f"{whose}: get_properties must return partition (int), name (str) and num-examples (int), "
             f"got {one_line(str(dict(properties)))}"
         )
     if (
@@ -24,7 +24,9 @@ def read_identity(properties: Mapping[str, object]) -> ClientInfo:
         or not 0 <= examples <= LARGEST_COUNT
     ):
         shown = one_line(repr(name))
-        raise RunFailed(f"partition {partition}: bad name {shown} or num-examples {examples}")
+        raise RunFailed(
+            f"{whose}: partition {partition}: bad name {shown} or num-examples {examples}"
+        )
     details: dict[str, Scalar] = {
         one_line(key): one_line(value) if isinstance(value, str) else value
         for key, value in properties.items()

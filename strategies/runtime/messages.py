@@ -5,14 +5,13 @@ Up: "arrays", "metrics" (MetricRecord that holds num-examples), "timing" (Config
 are ConfigRecords only.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import LARGEST_COUNT, Arrays, Form
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
 from strategies.runtime.packing import arrays_of, packed_record, plain_record
@@ -21,6 +20,8 @@ EXAMPLES = "num-examples"
 # Flower's error codes for a node that is gone or did not answer in time, and for a client process that died there.
 _UNREACHABLE, _CLIENT_DIED = (3, 4, 5, 8), 8
 _UNKNOWN = 0
+MOST_VALUES = 1000  # that a client may say in one record
+_LAST_LINES = 1000  # of an error text, among which its last words are looked for
 _DEAD_WORKER = re.compile(r"ActorDied|ActorUnavailable|WorkerCrashed|OutOfMemory|NodeDied")
 WORKER_DIED = "the worker process died (out of memory, or a crash in native code)"
 CLIENT_DIED = "the node's client process died (out of memory, or a crash in native code)"
@@ -28,7 +29,10 @@ CLIENT_DIED = "the node's client process died (out of memory, or a crash in nati
 
 @dataclass(frozen=True)
 class RawReply:
-    """Content of a reply as it came. error: one line, "" if there is content; detail: the full error text."""
+    """Content of a reply as it came. error: one line, "" if there is content; detail: the full error text.
+
+    unreadable: something came that is none of the content that was asked for; the error says why.
+    """
 
     arrays: Arrays = field(default_factory=dict)
     metrics: Mapping[str, object] = field(default_factory=dict)
@@ -38,6 +42,7 @@ class RawReply:
     detail: str = ""
     unreachable: bool = False
     worker_died: bool = False
+    unreadable: bool = False
 
 
 class TaskMessages:
@@ -73,46 +78,73 @@ def identity_message(
     return Message(content, node_id, "query", ttl=ttl_s, group_id=str(resume_round))
 
 
-def read_reply(message: Message) -> RawReply:
-    """Unpack a reply; anything unreadable becomes an error."""
-    if message.has_error():
-        code, reason = message.error.code, message.error.reason or ""
-        died = code == _UNKNOWN and bool(_DEAD_WORKER.search(reason))
-        known = WORKER_DIED if died else CLIENT_DIED if code == _CLIENT_DIED else ""
-        line = known or last_line(reason)
-        return RawReply(
-            error=line, detail=reason, unreachable=code in _UNREACHABLE, worker_died=died
-        )
+def read_reply(message: Message | Exception, task: Task | None = None) -> RawReply:
+    """Unpack a reply, its arrays as the task asks for them (without a task for none); what cannot be read is unreadable.
+
+    message: an exception where Flower itself could not read what had come.
+    """
     try:
-        return _read_content(message.content)
-    except (KeyError, TypeError, ValueError) as error:
-        return RawReply(error=f"unreadable reply: {last_line(repr(error))}", detail=repr(error))
+        if isinstance(message, Exception):
+            raise message
+        if message.has_error():
+            return _error(message.error.code, message.error.reason or "")
+        return _content(message.content, task)
+    except Exception as error:
+        # The last guard. This is a function of the message alone: whatever it raises, memory and recursion included, the
+        # sender is the cause.
+        what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        return RawReply(error=one_line(f"unreadable reply: {what}{error}"), unreadable=True)
 
 
 def last_line(text: str) -> str:
     """The last line of an error text that says something, made fit to be shown, without Flower's wrapping."""
-    lines = (one_line(line).strip() for line in reversed(text.splitlines()))
+    lines = (one_line(line).strip() for line in reversed(text.splitlines()[-_LAST_LINES:]))
     return next(filter(None, lines), "no reason given").removesuffix("'>")
 
 
-def _read_content(content: RecordDict) -> RawReply:
-    arrays: Arrays = {}
-    if isinstance(record := content.get("arrays"), ArrayRecord):
-        arrays = arrays_of(record)
-    timing = content.get("timing")
-    seconds = timing.get("seconds") if isinstance(timing, ConfigRecord) else None
-    timed = isinstance(seconds, int | float) and math.isfinite(seconds)
+def _error(code: int, reason: str) -> RawReply:
+    died = code == _UNKNOWN and bool(_DEAD_WORKER.search(reason))
+    known = WORKER_DIED if died else CLIENT_DIED if code == _CLIENT_DIED else ""
+    line = known or last_line(reason)
+    return RawReply(error=line, detail=reason, unreachable=code in _UNREACHABLE, worker_died=died)
+
+
+def _content(content: RecordDict, task: Task | None) -> RawReply:
+    members = max(1, len(task.together)) if task else 1
+    timing = _as_dict(content.get("timing"), ConfigRecord)
     return RawReply(
-        arrays=arrays,
-        metrics=_as_dict(content.get("metrics"), MetricRecord),
+        arrays=_arrays(content.get("arrays"), task.expected if task else {}),
+        metrics=_as_dict(content.get("metrics"), MetricRecord, members * MOST_VALUES),
         properties=_as_dict(content.get("properties"), ConfigRecord),
-        compute_s=float(seconds) if timed else None,  # type: ignore[arg-type]
+        compute_s=seconds_of(timing.get("seconds")),
     )
 
 
-def _as_dict(record: object, kind: type[MetricRecord] | type[ConfigRecord]) -> dict[str, object]:
+def seconds_of(value: object) -> float | None:
+    """How long a client says that it computed; None for what is no time."""
+    good = isinstance(value, int | float) and 0 <= value <= LARGEST_COUNT
+    return float(value) if good else None  # type: ignore[arg-type]
+
+
+def _arrays(record: object, expected: Mapping[str, Form]) -> Arrays:
+    if record is None:  # the complaint about missing names is that of the checks
+        return {}
+    if not isinstance(record, ArrayRecord):
+        raise ValueError(f"expected an ArrayRecord, got a {type(record).__name__}")
+    return arrays_of(record, expected)
+
+
+def _as_dict(
+    record: object, kind: type[MetricRecord] | type[ConfigRecord], most: int = MOST_VALUES
+) -> dict[str, object]:
+    """The values of a record; whole ones have 64 bits, as on a wire."""
     if record is None:
         return {}
     if not isinstance(record, kind):
-        raise TypeError(f"expected a {kind.__name__}, got {type(record).__name__}")
+        raise ValueError(f"expected a {kind.__name__}, got a {type(record).__name__}")
+    if len(record) > most:
+        raise ValueError(f"a {kind.__name__} of {len(record)} values, expected at most {most}")
+    for key, value in record.items():
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise ValueError(f"{key} is a number of {value.bit_length()} bits")
     return {str(key): value for key, value in record.items()}

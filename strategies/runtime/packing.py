@@ -9,10 +9,11 @@ from collections.abc import Mapping
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from fedsuite.arrays import Arrays
-from fedsuite.packing import pack, unpack
+from fedsuite.arrays import Arrays, Form
+from fedsuite.packing import forms_complaint, from_npy, pack, unpack
 
 PACKED, FORMAT = "packed", "safetensors"
+_PLAIN = "numpy.ndarray"  # Flower's name for the format of .npy files
 
 
 def packed_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -30,10 +31,25 @@ def is_packed(record: ArrayRecord) -> bool:
     return any(array.stype == FORMAT for array in record.values())
 
 
-def arrays_of(record: ArrayRecord) -> Arrays:
-    """The arrays of either form, by name; ValueError or TypeError for what is neither."""
-    if not is_packed(record):
-        return {str(name): array.numpy() for name, array in record.items()}
-    if list(record) != [PACKED]:
-        raise ValueError(f"expected packed arrays alone, got {len(record)} entries")
-    return unpack(record[PACKED].data)
+def arrays_of(record: ArrayRecord, expected: Mapping[str, Form] | None = None) -> Arrays:
+    """The arrays of either form, by name; ValueError with one line for what is neither.
+
+    expected: what must be there, and nothing else is decoded; None: whatever the record says of itself.
+    """
+    if is_packed(record):
+        if list(record) != [PACKED]:
+            raise ValueError(f"expected packed arrays alone, got {len(record)} entries")
+        return unpack(record[PACKED].data, expected)
+    found = {name: (array.shape, array.dtype) for name, array in record.items()}
+    if complaint := forms_complaint(found, found if expected is None else expected):
+        raise ValueError(complaint)
+    return {name: _plain(name, array) for name, array in record.items()}
+
+
+def _plain(name: str, array: Array) -> np.ndarray:
+    if array.stype != _PLAIN:
+        raise ValueError(f"array {name} is written as {array.stype!r}, expected {_PLAIN!r}")
+    try:
+        return from_npy(array.data, (tuple(map(int, array.shape)), array.dtype))
+    except ValueError as error:
+        raise ValueError(f"array {name}: {error}") from error

@@ -13,13 +13,19 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.superlink.grid import HttpGrid
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedsuite.run_folder import RunFolder
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
 REAL_WAIT_S = 0.5
 STRAY = "a reply that nobody waits for was ignored: a second one, or of a node that was not asked"
-OnReply = Callable[[int, Message, float], None]
+MOST_LOOKS = 10  # requests of one look; who waits longest for one comes first
+# What Flower raises where the bytes of a message are none. Errors of the network are others.
+_NOT_A_MESSAGE = (
+    ValueError, TypeError, LookupError, AttributeError, AssertionError, MemoryError, RecursionError, DecodeError,
+)  # fmt: skip
+OnReply = Callable[[int, Message | Exception, float], None]
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
@@ -51,18 +57,51 @@ class Post:
 
     def collect(self, on_reply: OnReply) -> bool:
         """Call on_reply(number, reply, seconds since it was sent) for what has come; whether anything has."""
+        return self._collect_one_by_one(on_reply) if self.real else self._collect_all(on_reply)
+
+    def _collect_all(self, on_reply: OnReply) -> bool:
         replies = list(self.grid.pull_messages(list(self._waiting))) if self._waiting else []
         for reply in replies:
             about = reply.metadata
-            number, node, sent_at = self._waiting.get(about.reply_to_message_id, (-1, 0, 0.0))
+            _, node, _ = self._waiting.get(about.reply_to_message_id, (-1, 0, 0.0))
             # An error may be Flower's own, about a node that it cannot reach.
-            if number < 0 or not (reply.has_error() or about.src_node_id == node):
+            if not node or not (reply.has_error() or about.src_node_id == node):
                 self.folder.log_error(f"node {about.src_node_id}", STRAY)
                 continue
-            del self._waiting[about.reply_to_message_id]
-            self.unanswered.discard(number)
-            on_reply(number, reply, time.monotonic() - sent_at)
+            self._answered(about.reply_to_message_id, reply, on_reply)
         return bool(replies)
+
+    def _collect_one_by_one(self, on_reply: OnReply) -> bool:
+        """Real nodes write their messages themselves. One that Flower cannot read takes along those that come with it, and
+        the SuperLink alone knows whom one is from: so each is asked for alone."""
+        came = False
+        for message_id in list(self._waiting)[:MOST_LOOKS]:
+            reply = self._look(message_id)
+            if reply is None:  # the next look begins with others
+                self._waiting[message_id] = self._waiting.pop(message_id)
+                continue
+            self._answered(message_id, reply, on_reply)
+            came = True
+        return came
+
+    def _look(self, message_id: str) -> Message | Exception | None:
+        """The reply to a message if it has come; an exception if that is none."""
+        try:
+            replies = list(self.grid.pull_messages([message_id]))
+        except _NOT_A_MESSAGE as error:
+            return error
+        for reply in replies:
+            about, (_, node, _) = reply.metadata, self._waiting[message_id]
+            ours = reply.has_error() or about.src_node_id == node
+            if about.reply_to_message_id == message_id and ours:
+                return reply
+            return ValueError("it says that it is another node's, or the reply to another message")
+        return None
+
+    def _answered(self, message_id: str, reply: Message | Exception, on_reply: OnReply) -> None:
+        number, _, sent_at = self._waiting.pop(message_id)
+        self.unanswered.discard(number)
+        on_reply(number, reply, time.monotonic() - sent_at)
 
     def awaited(self) -> Iterator[tuple[int, int]]:
         """Number and node of the messages whose replies may still come."""

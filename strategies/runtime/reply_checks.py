@@ -11,9 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from fedsuite.arrays import LARGEST_COUNT, Arrays, extremes, num_bytes, range_complaint
+from fedsuite.arrays import LARGEST_COUNT, Arrays, extremes, forms_of, num_bytes, range_complaint
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
+from fedsuite.packing import few, forms_complaint
 from strategies.runtime.messages import EXAMPLES, RawReply
 
 LONGEST_NAME = 200
@@ -49,10 +50,12 @@ def check_reply(
     if raw is None:
         return CheckedReply("missing", f"no reply within {deadline_s:g} s")
     if raw.error:
-        return CheckedReply("missing" if raw.unreachable else "error", raw.error)
+        status: Status = "rejected" if raw.unreadable else "error"
+        return CheckedReply("missing" if raw.unreachable else status, raw.error)
     size = num_bytes(raw.arrays.values())
     reason = (
-        _arrays_complaint(task, raw.arrays)
+        forms_complaint(forms_of(raw.arrays), task.expected)
+        or range_complaint(raw.arrays)
         or _metrics_complaint(raw.metrics, task.needs)
         or _ranges_complaint(task, raw)
     )
@@ -61,7 +64,7 @@ def check_reply(
     plain = {k: float(v) for k, v in raw.metrics.items() if k != EXAMPLES}  # type: ignore[arg-type]
     metrics = ReplyMetrics(plain, whose or f"partition {task.partition}")
     examples = int(raw.metrics[EXAMPLES])  # type: ignore[call-overload]
-    ordered = {name: raw.arrays[name] for name in _expected(task)}
+    ordered = {name: raw.arrays[name] for name in task.expected}
     return CheckedReply("ok", "", Reply(task.partition, ordered, examples, metrics), size)
 
 
@@ -97,32 +100,6 @@ def check_merged(
     )
 
 
-def _expected(task: Task) -> Mapping[str, tuple[int, ...]]:
-    if task.returns is not None:
-        return task.returns
-    return {} if task.kind == "evaluate" else {k: v.shape for k, v in task.arrays.items()}
-
-
-def _arrays_complaint(task: Task, arrays: Arrays) -> str:
-    expected = _expected(task)
-    missing = sorted(expected.keys() - arrays.keys())
-    unknown = sorted(arrays.keys() - expected.keys())
-    if missing or unknown:
-        return f"array names differ: missing {_few(missing)}, unknown {_few(unknown)}"
-    for name, shape in expected.items():
-        array = arrays[name]
-        if array.shape != tuple(shape):
-            return f"array {name} has shape {array.shape}, expected {tuple(shape)}"
-        if array.dtype.kind not in "fiub":
-            return f"array {name} has type {array.dtype}, expected numbers"
-        wanted = (
-            task.arrays[name].dtype if name in task.arrays else task.types.get(name, array.dtype)
-        )
-        if array.dtype != wanted:
-            return f"array {name} has type {array.dtype}, expected {wanted}"
-    return range_complaint(arrays)
-
-
 def _metrics_complaint(metrics: Mapping[str, object], needs: Sequence[str]) -> str:
     examples = metrics.get(EXAMPLES)
     if not isinstance(examples, int) or not 0 <= examples <= LARGEST_COUNT:
@@ -139,7 +116,7 @@ def _metrics_complaint(metrics: Mapping[str, object], needs: Sequence[str]) -> s
         if (key == STEPS or key.endswith("count")) and (value < 0 or value % 1):
             return f"metric {key} must be a whole number >= 0, got {value!r}"
     missing = sorted(set(needs) - metrics.keys())
-    return f"metrics lack {_few(missing)}" if missing else ""
+    return f"metrics lack {few(missing)}" if missing else ""
 
 
 def _ranges_complaint(task: Task, raw: RawReply) -> str:
@@ -153,8 +130,3 @@ def _ranges_complaint(task: Task, raw: RawReply) -> str:
             found = f"{name} holds numbers from {numbers.min():g} to {numbers.max():g}"
             return f"{found}, expected whole ones from {low:g} to {high:g}"
     return ""
-
-
-def _few(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "none") + more

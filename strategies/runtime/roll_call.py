@@ -59,7 +59,7 @@ class RollCall:
     def learn(self, node: int, raw: RawReply) -> None:
         """What a node answered; RunFailed for what no node of any run may answer."""
         if raw.error and self.strict:
-            raise RunFailed(f"a client could not say who it is: {raw.error}")
+            raise RunFailed(f"node {node} could not say who it is: {raw.error}")
         if raw.unreachable:  # once it is connected again, it is asked again
             self.keys.pop(node, None)
             return
@@ -68,7 +68,7 @@ class RollCall:
             return
         if not self.strict and not self._is_ours(node, raw.properties):
             return
-        info = read_identity(raw.properties)
+        info = read_identity(raw.properties, f"node {node}")
         name = self._names.get(info.partition)
         if name != info.name:
             raise RunFailed(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fedsuite.federation import Scalar, Task
 from fedsuite.partial_sums import MEMBERS, SECONDS, for_member, of_member
-from strategies.runtime.messages import RawReply
+from strategies.runtime.messages import RawReply, seconds_of
 from strategies.runtime.reply_checks import CheckedReply, check_reply
 
 
@@ -36,8 +36,7 @@ def parts_of(task: Task, raw: RawReply) -> list[tuple[Task, RawReply]]:
     parts = []
     for own in task.together:
         metrics = of_member(raw.metrics, own.partition)
-        seconds = metrics.pop(SECONDS, None)
-        compute_s = float(seconds) if isinstance(seconds, int | float) else None
+        compute_s = seconds_of(metrics.pop(SECONDS, None))
         arrays = raw.arrays if own is task.together[0] else {}
         parts.append((own, replace(raw, arrays=arrays, metrics=metrics, compute_s=compute_s)))
     return parts
