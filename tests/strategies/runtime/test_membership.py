@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedsuite.errors import RunFailed
+from fedsuite.federation import ClientInfo
 from strategies.runtime import membership
 from tests.harness import Recorder, run_toy
 from tests.strategies.runtime.loops import FakeTime
@@ -93,6 +94,49 @@ def test_identities_must_make_sense(tmp_path: Path, change: dict, complaint: str
     grid = type("ThisLiar", (Liar,), {"change": change})
     with pytest.raises(RunFailed, match=complaint):
         run_toy(tmp_path, grid)
+
+
+def foreign(kind: type, values: dict) -> Any:
+    """A record of Flower's that holds what Flower would refuse."""
+    record = kind()
+    record.__dict__["_data"] = values
+    return record
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict({}),
+        RecordDict({"properties": MetricRecord({"partition": 1})}),
+        RecordDict({"properties": ArrayRecord({"partition": Array("", (), "", b"")})}),
+        RecordDict({"properties": foreign(ConfigRecord, {"partition": 10**5000})}),
+        RecordDict({"properties": foreign(ConfigRecord, {"partition": 1, "num-examples": 10**400})}),
+        RecordDict({"properties": foreign(ConfigRecord, {f"k{i}": i for i in range(10**5)})}),
+        RecordDict({"properties": foreign(ConfigRecord, {"name": [[]], "partition": None})}),
+        RecordDict({"arrays": ArrayRecord({"w": Array("float32", (10**30,), "numpy.ndarray", b"")})}),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_identity_names_the_node(tmp_path: Path, content: RecordDict) -> None:
+    class Strange(Recorder):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            for reply in replies:
+                if reply.metadata.src_node_id == min(self.get_node_ids()):
+                    reply.content = content
+            return replies
+
+    with pytest.raises(RunFailed, match=r"^node 10007(:| could not say who it is:)") as failed:
+        run_toy(tmp_path, Strange)
+    assert str(failed.value).isprintable() and len(str(failed.value)) < 700
+
+
+@pytest.mark.parametrize("value", [None, "many", -1, 0.5, float("nan"), 10**15])
+def test_a_count_that_a_client_does_not_say_is_missed_by_name(value: Any) -> None:
+    said = {"houses": 3, "unseen": True} | ({} if value is None else {"steps": value})
+    client = ClientInfo(0, "oak", 5, said)
+    assert (client.count("houses"), client.count("unseen")) == (3, 1)
+    with pytest.raises(RunFailed, match="oak: must say steps, a whole number >= 0, got"):
+        client.count("steps")
 
 
 def test_clients_that_have_changed_places_are_found_out(tmp_path: Path) -> None:
