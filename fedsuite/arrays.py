@@ -5,8 +5,9 @@ Names are the dotted names of `torch.nn.Module.state_dict()`. Arrays are float32
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +83,12 @@ def num_bytes(arrays: Iterable[np.ndarray]) -> int:
 
 def forms_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Form]:
     """Shape and type of every array."""
-    return {name: (array.shape, str(array.dtype)) for name, array in arrays.items()}
+    return {name: (array.shape, _type(array.dtype)) for name, array in arrays.items()}
+
+
+_type: Callable[[np.dtype], str] = cache(
+    str
+)  # a dtype's name takes it longer than many an array its check
 
 
 def non_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:

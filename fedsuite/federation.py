@@ -10,6 +10,7 @@ a strategy says by values how (`selection`, `rate`).
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeVar
 
 from fedsuite.arrays import LARGEST_COUNT, Arrays, Form, forms_of
@@ -66,16 +67,16 @@ class Task:
     not_negative: tuple[str, ...] = ()
     together: tuple["Task", ...] = ()
 
-    @property
+    @cached_property
     def expected(self) -> dict[str, Form]:
         """The arrays of the reply by name; all that one may hold."""
         if self.together:
             return self.together[0].expected
         if self.returns is None:
             return {} if self.kind == "evaluate" else forms_of(self.arrays)
-        own = {k: str(v.dtype) for k, v in self.arrays.items()}
+        own = {k: kind for k, (_, kind) in forms_of(self.arrays).items()}
         types = {**self.types, **own}
-        return {k: (tuple(map(int, s)), str(types.get(k, ""))) for k, s in self.returns.items()}
+        return {k: (tuple(map(int, s)), types.get(k, "")) for k, s in self.returns.items()}
 
 
 @dataclass(frozen=True)

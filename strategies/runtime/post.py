@@ -3,7 +3,8 @@
 Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up to 0.2 s an exchange.
 Where clients are simulated, waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s): short
 exchanges are quick, and long ones do not keep a core busy. Real nodes need seconds for every message, and each look costs
-their SuperLink a request over TLS: there it is every half second.
+their SuperLink a request over TLS: there it is every half second,
+for the ten that have waited longest.
 """
 
 import time

@@ -131,7 +131,7 @@ def play(config: dict[str, Any], spoils: Iterable[Spoil]) -> tuple[str, list[dic
     return fingerprint(result.state.arrays), read_rows(run.path / HISTORY)
 
 
-HALVES = [dict(list(SPOILT.items())[n::2]) for n in (0, 1)]
+THIRDS = [dict(list(SPOILT.items())[n::3]) for n in range(3)]
 ROUNDS: dict[str, Any] = {"min_reply_fraction": 0.5, "evaluate_every": 0, "checkpoint_every": 6}
 
 
@@ -150,9 +150,7 @@ def ring(base: Path, folder: Path, name: str, rounds: int) -> dict[str, Any]:
     return cdl_runs.config_of(base / "hostile-cache", folder, name, **short)
 
 
-@pytest.mark.parametrize(
-    ("make", "spoils"), [(houses, SPOILT), (silos, HALVES[0]), (ring, HALVES[1])]
-)
+@pytest.mark.parametrize(("make", "spoils"), list(zip((houses, silos, ring), THIRDS, strict=True)))
 def test_the_others_are_as_if_the_hostile_client_were_missing(
     make: Any, spoils: dict[str, Spoil], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
