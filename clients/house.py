@@ -93,7 +93,7 @@ class HouseClient(HouseClientBase):
             )
         load_arrays(self.agent, {**own, **received})
         if "export-round" in config:
-            write_atomically(self.site.folder / MODEL, arrays_to_bytes(own))
+            write_atomically(self.site.folder / MODEL, arrays_to_bytes(own), private=True)
             if not self.site.unseen:
                 return 0.0, 0, {}
         site, write = self.site, bool(config.get("write"))

@@ -13,7 +13,7 @@ from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays, module_arrays
 from fedsuite.control_variates import CONTROL
-from fedsuite.files import write_json
+from fedsuite.files import make_private, write_json
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
 from fedsuite.vln.data.instructions import Vocabulary
@@ -89,5 +89,5 @@ class SpeakerClient(HouseClientBase):
             }
             for s in spoken
         ]
-        self.site.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.site.folder / f"spoken_{split}.json", rows)
+        make_private(self.site.folder)
+        write_json(self.site.folder / f"spoken_{split}.json", rows, private=True)

@@ -7,19 +7,20 @@ import math
 import os
 import re
 import shlex
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from fedsuite.deleting import delete_file, delete_made
 from fedsuite.errors import InputError, one_line, refused
 from fedsuite.progress import Progress, silent
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BARRED = '/ \\ : * ? " < > |'
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 _LONGEST_NAME = 200  # bytes; file systems take 255, and files beside it have longer names
 
 
@@ -146,23 +147,28 @@ def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress
     with in_turn(folder, progress):
         if (folder.is_dir() and any(folder.iterdir())) or folder.is_file():
             return False
-        for left_over in folder.parent.glob(f".{folder.name}.*.partial"):
-            shutil.rmtree(left_over, ignore_errors=True)
+        ours = re.compile(rf"\.{re.escape(folder.name)}\.\d+\.partial")
+        for left_over in [path for path in folder.parent.iterdir() if ours.fullmatch(path.name)]:
+            delete_made(left_over)
         partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
         try:
             fill(partial)
             partial.rename(folder)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            delete_made(partial)
     return True
 
 
-def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
-    """Write to a temporary name beside `path`, to disk (where `durable`), then rename."""
+def write_atomically(path: Path, data: bytes, durable: bool = True, private: bool = False) -> None:
+    """Write to a temporary name beside `path`, to disk (where `durable`), then rename.
+
+    private: nobody but the owner can read it, not for a moment.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with telling(path):
-            with temporary.open("wb") as file:
+            delete_file(temporary)  # of a killed process with our number
+            with open_new(temporary, PRIVATE_FILE if private else 0o666) as file:
                 file.write(data)
                 if durable:
                     file.flush()
@@ -170,14 +176,27 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
             os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            delete_file(temporary)
         raise
 
 
-def write_json(path: Path, content: object) -> None:
-    """Pretty, sorted JSON, atomically."""
+def open_new(file: Path, mode: int = PRIVATE_FILE) -> BinaryIO:
+    """A new file, open for writing; it has this mode, or less as the umask says, from the start."""
+    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone can enter, and those above it that are missing; what is there stays as it is."""
+    if folder.is_dir():
+        return
+    make_private(folder.parent)
+    folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+
+
+def write_json(path: Path, content: object, private: bool = False) -> None:
+    """Pretty, sorted JSON, atomically; private: for its owner alone."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, (text + "\n").encode())
+    write_atomically(path, (text + "\n").encode(), private=private)
 
 
 def sync_folder(folder: Path) -> None:

@@ -32,6 +32,27 @@ from fedsuite.files import (
 from fedsuite.values import shown
 
 _KEY = re.compile(r"[0-9a-f]{32}")
+# All that a run writes but for what its system leaves (System.leaves), as fedsuite.deleting takes names.
+WRITTEN = (
+    *(
+        "config.json",
+        "run.json",
+        "run-key",
+        "roster.json",
+        "vocabulary.json",
+        ".lock",
+        ".unfinished",
+    ),
+    *(
+        "history.jsonl",
+        "timings.jsonl",
+        "model.safetensors",
+        "results.md",
+        "errors.log",
+        "flower.log",
+    ),
+    *(f"{place}/round-[0-9]*.safetensors" for place in ("checkpoints", "clients/*", "clients/*/*")),
+)
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
 _BUSY = "another process is writing to this run; stop it first or use another name"
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
@@ -62,7 +83,7 @@ class RunFolder:
         """
         file = self.path / "run-key"
         if not file.exists():
-            write_atomically(file, secrets.token_hex(16).encode())
+            write_atomically(file, secrets.token_hex(16).encode(), private=True)
         with telling(file):
             return checked_key(file.read_text(errors="replace").strip(), str(file))
 

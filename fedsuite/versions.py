@@ -23,9 +23,10 @@ import numpy as np
 import safetensors
 
 from fedsuite.arrays import Arrays, arrays_to_bytes, fingerprint, under_prefix, with_prefix
+from fedsuite.deleting import delete_file
 from fedsuite.errors import InputError, one_line
 from fedsuite.federation import ServerState
-from fedsuite.files import sync_folder, telling, write_atomically
+from fedsuite.files import make_private, sync_folder, telling, write_atomically
 from fedsuite.values import shown
 
 FORMAT = 2
@@ -82,13 +83,13 @@ class Versions:
     ) -> None:
         """Write the version of `round`, in place of one that is already there. scalars: anything that JSON knows."""
         with telling(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
         about = {"format": FORMAT, "names": list(arrays), "scalars": dict(scalars)}
         about |= {"owner": self.owner, "round": round}
         about["sha256"] = _digest(arrays, about)
         # One entry: safetensors writes several in random order.
         data = arrays_to_bytes(arrays, {_ABOUT: json.dumps(about, sort_keys=True, allow_nan=False)})
-        write_atomically(self.path(round), data, self.durable)
+        write_atomically(self.path(round), data, self.durable, private=True)
         if self.durable:
             sync_folder(self.folder)
 
@@ -98,7 +99,7 @@ class Versions:
         kept = {max((r for r in found if r <= c), default=None) for c in checkpoints}
         for number in found[:-1]:
             if number not in kept:
-                self.path(number).unlink(missing_ok=True)
+                delete_file(self.path(number))
 
     def rollback(self, round: int) -> None:
         """Drop versions of later rounds and leftovers of interrupted writes.
@@ -118,9 +119,9 @@ class Versions:
 
     def _drop(self, rounds: Sequence[int]) -> None:
         for number in rounds:
-            self.path(number).unlink(missing_ok=True)
-        for partial in self.folder.glob(".*.partial"):
-            partial.unlink(missing_ok=True)
+            delete_file(self.path(number))
+        for partial in self.folder.glob(f".{_PREFIX}*{_SUFFIX}.*.partial"):
+            delete_file(partial)
 
     def _read(self, round: int) -> tuple[Arrays, dict[str, Any]]:
         path = self.path(round)

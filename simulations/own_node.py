@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from fedsuite.config import RunSettings, Value, value_of, with_keys
 from fedsuite.errors import InputError
-from fedsuite.files import full_path, telling, write_atomically
+from fedsuite.files import full_path, make_private, telling, write_atomically
 from fedsuite.node import ALLOWED, NodeSettings, own_paths, read_node
 from fedsuite.run_folder import checked_key
 from fedsuite.values import shown
@@ -53,8 +53,8 @@ def begin_run(node: NodeSettings, run_id: int, key: object) -> None:
         )
     file = _key_file(node, run_id)
     with telling(file.parent):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, checked_key(key, "the server's run-key").encode())
+        make_private(file.parent)
+    write_atomically(file, checked_key(key, "the server's run-key").encode(), private=True)
 
 
 def state_of(node: NodeSettings, run_id: int) -> Path:

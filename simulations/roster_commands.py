@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.config import parse_text, read_config
+from fedsuite.deleting import delete_file
 from fedsuite.errors import InputError
 from fedsuite.parts import (
     Part,
@@ -101,7 +102,7 @@ def make_roster(
     try:
         read_roster(out)
     except InputError:
-        out.unlink()
+        delete_file(out)
         raise
 
 

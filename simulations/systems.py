@@ -101,6 +101,9 @@ class System(Generic[C]):
     known. None: it does not say.
     known: what clients would say of themselves, from a roster that `prepare` has made; opens no data. None: every client of
     a simulation is asked, whatever evaluation-clients is.
+    leaves: all names that draw, report, compare and clients give to files in a run's or an experiment's folder, as
+    fedsuite.deleting takes them ("learning.png", "clients/*/walks.json"); states of fedsuite.versions and results.md are
+    known. A folder with other files in it is not deleted to begin a run anew.
     """
 
     name: str
@@ -120,6 +123,7 @@ class System(Generic[C]):
     unread: Unread = field(default_factory=dict)
     costs: Callable[[C, Roster | None], StepCosts] | None = None
     known: Callable[[C, Roster], "Sequence[ClientInfo]"] | None = None
+    leaves: Sequence[str] = ()
 
     def simulated_nodes(self, settings: C, members: int) -> int:
         """Nodes that a simulation needs: one for each member, or some that play all."""

@@ -186,6 +186,7 @@ SYSTEM = System(
     make_strategy=lambda settings, roster: ToyStrategy(settings),
     make_client=lambda settings, node: ToyClient(settings, node.partition),
     report=_report,
+    leaves=("closing.txt", "compared.json"),
 )
 
 

@@ -6,6 +6,7 @@ with the local steps until then, where these are counted.
 
 from typing import Any
 
+from fedsuite.deleting import delete_file
 from fedsuite.errors import InputError
 from fedsuite.export.formats import Output, package
 from fedsuite.export.points import Fed, Point
@@ -15,6 +16,7 @@ from fedsuite.history.metrics import is_evaluation
 
 BY_STEPS = "by-local-steps"
 _FILES = "events.out.tfevents.*"
+_OURS = ".fedsuite"  # how those end that are written here
 
 
 class EventFiles:
@@ -27,18 +29,23 @@ class EventFiles:
         self._summaries = package("tensorboard.compat.proto.summary_pb2")
         self.folders = {run.name: folder / run.name for run in runs.runs}
         there = [file for path in self.folders.values() for file in sorted(path.glob(_FILES))]
-        if there and not output.overwrite:
-            raise InputError(
-                f"{there[0]}: is there already; replace it with --overwrite, or name another folder"
-            )
+        for file in there:
+            if file.suffix != _OURS:
+                raise InputError(
+                    f"{file}: of another program, and TensorBoard would mix them up; name another folder"
+                )
+            if not output.overwrite:
+                raise InputError(
+                    f"{file}: is there already; replace it with --overwrite, or name another folder"
+                )
         self._fed = Fed()
         self._writers: dict[str, Any] = {}
         for file in there:
-            file.unlink()
+            delete_file(file)
         for name, path in self.folders.items():
             with telling(path):
                 path.mkdir(parents=True, exist_ok=True)
-                self._writers[name] = writer.EventFileWriter(str(path))
+                self._writers[name] = writer.EventFileWriter(str(path), filename_suffix=_OURS)
 
     def update(self, runs: Runs) -> None:
         for run, point in self._fed.new(runs):

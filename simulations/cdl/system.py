@@ -21,4 +21,8 @@ SYSTEM = System(
     unread=UNREAD,
     costs=later("simulations.cdl.costs:costs_of"),
     known=later("fedsuite.driving.plan:clients_of"),
+    leaves=(
+        *("baselines.json", "results.csv", "learning.png", "wall-clock.png"),
+        *("steering.png", "frames.png", "overlay.png"),
+    ),
 )

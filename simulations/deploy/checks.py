@@ -60,6 +60,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
         "roster": lambda: _roster(own),
         "data": lambda: _data(own, subject.part),
         "key": lambda: _key(own, subject.key or file.with_name("node.key")),
+        "state": lambda: _state(own),
         "disk": lambda: _disk(own),
         "device": lambda: _device(own),
         "threads": lambda: _threads(own),
@@ -79,6 +80,7 @@ def _found(what: str, check: Callable[[], str]) -> Finding:
 
 def _node_file(file: Path) -> str:
     own = read_node(file, rostered=False)
+    check_private(file)
     return f"{own.name}, state in {own.state_dir}, systems {', '.join(own.allowed)}"
 
 
@@ -122,6 +124,11 @@ def _key(own: NodeSettings, file: Path) -> str:
             "have the roster made anew"
         )
     return f"{mine}, {'as on the roster' if bound else 'not bound on this copy of the roster'}"
+
+
+def _state(own: NodeSettings) -> str:
+    check_private(Path(own.state_dir))
+    return f"{own.state_dir} is this user's alone"
 
 
 def _disk(own: NodeSettings) -> str:

@@ -15,7 +15,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable, path_name, telling
+from fedsuite.files import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    as_typed,
+    check_readable,
+    path_name,
+    telling,
+)
 from strategies.runtime.keys import fingerprint
 
 CURE = "make one with `ssh-keygen -t ecdsa -b 384 -N '' -f node.key`"
@@ -46,13 +53,14 @@ def read_private(file: Path) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def check_private(file: Path) -> None:
-    """InputError if others than its owner may read it."""
-    with telling(file):
-        mode = stat.S_IMODE(file.stat().st_mode)
+def check_private(path: Path) -> None:
+    """InputError if others than its owner may read a file, or enter a folder."""
+    with telling(path):
+        mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
+        wanted = PRIVATE_FOLDER if path.is_dir() else PRIVATE_FILE
         raise InputError(
-            f"{file}: others than its owner may read or write it (mode {mode:04o}); chmod 600 {file}"
+            f"{path}: others than its owner may read or write it (mode {mode:04o}); chmod {wanted:o} {as_typed(path)}"
         )
 
 

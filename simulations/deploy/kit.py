@@ -7,13 +7,20 @@ compose.yml, systemd/
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedsuite.deleting import delete_file
 from fedsuite.errors import InputError
-from fedsuite.files import lock_of, make_folder, path_name
+from fedsuite.files import (
+    PRIVATE_FILE,
+    lock_of,
+    make_folder,
+    make_private,
+    open_new,
+    path_name,
+)
 from fedsuite.node import drawn_noise_seed
 from fedsuite.parts import fingerprint_of
 from fedsuite.roster import ROSTER, Roster, write_roster
@@ -46,7 +53,8 @@ def make_kit(folder: Path, names: Sequence[str], address: Address, days: int = D
         raise InputError(
             f"{folder}: is there already, nothing in it was touched; give a new folder"
         )
-    lock_of(place).unlink(missing_ok=True)  # nobody makes this folder again
+    if not (lock := lock_of(place)).stat().st_size:  # ours is empty
+        delete_file(lock)  # nobody makes this folder again
 
 
 def checked_names(names: Sequence[str]) -> list[str]:
@@ -90,9 +98,9 @@ def hand_out(kit: Path, roster: Roster) -> None:
 
 
 def _write_authority(to: Path, authority: Signed) -> None:
+    make_private(to)
     _write(to / AUTHORITY, authority.certificate_pem())
     _write(to / "ca.key", authority.key_pem(), private=True)
-    to.chmod(0o700)
 
 
 def _write_server(to: Path, place: Path, authority: Signed, address: Address, days: int) -> None:
@@ -119,12 +127,13 @@ def _listen(address: Address) -> str:
 def _write_node(to: Path, name: str, authority: Signed, address: Address) -> bytes:
     """Its folder; the line of its public key."""
     private, public = make_key(name)
-    _write(to / NODE_FILE, node_text(name, address).encode())
+    make_private(to)
+    _write(to / NODE_FILE, node_text(name, address).encode(), private=True)  # for its noise-seed
     _write(to / KEY, private, private=True)
     _write(to / f"{KEY}.pub", public)
     _write(to / AUTHORITY, authority.certificate_pem())
     for folder in ("data", "cache", "state"):
-        (to / folder).mkdir()
+        make_private(to / folder)
     return public
 
 
@@ -153,9 +162,7 @@ cache-dir = "cache"
 
 
 def _write(file: Path, data: bytes, private: bool = False) -> None:
-    """A new file; private: readable by its owner only, from the start."""
+    """A new file; private: for its owner alone, from the start."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    mode = 0o600 if private else 0o644
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as opened:
+    with open_new(file, PRIVATE_FILE if private else 0o644) as opened:
         opened.write(data)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedsuite.errors import InputError, RunFailed, one_line
-from fedsuite.files import locked, telling, write_atomically
+from fedsuite.files import locked, make_private, telling, write_atomically
 from fedsuite.node import NodeSettings, read_node
 from simulations.deploy.address import Address, read_address
 from simulations.deploy.keys import fingerprint_of_private, read_private
@@ -148,7 +148,7 @@ def _clients(
 def _alone(start: NodeStart) -> Iterator[None]:
     """With its own folder for Flower, which one process at a time uses."""
     with telling(start.home):
-        start.home.mkdir(parents=True, exist_ok=True)
+        make_private(start.home)
     with locked(start.home / ".lock", LOCK_PATIENCE_S) as ours:
         if not ours:
             raise InputError(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.files import locked
+from fedsuite.files import locked, open_new
 from simulations.deploy.programs import ended, run_program
 from simulations.deploy.server_folder import ServerFolder, misplaced
 from simulations.engines.flower import command_path
@@ -33,6 +33,8 @@ def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
             )
         for line in filter(None, [misplaced(server)]):
             say(f"note: {line}")
+        if not server.database.exists():  # Flower would let everybody read it
+            open_new(server.database).close()
         say(f"SuperLink at {server.address}, folder {server.path}; Ctrl-C ends it")
         status = run_program(command, environment, server.path, say)
     raise RunFailed(f"flower-superlink {ended(status)}; its last lines say why; start it again")

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fedsuite.deleting import WARM, delete_made
 from fedsuite.errors import InputError
 from fedsuite.node import NodeSettings
 from simulations.systems import BUILT_IN
@@ -53,7 +54,7 @@ def warm_clients(
         return
     systems = [s for s in BUILT_IN if own is None or s in own.allowed]
     short = None if len(tempfile.gettempdir().encode()) <= LONGEST_FOLDER else "/tmp"
-    folder = Path(tempfile.mkdtemp("", "fedsuite-warm-", short))
+    folder = Path(tempfile.mkdtemp("", WARM, short))
     try:
         path = _write_program(folder, program)
         server = _start(folder, (program, entry), systems, environment)
@@ -62,7 +63,7 @@ def warm_clients(
         finally:
             _stop(server)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        delete_made(folder)
 
 
 def _write_program(folder: Path, program: str) -> str:

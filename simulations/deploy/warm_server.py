@@ -12,7 +12,6 @@ import gc
 import importlib
 import os
 import selectors
-import shutil
 import signal
 import socket
 import sys
@@ -20,7 +19,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from fedsuite.deleting import delete_made
 from simulations.deploy.warm_imports import Kept
 from simulations.deploy.warm_job import Job, become, leave_after, received
 
@@ -82,7 +83,7 @@ def main(folder: str, program: str, entry: str, systems: Sequence[str]) -> None:
         kept.offer()
         leave_after(getattr(importlib.import_module(module), name_there))
     server.end_all()
-    shutil.rmtree(folder, ignore_errors=True)
+    delete_made(Path(folder))
     os._exit(0)  # what is kept is not taken apart
 
 

@@ -7,11 +7,11 @@ system closes when that process ends in whatever way. Then it ends the launch's 
 
 import os
 import select
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from fedsuite.deleting import delete_made
 from simulations.engines.processes import Family
 
 LOOK_EVERY_S = 1.0
@@ -45,7 +45,7 @@ def main(mark: str, home: str) -> None:
     while not select.select([0], [], [], LOOK_EVERY_S)[0]:
         family.update()
     family.end()
-    shutil.rmtree(home, ignore_errors=True)
+    delete_made(Path(home))
 
 
 if __name__ == "__main__":

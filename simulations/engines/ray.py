@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import Value
+from fedsuite.deleting import TEMPORARY
 from fedsuite.errors import RunFailed
 from fedsuite.run_folder import RunFolder
 from simulations.engines.following import Follower, OnEvent, raise_failure
@@ -34,7 +35,7 @@ def run_ray(
     """Run to the end; InputError or RunFailed with one line if it does not get there."""
     follower = Follower(folder)
     short = None if len(tempfile.gettempdir()) <= LONGEST_TMPDIR else "/tmp"
-    with tempfile.TemporaryDirectory("", "fs-", short, ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory("", TEMPORARY, short, ignore_cleanup_errors=True) as home:
         launch = Launch(Path(home), placement.environment())
         try:
             launch.start_superlink()

@@ -15,7 +15,7 @@ from fedsuite.history.experiments import FORMAT as FORMAT  # noqa: PLC0414
 from fedsuite.history.experiments import is_experiment as is_experiment  # noqa: PLC0414
 from fedsuite.history.experiments import labels_of as labels_of  # noqa: PLC0414
 from fedsuite.history.experiments import read_record as read_record  # noqa: PLC0414
-from fedsuite.run_folder import RunFolder
+from fedsuite.run_folder import RunFolder, read_stored_config
 
 LOCK = ".lock"
 
@@ -48,9 +48,27 @@ def is_taken(path: Path) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run has begun here."""
+    """Whether a run has begun here; other programs have a config.json, too."""
     run = RunFolder(folder)
-    return is_taken(folder) and folder.is_dir() and (bool(run.status()) or run.config.exists())
+    if not folder.is_dir() or not is_taken(folder):
+        return False
+    return "status" in run.status() or (run.config.exists() and "system" in read_stored_config(run))
+
+
+def check_begun(folder: Path) -> None:
+    """InputError unless there is a run or an experiment to resume, or what a killed one leaves that had yet to begin."""
+    run = RunFolder(folder)
+    if is_experiment(folder) or is_run(folder) or run.never_began() or run.is_beginning():
+        return
+    inside = sorted(path for path in folder.iterdir() if is_experiment(path) or is_run(path))
+    if not inside:
+        raise InputError(
+            f"{folder}: no run and no experiment, so there is no run to resume here; `fedsuite runs` lists the runs"
+        )
+    raise InputError(
+        f"{folder}: a folder of runs, such as {inside[0].name}, and no run itself; give one of them, as in --resume "
+        f"{as_typed(inside[0])}"
+    )
 
 
 def check_place(folder: Path, several: bool, may_be_there: bool) -> None:

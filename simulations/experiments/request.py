@@ -123,6 +123,7 @@ def describe(request: Request, typed: Mapping[str, str]) -> Described:
         complaint = f"{request.resume}: no such run folder"
         results_dir = given("results-dir", typed, table)
         stored = folders.find(request.resume, results_dir, Path.is_dir, complaint)
+        folders.check_begun(stored)
     if file:
         return replace(_in_file(request, file, typed, table), stored=stored)
     if stored:

@@ -5,7 +5,6 @@ at a time works on an experiment of several: it holds a lock in the experiment's
 """
 
 import dataclasses
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from fedsuite.config import RunSettings
+from fedsuite.deleting import delete, delete_file
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.files import as_typed, telling, write_json
 from fedsuite.history import HISTORY, read_rows
@@ -25,7 +25,7 @@ from fedsuite.roster import ROSTER, Roster, write_roster
 from fedsuite.run_folder import RunFolder, read_stored_config
 from fedsuite.same_data import check_same_data
 from simulations.engines.placement import Resources
-from simulations.experiments import folders
+from simulations.experiments import folders, leavings
 from simulations.experiments.compared import check_metric, compare
 from simulations.experiments.launching import Engine, Way, way_of
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
@@ -70,6 +70,7 @@ def run_experiment(experiment: Experiment, way: Way, console: Console) -> Experi
     """
     from simulations.experiments.progress import Preparing
 
+    leavings.check_replaced(experiment)
     try:
         if experiment.folder.exists() and not experiment.unnamed:
             with RunFolder(experiment.folder).locked(_patience_s(experiment)):
@@ -152,15 +153,7 @@ def _claim(experiment: Experiment) -> None:
         if not several:
             RunFolder(folder).check_free()
         folders.check_place(folder, several, experiment.request.overwrite)
-    if experiment.request.overwrite and folder.exists():
-        whole = list(experiment.chosen) == list(experiment.plans)
-        plans = (experiment.plans[label] for label in experiment.chosen)
-        for path in list(folder.iterdir()) if whole else [plan.folder.path for plan in plans]:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            # The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours.
-            elif path.name not in (folders.LOCK, folders.EXPERIMENT_FILE):
-                path.unlink(missing_ok=True)
+    leavings.delete_replaced(experiment)
     if several:
         write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
 
@@ -175,7 +168,7 @@ def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: 
         way.launch(_ready(plan, roster, way), len(roster), console)
         with _unfinished(plan.folder):
             way.finish(plan)
-            plan.folder.unfinished.unlink(missing_ok=True)
+            delete_file(plan.folder.unfinished)
     except KeyboardInterrupt:
         with suppress(InputError, RunFailed):
             if plan.folder.status().get("status") == "running":
@@ -215,7 +208,7 @@ def _ready(plan: Plan, roster: Roster, way: Way) -> Plan:
                 "or start the run again under another name"
             )
         else:
-            shutil.rmtree(folder.path)
+            delete(folder.path, leavings.names_of_run(folder, plan.system))
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.unfinished.touch()
     if way.connection is None:  # else the server has the roster that the nodes have

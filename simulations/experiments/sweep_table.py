@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.config import Value
+from fedsuite.deleting import delete_file
 from fedsuite.files import as_typed
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
@@ -45,7 +46,7 @@ def write_sweep(
     files = [folder / "results.csv", folder / "sweep.png"]
     if all(run.course is None for run in runs):
         for file in files:  # of an earlier metric
-            file.unlink(missing_ok=True)
+            delete_file(file)
         text = f"{unrecorded(folder, sweep, completed)}\n"
     else:
         lines = [line for run in runs for line in _lines(run, sweep)]

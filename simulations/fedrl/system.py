@@ -23,4 +23,5 @@ SYSTEM = System(
     engine="inprocess",
     node_key="party",
     costs=later("simulations.fedrl.costs:costs_of"),
+    leaves=("results.csv", "learning.png", "learning-*.png", "sweep.png", "sweep-*.png"),
 )

@@ -21,4 +21,9 @@ SYSTEM = System(
     unread=UNREAD,
     costs=later("simulations.fedvln.costs:costs_of"),
     known=later("fedsuite.vln.plan:clients_of"),
+    leaves=(
+        *("baselines.json", "results.csv", "learning.png", "learning-*.png", "walks.png"),
+        *("submission_*.json", "submit_test.json", "statistics.csv", "verbs.png"),
+        *("clients/*/submission_*.json", "clients/*/spoken_*.json", "clients/*/model.safetensors"),
+    ),
 )

@@ -6,16 +6,16 @@ memory at a time.
 """
 
 import hashlib
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from fedsuite.deleting import delete
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, Plan, SplitOptions, plan_split
-from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
+from fedsuite.driving.data.frames import SPLITS, WRITTEN, finish_silos, holds
 from fedsuite.driving.data.readers import Drive, FrameFormat, pictures, read_picture
 from fedsuite.driving.data.readers.rows import BadRows
 from fedsuite.errors import InputError
@@ -58,14 +58,14 @@ def prepare_drives(
         drives = [_decoding(drive, form, progress) for drive in drives]
     split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
     plan = plan_split(drives, split)
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = folder.with_name(f".{folder.name}.partial")
+    delete(partial, WRITTEN)
     try:
         _write(partial, drives, plan, form, progress)
         left_out = {drive.name: drive.left_out for drive in drives if drive.left_out}
         finish_silos(partial, folder, plan.names, about, left_out)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        delete(partial, WRITTEN)
 
 
 def _decoding(drive: Drive, form: FrameFormat, progress: Progress) -> Drive:

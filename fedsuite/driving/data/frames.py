@@ -22,6 +22,9 @@ from fedsuite.files import check_readable, sync_folder, write_json
 INDEX = "silos.json"
 LEFT_OUT = "left-out"
 SPLITS = ("train", "test")
+WANTED = "settings.json"  # in an unfinished folder of generated roads: what it is being filled for
+FRAMES = tuple(f"{split}_{part}.npy" for split in SPLITS for part in ("images", "angles"))
+WRITTEN = (INDEX, WANTED, *(f"*/{name}" for name in FRAMES))  # as fedsuite.deleting takes names
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,6 @@ def finish_silos(
     """
     index = {"silos": list(names), "about": dict(about), LEFT_OUT: dict(left_out or {})}
     write_json(partial / INDEX, index)
-    if folder.is_dir():
-        folder.rmdir()
     partial.rename(folder)
     sync_folder(folder.parent)
 

@@ -14,14 +14,14 @@ label_noise can be learned.
 
 import json
 import os
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from fedsuite.driving.data.frames import SPLITS, finish_silos, holds
+from fedsuite.deleting import delete, delete_file
+from fedsuite.driving.data.frames import FRAMES, SPLITS, WANTED, WRITTEN, finish_silos, holds
 from fedsuite.driving.data.rendering.scene import (
     Poses,
     Scene,
@@ -36,7 +36,6 @@ from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
 
 SOURCE = "generated roads"
-WANTED = "settings.json"  # in an unfinished folder: what it is being filled for
 LAYOUT_VERSION = 1  # raise when the same settings give other frames
 
 
@@ -62,7 +61,7 @@ def generate_silos(folder: Path, settings: RoadSettings, progress: Progress = si
     except (OSError, ValueError):
         wanted = None
     if wanted != about:
-        shutil.rmtree(partial, ignore_errors=True)
+        delete(partial, WRITTEN)
         partial.mkdir(parents=True)
         write_json(partial / WANTED, about)
     names = [f"silo-{silo:02d}" for silo in range(settings.num_silos)]
@@ -71,13 +70,13 @@ def generate_silos(folder: Path, settings: RoadSettings, progress: Progress = si
             _write_silo(partial, name, silo_scene(settings, silo), size, settings)
         progress("silos of generated roads", silo + 1, len(names))
     finish_silos(partial, folder, names, about)
-    (folder / WANTED).unlink()
+    delete_file(folder / WANTED)
 
 
 def _write_silo(partial: Path, name: str, scene: Scene, size: int, settings: RoadSettings) -> None:
     """One silo's two splits, under another name until both are complete."""
     draft = partial / f".{name}"
-    shutil.rmtree(draft, ignore_errors=True)
+    delete(draft, FRAMES)
     draft.mkdir()
     for split, count in zip(SPLITS, (size, settings.test_frames), strict=True):
         rng = rng_for(settings.seed, f"roads {split}", 0, scene.silo)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.files import write_atomically
+from fedsuite.files import make_private, write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample, join_houses
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
@@ -105,5 +105,5 @@ def _poses(viewpoint_ids: Sequence[str], views: Sequence[int]) -> list[Pose]:
 def write_submission(path: Path, walks: Mapping[str, Sequence[Pose]]) -> None:
     """instr_id -> walk from the start, in one go: an interrupted write leaves an earlier file untouched."""
     rows = [{"instr_id": name, "trajectory": poses} for name, poses in walks.items()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(rows).encode())
+    make_private(path.parent)
+    write_atomically(path, json.dumps(rows).encode(), private=True)

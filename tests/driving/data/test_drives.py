@@ -187,14 +187,14 @@ def test_foreign_folders_are_left_alone(recordings, tmp_path) -> None:
 def test_an_interrupt_leaves_nothing(recordings, tmp_path) -> None:
     def interrupt(what: str, done: int = 0, total: int = 0) -> None:
         if what.startswith("frames"):
-            assert (tmp_path / "out.partial").is_dir()
+            assert (tmp_path / ".out.partial").is_dir()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         prepare(tmp_path / "out", recordings, interrupt)
     assert list(tmp_path.iterdir()) == []
     # What a killed process leaves is cleared away and not mixed in.
-    (tmp_path / "out.partial" / "stale").mkdir(parents=True)
+    (tmp_path / ".out.partial" / "stale").mkdir(parents=True)
     prepare(tmp_path / "out", recordings)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert not (tmp_path / "out" / "stale").exists()

@@ -51,7 +51,7 @@ def test_all_is_well(node: Path, made: tuple[Path, Address]) -> None:
     lines = said(node, made)
     assert wrong(lines) == {}
     assert list(lines) == [
-        "node file", "roster", "data", "key", "disk", "device", "threads", "Flower", "ca.crt", "SuperLink", "clock",
+        "node file", "roster", "data", "key", "state", "disk", "device", "threads", "Flower", "ca.crt", "SuperLink", "clock",
     ]  # fmt: skip
     assert lines["roster"] == "ok    roster: oak is 1 of 3, seen"
     assert lines["key"].endswith("as on the roster")
@@ -60,11 +60,27 @@ def test_all_is_well(node: Path, made: tuple[Path, Address]) -> None:
 def test_the_command_says_so(node: Path, made: tuple[Path, Address], call: Call) -> None:
     command = ["deploy", "check", str(node), "--superlink", str(made[1])]
     code, out, err = call(*command, engine=False)
-    assert (code, err, out.count("ok    ")) == (0, "", 11), out
+    assert (code, err, out.count("ok    ")) == (0, "", 12), out
     (node.parent / "node.key").chmod(0o644)
     code, out, err = call(*command, engine=False)
     assert code == 2 and err == f"error: {node}: 1 of these things must be put right\n"
     assert "WRONG key: " in out and "chmod 600" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "cure"),
+    [("node.toml", "node file", "chmod 600 "), ("state", "state", "chmod 700 ")],
+)
+def test_what_others_may_read(
+    node: Path, made: tuple[Path, Address], name: str, what: str, cure: str
+) -> None:
+    """Nodes of earlier versions have such files."""
+    path = node.parent / name
+    path.chmod(0o755 if path.is_dir() else 0o640)
+    found = wrong(said(node, made))
+    assert list(found) == [what] and found[what].endswith(f"{cure}{path}")
+    path.chmod(0o700 if path.is_dir() else 0o600)
+    assert wrong(said(node, made)) == {}
 
 
 def change(node: Path, old: str, new: str) -> None:

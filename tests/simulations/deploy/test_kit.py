@@ -50,13 +50,13 @@ def test_what_is_in_it(tmp_path: Path, call: Call) -> None:
         *(f"nodes/{name}/{file}" for name in NAMES for file in of_node),
     }
     assert [p.name for p in tmp_path.iterdir()] == ["kit"]
-    private = {p for p in kit.rglob("*.key") if p.is_file()}
-    assert len(private) == 5
-    for file in kit.rglob("*"):
-        if file.is_file():
-            assert (stat.S_IMODE(file.stat().st_mode) & 0o077 == 0) == (file in private), file
-    assert stat.S_IMODE((kit / "ca").stat().st_mode) == 0o700
-    assert len({file.read_bytes() for file in private}) == 5
+    keys = {p for p in kit.rglob("*.key") if p.is_file()}
+    of_nodes = [p for p in (kit / "nodes").glob("*/**/") if p != kit / "nodes"]
+    private = keys | {kit / "ca"} | set(kit.rglob("node.toml")) | set(of_nodes)
+    assert len(keys) == 5 and len(of_nodes) == 4 * len(NAMES)
+    for path in kit.rglob("*"):
+        assert (stat.S_IMODE(path.stat().st_mode) & 0o077 == 0) == (path in private), path
+    assert len({file.read_bytes() for file in keys}) == 5
     server = read_server(kit / "server")
     assert (server.listen, server.port, str(server.address)) == ("0.0.0.0", 8443, "127.0.0.1:8443")
     assert [key.stem for key in server.keys] == sorted(NAMES) and misplaced(server) == ""

@@ -65,7 +65,7 @@ time.sleep(60)
 
 def test_the_guard_clears_away_after_a_killed_launcher(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
-    home = tmp_path / "home"
+    home = tmp_path / "fs-home"
     home.mkdir()
     launcher = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, str(tmp_path / "stubborn.py"), str(home)],
