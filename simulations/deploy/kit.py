@@ -40,6 +40,7 @@ def make_kit(folder: Path, names: Sequence[str], address: Address, days: int = D
 
     def fill(to: Path) -> None:
         authority = make_authority(days)
+        (to / "nodes").mkdir(parents=True)
         _write_authority(to / "ca", authority)
         _write_server(to / "server", place / "server", authority, address, days)
         for name in names:

@@ -240,6 +240,17 @@ def test_what_is_no_run_is_not_resumed(
     assert content(here) == before
 
 
+@pytest.mark.parametrize("option", ["", "--overwrite", "--resume mine"])
+def test_a_model_of_another_program_is_no_run(call: Call, here: Path, option: str) -> None:
+    """Its files have names of ours."""
+    (here / "mine").mkdir()
+    (here / "mine" / "config.json").write_text('{"hidden_size": 8}')
+    (here / "mine" / "model.safetensors").write_text("three years of work")
+    before = content(here)
+    said(call(*shlex.split(f"run toy.toml --set name=mine --set results-dir=. {option}")))
+    assert content(here) == before
+
+
 @pytest.mark.parametrize("option", ["", "--overwrite", "--resume own"])
 @pytest.mark.parametrize(
     "names", [(".lock",), (".unfinished", "roster.json"), (".lock", ".run.json.17.partial")]

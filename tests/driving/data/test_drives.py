@@ -195,6 +195,11 @@ def test_an_interrupt_leaves_nothing(recordings, tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
     # What a killed process leaves is cleared away and not mixed in.
     (tmp_path / ".out.partial" / "stale").mkdir(parents=True)
+    thesis = tmp_path / ".out.partial" / "thesis.txt"
+    thesis.touch()
+    with pytest.raises(InputError, match=r"thesis\.txt: fedsuite does not write this"):
+        prepare(tmp_path / "out", recordings)
+    thesis.unlink()
     prepare(tmp_path / "out", recordings)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert not (tmp_path / "out" / "stale").exists()

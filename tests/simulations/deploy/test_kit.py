@@ -213,3 +213,9 @@ def test_data_of_ones_own_are_not_generated(tmp_path: Path, call: Call) -> None:
         and "run.toml: data.dir is set, so each node has data of its own; give --nodes" in err
     )
     assert not (tmp_path / "kit").exists()
+
+
+def test_a_file_of_somebody_elses_that_is_called_like_the_lock_stays(tmp_path: Path) -> None:
+    (tmp_path / ".kit.lock").write_text("three years of work")
+    make_kit(tmp_path / "kit", ["oak"], Address("localhost", 9092))
+    assert (tmp_path / ".kit.lock").read_text() == "three years of work"
