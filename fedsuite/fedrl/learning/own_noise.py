@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import telling, write_atomically
+from fedsuite.files import PRIVATE_FILE, make_private, telling, write_atomically
 
 
 class OwnNoise:
@@ -62,8 +62,8 @@ class OwnNoise:
 
     def _write_down(self, line: bytes) -> None:
         with telling(self._file):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            make_private(self._folder)
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
             try:
                 os.write(descriptor, line)
                 os.fsync(descriptor)
@@ -74,9 +74,9 @@ class OwnNoise:
         """32 bytes, drawn when the run begins here."""
         file = self._folder / "nonce"
         with telling(file):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
             if not file.exists():
-                write_atomically(file, os.urandom(32))
+                write_atomically(file, os.urandom(32), private=True)
             nonce = file.read_bytes()
         if len(nonce) != 32:
             raise InputError(
