@@ -19,6 +19,7 @@ from fedsuite.arrays import arrays_to_bytes
 from fedsuite.config import to_flat
 from fedsuite.errors import InputError, RunFailed, is_refusal, refused
 from fedsuite.files import write_atomically, write_json
+from fedsuite.history import Kind, kind_of, line_about
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.run_folder import RunFolder, check_folder, folder_of
@@ -80,15 +81,13 @@ def serve(
 
 def in_log(event: Mapping[str, Any]) -> None:
     """One line a round, and one for every client that is lost or comes back."""
-    kind, where = str(event["kind"]).removeprefix("closing-"), f"round {event['round']}"
-    if kind in ("round", "closing"):
+    kind, where = kind_of(event), f"round {event['round']}"
+    if kind in (Kind.ROUND, Kind.CLOSING):
         told = [f"{k} {v:.4g}" for k, v in event["metrics"].items()][:METRICS_IN_LOG]
         told = [f"{event['seconds']:.1f} s", *told]
-        _say(f"{where if kind == 'round' else 'at the end'}: {', '.join(told)}")
-    elif kind == "lost":
-        _say(f"{where}: {event['client']} is lost ({event['reason']}); waiting for it to come back")
-    elif kind == "sent-again":
-        _say(f"{where}: {event['client']} is back and was sent its task again")
+        _say(f"{where if kind is Kind.ROUND else 'at the end'}: {', '.join(told)}")
+    elif line := line_about(event):
+        _say(line)
 
 
 def _say(line: str) -> None:

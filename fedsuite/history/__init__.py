@@ -3,6 +3,7 @@
 Nothing here imports pandas or Arrow before a frame is asked for.
 """
 
+from fedsuite.history.events import Kind, event, kind_of, line_about
 from fedsuite.history.experiments import run_folders
 from fedsuite.history.frames import RunFrames
 from fedsuite.history.rows import (
@@ -19,11 +20,15 @@ __all__ = [
     "HISTORY",
     "TIMINGS",
     "HistoryWriter",
+    "Kind",
     "Row",
     "Run",
     "RunFrames",
     "Runs",
+    "event",
     "finite_metrics",
+    "kind_of",
+    "line_about",
     "load_run",
     "load_runs",
     "read_rows",

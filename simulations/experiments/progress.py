@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from fedsuite.history import Kind, kind_of, line_about
 from fedsuite.progress import in_lines
 from simulations.experiments.notebook import NotebookLine
 
@@ -79,20 +80,22 @@ class RunDisplay(OnTerminal):
         super().__init__(console, self._live, lively=console.is_jupyter and not console.quiet)
 
     def show(self, event: Mapping[str, Any]) -> None:
-        kind = str(event["kind"]).removeprefix("closing-")
-        if kind == "ready":
-            self.rounds, self.done = int(event["rounds"]), int(event["round"])
-            self._begun = (time.monotonic(), self.done)
-            self.doing = "round"
-        elif kind == "exchange":
-            self.clients, self.answered = int(event["clients"]), 0
-            self.doing = str(event["task"])
-        elif kind == "client":
-            self.answered += 1
-        elif kind == "messages":
-            self.clients, self.doing = 0, f"{event['done']} messages"
-        else:
-            self._show_round(event, closing=kind == "closing")
+        match kind_of(event):
+            case Kind.READY:
+                self.rounds, self.done = int(event["rounds"]), int(event["round"])
+                self._begun = (time.monotonic(), self.done)
+                self.doing = "round"
+            case Kind.EXCHANGE:
+                self.clients, self.answered = int(event["clients"]), 0
+                self.doing = str(event["task"])
+            case Kind.CLIENT:
+                self.answered += 1
+            case Kind.MESSAGES:
+                self.clients, self.doing = 0, f"{event['done']} messages"
+            case Kind.ROUND | Kind.CLOSING as kind:
+                self._show_round(event, closing=kind is Kind.CLOSING)
+            case _:
+                self._say(line_about(event))
         if self.lively:
             self._live.update(self.line())
 
@@ -110,9 +113,12 @@ class RunDisplay(OnTerminal):
         name = "closing" if closing else f"round {self.done}/{self.rounds}"
         shown = short_metrics(event["metrics"]) or "done"
         if not self.lively and (self.done or closing or event["metrics"]):
-            self.console.print(
-                f"{name}  {shown}  ({event['seconds']:.1f} s)", highlight=False, soft_wrap=True
-            )
+            self._say(f"{name}  {shown}  ({event['seconds']:.1f} s)")
+
+    def _say(self, line: str) -> None:
+        """Above the live part, where there is one."""
+        if line:
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _remaining(self) -> str:
         if self._begun is None or self.done <= self._begun[1] or self.done >= self.rounds:

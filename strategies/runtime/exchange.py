@@ -13,6 +13,7 @@ from fedsuite.arrays import Arrays
 from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Reply, Scalar, Task
+from fedsuite.history import Kind, event
 from fedsuite.run_folder import RunFolder
 from strategies.runtime.identity import read_identity
 from strategies.runtime.members import Introductions, Members
@@ -58,9 +59,9 @@ class TaskExchange:
         else:
             for arrays in {id(task.arrays): task.arrays for task in ordered}.values():
                 self.check(arrays, records)
-            event = {"round": records.number, "kind": f"{records.prefix}exchange"}
+            sent = event(records.number, Kind.EXCHANGE, records.prefix)
             asked = [own.partition for task in ordered for own in members_of(task)]
-            self.emit(event | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
+            self.emit(sent | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
         return self.judged(ordered, self._answers(ordered, records), records)
 
     def _answers(self, tasks: Sequence[Task], records: RoundRecords) -> list[RawReply | None]:
@@ -79,11 +80,11 @@ class TaskExchange:
             if not raw.unreachable:
                 patience.answered(node)
             elif patience.loses(node):
-                self._tell("lost", task, records, raw.error)
+                self._tell(Kind.LOST, task, records, raw.error)
                 return
             for own, part in parts_of(task, raw):
-                if event := records.timed(own, part, seconds):
-                    self.emit(event)
+                if timed := records.timed(own, part, seconds):
+                    self.emit(timed)
 
         patience.begin()
         order = self.largest_first(tasks)
@@ -96,7 +97,7 @@ class TaskExchange:
                 position = position_of[node]
                 (message,) = self.messages([tasks[position]], records.number)
                 post.send(position, message)
-                self._tell("sent-again", tasks[position], records)
+                self._tell(Kind.SENT_AGAIN, tasks[position], records)
             if not came:
                 post.pause()
         return raws
@@ -119,9 +120,9 @@ class TaskExchange:
         samples = [sum(self.samples[own.partition] for own in members_of(t)) for t in tasks]
         return sorted(range(len(tasks)), key=lambda i: -samples[i])
 
-    def _tell(self, kind: str, task: Task, records: RoundRecords, why: str = "") -> None:
+    def _tell(self, kind: Kind, task: Task, records: RoundRecords, why: str = "") -> None:
         """An event about a client that was lost."""
-        about = {"round": records.number, "kind": f"{records.prefix}{kind}"}
+        about = event(records.number, kind, records.prefix)
         self.emit(about | {"client": self.names[task.partition], "reason": why})
 
     def messages(

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedsuite.arrays import num_bytes
 from fedsuite.federation import Reply, Task
+from fedsuite.history import Kind, event
 from strategies.runtime.messages import RawReply
 from strategies.runtime.reply_checks import CheckedReply
 
@@ -105,13 +106,12 @@ class RoundRecords:
         """Now and then, how many of the small messages are through."""
         if time.monotonic() - self._emitted >= PROGRESS_EVERY_S:
             self._emitted = time.monotonic()
-            on_event({"round": self.number, "kind": "messages", "done": self._messages})
+            on_event(event(self.number, Kind.MESSAGES) | {"done": self._messages})
 
     def _head(self, task: Task) -> Event:
-        return {
-            "round": self.number, "kind": f"{self.prefix}client", "partition": task.partition,
-            "name": self.names[task.partition], "task": task.kind,
-        }  # fmt: skip
+        about = {"name": self.names[task.partition], "task": task.kind}
+        head = event(self.number, Kind.CLIENT, self.prefix)
+        return head | {"partition": task.partition, **about}
 
 
 def deepest(replies: Sequence[Reply]) -> int:

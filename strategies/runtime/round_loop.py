@@ -27,7 +27,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, finite_metrics
+from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, Kind, event, finite_metrics
 from fedsuite.roster import Roster
 from fedsuite.run_folder import RunFolder
 from fedsuite.sampling import ASKED, OF, some_of
@@ -62,10 +62,8 @@ def run_rounds(
     at = resumed.round if resumed else 0
     members = gather(grid, roster, at, settings, folder, known)
     loop = RoundLoop(grid, settings, folder, members, on_event)
-    loop.emit(
-        {"round": at, "kind": "ready", "clients": len(roster), "rounds": settings.num_rounds}
-        | {"seconds": time.monotonic() - begin}
-    )
+    ready = {"clients": len(roster), "rounds": settings.num_rounds}
+    loop.emit(event(at, Kind.READY) | ready | {"seconds": time.monotonic() - begin})
     if resumed is None:
         state = loop.start(strategy)
         loop.save(0, state)
@@ -146,8 +144,8 @@ class RoundLoop:
     def emit(self, *events: Event) -> None:
         """Write events to timings.jsonl and hand them on."""
         self.timings.append(events)
-        for event in events:
-            self.on_event(event)
+        for told in events:
+            self.on_event(told)
 
     @contextmanager
     def _recorded(self, number: int, prefix: str = "") -> Iterator[RoundRecords]:
@@ -163,12 +161,12 @@ class RoundLoop:
             metrics = finite_metrics(rows.metrics)
         except ValueError as error:
             raise RunFailed(f"round {number}: {error}") from None
-        kind = "closing" if prefix else "round"
+        over = event(number, Kind.CLOSING if prefix else Kind.ROUND)
         if metrics or not prefix:
-            self.history.append([{"round": number, "kind": kind, "metrics": metrics}])
+            self.history.append([over | {"metrics": metrics}])
         took = {"seconds": time.monotonic() - begin}
         took |= {f"{name}-seconds": seconds for name, seconds in rows.seconds.items()}
-        self.emit({"round": number, "kind": kind, **took, "metrics": metrics})
+        self.emit(over | took | {"metrics": metrics})
 
     def _evaluate(
         self, number: int, strategy: RoundStrategy, state: ServerState, rows: RoundRecords

@@ -7,7 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
+from fedsuite.history import TIMINGS, line_about
 from fedsuite.history.quiet import Changes
+from simulations.engines.following import Tail
 from simulations.results.watching.screen import line, screen, status_text
 from simulations.results.watching.state import Standing, standing
 
@@ -41,6 +43,8 @@ def _lines(folder: Path, every_s: float, console: Console, now: Standing, change
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    events = Tail(folder / TIMINGS)
+    events.rows()  # what has been is not told again
     say(f"{now.name}: {now.status}, round {now.done}/{now.planned}")
     while not now.has_ended:
         if changes.quiet_s > PATIENCE_S and not now.held:
@@ -48,6 +52,8 @@ def _lines(folder: Path, every_s: float, console: Console, now: Standing, change
             return
         time.sleep(every_s)
         known, now = len(now.rounds), standing(folder) if changes.came() else now
+        for told in filter(None, map(line_about, events.rows())):
+            say(told)
         for over in now.rounds[known:]:
             say(line(over, now.planned))
     say(f"{now.name}: {now.status}{f': {now.error}' if now.error else ''}")

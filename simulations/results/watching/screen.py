@@ -13,7 +13,7 @@ from simulations.results.watching.state import Client, Round, Standing
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE, BAR = 30, 30
-MOST_CLIENTS, MOST_FAILURES = 24, 5
+MOST_CLIENTS, MOST_FAILURES, MOST_TOLD = 24, 5, 5
 SIGNS = {"ok": ("✓", "green"), "error": ("✗", "red"), "lost": ("?", "red")}
 URGENCY = {"error": 0, "lost": 1, "working": 2, "ok": 3}  # the last ones go where room is short
 STYLES = {"completed": "green", "failed": "red", "stopped": "yellow"}
@@ -31,6 +31,7 @@ def screen(now: Standing, quiet_s: float) -> RenderableType:
         parts.append(Text(short_metrics(now.metrics)))
     if now.doing:
         parts += [Text(), _present(now)]
+    parts += [Text(line, "yellow") for line in now.told[-MOST_TOLD:]]
     if now.failures:
         parts += [Text(), _failures(now)]
     return Group(*parts)

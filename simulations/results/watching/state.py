@@ -10,18 +10,18 @@ from typing import Any
 import pandas as pd
 
 from fedsuite.errors import InputError, RunFailed, one_line
-from fedsuite.history import TIMINGS, Run, load_run
+from fedsuite.history import TIMINGS, Kind, Run, kind_of, line_about, load_run
 from fedsuite.history.metrics import is_evaluation
 from fedsuite.run_folder import RunFolder
 
 MOST_CURVES = 5
 _RECENT = 10  # rounds whose mean time tells how long the others will take
-_OVER = (b'"kind": "round"', b'"kind": "closing"')
+_OVER = tuple(f'"kind": "{kind}"'.encode() for kind in (Kind.ROUND, Kind.CLOSING))
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client of the present exchange. status: working, ok or error."""
+    """A client of the present exchange. status: working, ok, error or lost."""
 
     name: str
     status: str
@@ -51,7 +51,8 @@ class Standing:
     rounds: those that are over. left_s: seconds of those to come, None where unknown.
 
     metrics: the last value of each; curves: of the main ones, by round. doing: the present exchange, "" between exchanges;
-    clients: who takes part in it, as far as it is recorded, and asked: how many.
+    clients: who takes part in it, as far as it is recorded, and asked: how many. told: sentences on what has happened since
+    the last round that is over, such as who was lost.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Standing:
     asked: int
     clients: Sequence[Client]
     failures: Sequence[Failure]
+    told: Sequence[str] = ()
 
     @property
     def done(self) -> int:
@@ -104,6 +106,7 @@ def standing(folder: Path) -> Standing:
         run.name, run.system, status, status == "running" and _is_held(folder),
         str(run.record.get("error", "")), planned, told, left_s,
         _last(rounds) | _last(run.closing), _curves(rounds), doing, asked, clients, _failures(run, events),
+        list(filter(None, map(line_about, events))),
     )  # fmt: skip
 
 
@@ -155,17 +158,17 @@ def _present(events: Sequence[Mapping[str, Any]], run: Run) -> tuple[str, int, l
     names = run.roster.names if run.roster else []
     doing, asked, clients = "", 0, dict[str, str]()
     for event in events:
-        kind = str(event.get("kind", "")).removeprefix("closing-")
-        if kind == "exchange":
-            doing, asked = str(event["task"]), int(event["clients"])
-            told = [names[p] for p in event.get("partitions", ()) if p < len(names)]
-            clients = dict.fromkeys(told, "working")
-        elif kind == "client":
-            clients[str(event["name"])] = str(event["status"])
-        elif kind == "messages":
-            doing, asked = f"{event['done']} messages", 0
-        elif kind in ("lost", "sent-again"):
-            clients[str(event["client"])] = "lost" if kind == "lost" else "working"
+        match kind_of(event):
+            case Kind.EXCHANGE:
+                doing, asked = str(event["task"]), int(event["clients"])
+                told = [names[p] for p in event.get("partitions", ()) if p < len(names)]
+                clients = dict.fromkeys(told, "working")
+            case Kind.CLIENT:
+                clients[str(event["name"])] = str(event["status"])
+            case Kind.MESSAGES:
+                doing, asked = f"{event['done']} messages", 0
+            case Kind.LOST | Kind.SENT_AGAIN as kind:
+                clients[str(event["client"])] = "lost" if kind is Kind.LOST else "working"
     return doing, asked, [Client(one_line(n, 40), status) for n, status in clients.items()]
 
 
@@ -179,6 +182,4 @@ def _failures(run: Run, events: Sequence[Mapping[str, Any]]) -> list[Failure]:
     for event in events:
         if event.get("status") == "error":
             found.append((int(event["round"]), str(event["name"]), "error; see errors.log"))
-        elif str(event.get("kind", "")).endswith("lost"):
-            found.append((int(event["round"]), str(event["client"]), f"lost: {event['reason']}"))
     return [Failure(r, one_line(name, 40), one_line(reason, 200)) for r, name, reason in found]

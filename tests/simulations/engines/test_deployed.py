@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,19 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from rich.console import Console
 
 import tests.toy
 from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.history import TIMINGS, HistoryWriter, Kind, event
 from fedsuite.roster import Member, Roster, write_roster
 from fedsuite.run_folder import RunFolder
 from simulations.engines import deployed
 from simulations.engines.connection import Connection, connection_of
 from simulations.engines.deployed import run_deployed
 from simulations.engines.inprocess import run_inprocess
+from simulations.experiments.progress import RunDisplay
 from tests.harness import write_toml
 
 Server = Callable[[RunFolder], None]
@@ -95,6 +99,31 @@ def test_a_run_that_completes_is_followed(folder: RunFolder) -> None:
     flower = play(folder, ends("completed"), RUNNING)
     assert flower.error is None
     assert flower.rows == [{"kind": "ready"}] and flower.stopped == []
+
+
+def test_a_lost_node_is_told_and_told_again_to_whoever_resumes(folder: RunFolder) -> None:
+    """The lines of the rounds that are kept are followed once more."""
+    lost, back = (
+        event(1, kind) | {"client": "oak", "reason": "gone"}
+        for kind in (Kind.LOST, Kind.SENT_AGAIN)
+    )
+
+    def server(folder: RunFolder) -> None:
+        with folder.locked():
+            folder.begin()
+            HistoryWriter(folder.path / TIMINGS).append([lost, back])
+            time.sleep(0.1)
+            folder.end("completed")
+
+    for times in (1, 2):
+        out = StringIO()
+        with RunDisplay(Console(file=out)) as display:
+            connection = Connection("fake", FakeFlower(folder, server, RUNNING), {})
+            run_deployed({}, folder, connection, display.show)
+        assert out.getvalue() == times * (
+            "round 1: oak is lost (gone); waiting for it to come back\n"
+            "round 1: oak is back and was sent its task again\n"
+        )
 
 
 @pytest.mark.parametrize(

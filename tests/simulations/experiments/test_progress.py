@@ -1,8 +1,14 @@
 import io
+from typing import Any
 
+import pytest
 from rich.console import Console
 
+from fedsuite.history import Kind, event
+from fedsuite.history.events import AFTER_THE_ROUNDS
+from simulations.experiments.notebook import NotebookLine
 from simulations.experiments.progress import Preparing, RunDisplay, short_metrics
+from simulations.server_app import in_log
 
 EVENTS = [
     {"round": 0, "kind": "ready", "clients": 3, "rounds": 4, "seconds": 0.1},
@@ -16,8 +22,8 @@ EVENTS = [
 def test_the_line_tells_round_clients_and_latest_metrics() -> None:
     display = RunDisplay(Console(file=io.StringIO()))
     assert "starting" in str(display.line())
-    for event in EVENTS:
-        display.show(event)
+    for told in EVENTS:
+        display.show(told)
     assert "round 0/4" in str(display.line()) and "train 2/3 clients" in str(display.line())
     display.show({"round": 1, "kind": "round", "seconds": 2.0, "metrics": {"loss": 0.123456}})
     line = str(display.line())
@@ -27,8 +33,8 @@ def test_the_line_tells_round_clients_and_latest_metrics() -> None:
 def test_one_line_a_round_where_there_is_no_terminal() -> None:
     out = io.StringIO()
     with RunDisplay(Console(file=out, width=40)) as display:
-        for event in EVENTS:
-            display.show(event)
+        for told in EVENTS:
+            display.show(told)
         metrics = {f"a-long-name-{i}": 1.0 for i in range(9)}
         display.show({"round": 1, "kind": "round", "seconds": 2.04, "metrics": metrics})
         display.show({"round": 4, "kind": "closing-exchange", "task": "evaluate", "clients": 3})
@@ -40,8 +46,8 @@ def test_one_line_a_round_where_there_is_no_terminal() -> None:
 def test_a_terminal_gets_a_live_line_that_leaves_nothing() -> None:
     out = io.StringIO()
     with RunDisplay(Console(file=out, force_terminal=True, width=100)) as display:
-        for event in EVENTS:
-            display.show(event)
+        for told in EVENTS:
+            display.show(told)
     assert "train 2/3 clients" in out.getvalue()
 
 
@@ -76,3 +82,65 @@ def test_preparing_has_a_bar_on_a_terminal() -> None:
         assert "30/30" not in out.getvalue()
     prepare(console)
     assert out.getvalue().count("houses: 30") == 1
+
+
+# --- every kind of event -------------------------------------------------------------------------
+
+ABOUT = {"round": 3, "client": "oak", "reason": "Node Unavailable"}
+LOST = "round 3: oak is lost (Node Unavailable); waiting for it to come back"
+BACK = "round 3: oak is back and was sent its task again"
+# By kind: its fields; what a log gets; what a terminal's line gets.
+SHOWN: dict[Kind, tuple[dict[str, Any], str, str]] = {
+    Kind.READY: ({"rounds": 4, "clients": 3}, "", "round 3/4"),
+    Kind.EXCHANGE: ({"task": "score", "clients": 3}, "", "score 0/3 clients"),
+    Kind.CLIENT: ({"name": "oak", "status": "ok"}, "", "train 1/3 clients"),
+    Kind.MESSAGES: ({"done": 12}, "", "12 messages"),
+    Kind.LOST: (ABOUT, LOST, LOST),
+    Kind.SENT_AGAIN: (ABOUT, BACK, BACK),
+    Kind.ROUND: ({"metrics": {"sr": 0.5}, "seconds": 1.0}, "round 3/4  sr 0.5  (1.0 s)", "sr 0.5"),
+    Kind.CLOSING: ({"metrics": {"sr": 0.5}, "seconds": 1.0}, "closing  sr 0.5  (1.0 s)", "sr 0.5"),
+}
+
+
+def shown(told: dict[str, Any], **console: Any) -> str:
+    """What the display adds for an event of round 3, in the middle of an exchange."""
+    out = io.StringIO()
+    with RunDisplay(Console(file=out, width=100, **console)) as display:
+        for before in EVENTS[:3]:
+            display.show(before)
+        out.truncate(out.seek(0))
+        display.show(told)
+        return out.getvalue() + str(display.line())
+
+
+@pytest.mark.parametrize("prefix", ["", AFTER_THE_ROUNDS])
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_event_is_shown(
+    kind: Kind, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a log, on a terminal and in `flwr log`; a kind that is new here needs a line in the table, and a display."""
+    fields, logged, live = SHOWN[kind]
+    told = event(3, kind, "" if kind in (Kind.ROUND, Kind.CLOSING) else prefix) | fields
+    assert shown(told).startswith(logged)
+    assert live in shown(told, force_terminal=True)
+    in_log(told)
+    assert bool(capsys.readouterr().out) == bool(logged)
+
+
+def test_what_another_version_tells_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"round": 3, "kind": "moved\x1b[2J"}
+    line = "round 3: moved (of another version of fedsuite, not known to this one)"
+    assert shown(told).startswith(line + "\n")
+    in_log(told)
+    assert capsys.readouterr().out == line + "\n"
+
+
+def test_a_notebook_gets_the_line_about_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    said: list[str] = []
+    monkeypatch.setattr(console, "print", lambda line, **_: said.append(line))
+    display = RunDisplay(console)
+    assert isinstance(display.live, NotebookLine)
+    for kind in Kind:
+        display.show(event(3, kind) | SHOWN[kind][0])
+    assert said == [LOST, BACK]

@@ -12,7 +12,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from fedsuite.config import Value
 from fedsuite.errors import RunFailed
 from fedsuite.files import sha256_of
-from fedsuite.history import read_rows
+from fedsuite.history import kind_of, line_about, read_rows
 from fedsuite.roster import ROSTER, write_roster
 from fedsuite.run_folder import RunFolder, folder_of
 from simulations.client_app import app as client_app
@@ -147,7 +147,7 @@ def trial(tmp_path: Path, clock: FakeTime) -> Callable[[str], Trial]:
 
 def told(folder: RunFolder) -> list[str]:
     rows = read_rows(folder.path / "timings.jsonl")
-    return [f"{r['kind']} {r['client']}" for r in rows if r["kind"] in ("lost", "sent-again")]
+    return [f"{kind_of(r)} {r['client']}" for r in rows if line_about(r)]
 
 
 @pytest.mark.slow

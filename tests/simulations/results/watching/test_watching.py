@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from fedsuite.history import Kind, event, line_about
+from fedsuite.history.events import AFTER_THE_ROUNDS
 from fedsuite.history.quiet import Changes
 from simulations.results.watching import loop
 from simulations.results.watching.loop import watch_run
@@ -56,6 +58,42 @@ def test_a_running_run_tells_round_time_curves_clients_and_failures(tmp_path: Pa
     run.timings.truncate(4)  # without the torn line
     run.round(4)
     assert standing(run.path).clients == [] and "train:" not in shown(run.path)
+
+
+def test_who_is_lost_and_who_is_back_is_told(tmp_path: Path) -> None:
+    run = GrowingRun(tmp_path / "run")
+    run.round(0)
+    run.ask(1, answered=1)
+    for kind, sign in ((Kind.LOST, "?"), (Kind.SENT_AGAIN, "…")):
+        told = event(1, kind) | {"client": "ash", "reason": "Node Unavailable"}
+        run.timings.append([told])
+        text = shown(run.path)
+        assert f"{sign} ash" in text and line_about(told) in text
+    run.round(1)
+    assert "ash" not in shown(run.path)
+
+
+@pytest.mark.parametrize("prefix", ["", AFTER_THE_ROUNDS])
+@pytest.mark.parametrize("kind", [*Kind, "moved"])
+def test_no_event_ends_watching(tmp_path: Path, kind: Kind, prefix: str) -> None:
+    """What the screen does not show as a number it tells; "moved" is of another version."""
+    told = event(1, kind, prefix)
+    fields = {
+        "clients": 3,
+        "rounds": 4,
+        "task": "score",
+        "done": 12,
+        "client": "ash",
+        "name": "ash",
+    }
+    fields |= {"reason": "Node Unavailable", "status": "ok", "seconds": 1.0, "metrics": {}}
+    run = GrowingRun(tmp_path / "run")
+    run.round(0)
+    run.timings.append([told | fields])
+    assert line_about(told | fields) in shown(run.path)
+    assert ("1: moved" in shown(run.path) or "1: closing-moved" in shown(run.path)) == (
+        kind == "moved"
+    )
 
 
 def test_a_run_that_has_ended_is_shown_once(tmp_path: Path, call: Call) -> None:
@@ -108,14 +146,16 @@ def test_a_log_gets_a_line_per_round_until_the_end(tmp_path: Path) -> None:
     process = started(run.path)
     assert process.stdout is not None
     lines = [process.stdout.readline()]
+    run.timings.append([event(1, Kind.LOST) | {"client": "ash", "reason": "gone"}])
     for number in (1, 2):
         run.round(number)
-    lines += [process.stdout.readline() for _ in range(2)]
+    lines += [process.stdout.readline() for _ in range(3)]
     run.end("failed", "no memory")
     rest, _ = process.communicate(timeout=BOUND_S)
     assert process.returncode == 0
     assert lines == [
         "run: running, round 0/4\n",
+        "round 1: ash is lost (gone); waiting for it to come back\n",
         "round 1/4  train.loss 0.5  local-steps 10  (2.0 s)\n",
         "round 2/4  val.sr 0.2  train.loss 0.3333  local-steps 20  (2.0 s)\n",
     ]
