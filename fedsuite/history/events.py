@@ -15,6 +15,7 @@ AFTER_THE_ROUNDS = "closing-"
 
 
 class Kind(StrEnum):
+    WAITING = "waiting"  # for something that must start first; this one alone is never written down
     READY = "ready"  # all clients have said who they are
     EXCHANGE = "exchange"  # tasks are sent
     MESSAGES = "messages"  # how many of a round's many small messages are through
@@ -46,6 +47,8 @@ def line_about(event: Mapping[str, Any]) -> str:
             return f"{where}: {who} is lost ({reason}); waiting for it to come back"
         case Kind.SENT_AGAIN:
             return f"{where}: {who} is back and was sent its task again"
+        case Kind.WAITING:
+            return f"waiting for {event.get('for')}, {event.get('seconds')} s"
         case None:
             said = one_line(str(event.get("kind")), 40)
             return f"{where}: {said} (of another version of fedsuite, not known to this one)"

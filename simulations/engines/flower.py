@@ -55,11 +55,21 @@ class Commands:
         """Have Flower stop the run; one that has ended stays as it is."""
         self.flwr("stop", run_id, self.connection)
 
+    def log(self, run_id: str) -> str:
+        """What the run has printed so far."""
+        return self._called("log", run_id, self.connection, "--show").stdout
+
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """The JSON answer of a `flwr` command; {} with the text under "error-message" if there is none."""
-        command = [command_path("flwr"), *arguments, "--format", "json"]
-        done = subprocess.run(
-            command,
+        done = self._called(*arguments, "--format", "json")
+        try:
+            return dict(json.loads(done.stdout[done.stdout.index("{") :]))
+        except ValueError:
+            return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
+
+    def _called(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command_path("flwr"), *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -68,10 +78,6 @@ class Commands:
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C in the terminal is not for it
         )
-        try:
-            return dict(json.loads(done.stdout[done.stdout.index("{") :]))
-        except ValueError:
-            return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
 
 
 def complaint(answer: Mapping[str, Any]) -> str:

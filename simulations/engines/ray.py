@@ -6,7 +6,6 @@ free port of 127.0.0.1 and the exact number of nodes, and is judged by the run's
 survives it. Progress comes from the files of the run folder.
 """
 
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -16,10 +15,13 @@ from typing import Any
 from fedsuite.config import Value
 from fedsuite.deleting import TEMPORARY
 from fedsuite.errors import RunFailed
+from fedsuite.files import write_json
 from fedsuite.run_folder import RunFolder
 from simulations.engines.following import Follower, OnEvent, raise_failure
 from simulations.engines.placement import Placement
+from simulations.engines.ray_logs import FLOWER_LOG, RAY_LOGS, cause, keep_logs
 from simulations.engines.superlink import START_LIMIT_S, Launch
+from simulations.engines.waiting import Waiting
 
 POLL_S = 0.2
 LONGEST_TMPDIR = 24  # Ray's socket paths start there and must stay under 107 characters
@@ -38,15 +40,28 @@ def run_ray(
     with tempfile.TemporaryDirectory("", TEMPORARY, short, ignore_cleanup_errors=True) as home:
         launch = Launch(Path(home), placement.environment())
         try:
-            launch.start_superlink()
-            launch.submit(run_config, placement.federation_config(num_clients))
-            _watch(launch, follower, on_event)
+            with Waiting(on_event) as waiting:
+                waiting.what = "Flower's SuperLink to start"
+                launch.start_superlink()
+                waiting.what = "Flower to take the run"
+                launch.submit(run_config, placement.federation_config(num_clients))
+                waiting.what = "Ray to start"
+                state = _watch(launch, follower, waiting.show)
+            raise_failure(folder, state)
+            if state.get("status") == "completed":
+                return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
+        except RunFailed as error:
+            if follower.has_begun and folder.status().get("status") == "failed":
+                raise  # the server itself has said so
+            raise _failed(launch, folder, run_config, str(error)) from None
+        else:
+            raise _failed(launch, folder, run_config, "")
         finally:
             launch.stop()
 
 
-def _watch(launch: Launch, follower: Follower, on_event: OnEvent) -> None:
-    """Pass on progress until the run has ended; raise if it did not end well."""
+def _watch(launch: Launch, follower: Follower, on_event: OnEvent) -> Mapping[str, Any]:
+    """Pass on progress until the run has ended; the last content of run.json."""
     give_up = time.monotonic() + START_LIMIT_S
     while True:
         alive = launch.is_running() and launch.has_simulation()
@@ -58,18 +73,24 @@ def _watch(launch: Launch, follower: Follower, on_event: OnEvent) -> None:
         if not alive and not (waiting and time.monotonic() < give_up):
             break
         time.sleep(POLL_S)
-    _judge(launch, follower.folder, state)
+    return state
 
 
-def _judge(launch: Launch, folder: RunFolder, state: Mapping[str, Any]) -> None:
-    """The server's last word is in run.json. Only if there is none, Flower is asked what happened."""
-    raise_failure(folder, state)
-    if state.get("status") == "completed":
-        return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
-    reported, details = launch.status()
-    reason = f"the simulation ended without a word (killed, or out of memory?); Flower reports {reported}: {details}"
-    folder.path.mkdir(parents=True, exist_ok=True)
-    log = folder.path / "flower.log"
-    shutil.copyfile(launch.home / "superlink.log", log)
+def _failed(
+    launch: Launch, folder: RunFolder, run_config: Mapping[str, Value], reason: str
+) -> RunFailed:
+    """The error of a run whose server never began, or could not say how it ended: now its folder says it, with all logs.
+
+    reason: "" where Flower and Ray have to be asked.
+    """
+    said = launch.said()
+    if not reason and (found := cause(launch.home, said)):
+        reason = f"the simulation failed: {found}"
+    elif not reason:
+        reported, details = launch.status()
+        reason = f"the simulation ended without a word (killed, or out of memory?); Flower reports {reported}: {details}"
+    keep_logs(launch.home, said, folder.path)
+    if not folder.config.exists():
+        write_json(folder.config, {**run_config, "resume": ""})
     folder.end("failed", reason, "bug")
-    raise RunFailed(f"{reason} (log: {log})")
+    return RunFailed(f"{reason} (logs: {folder.path / FLOWER_LOG}, {RAY_LOGS} beside it)")

@@ -65,6 +65,10 @@ class Launch:
         """Flower's status of the run and its details, one line."""
         return self.commands.status(self.run_id)
 
+    def said(self) -> str:
+        """Flower's log of the run, with what server and Ray have printed; "" where there is none."""
+        return self.commands.log(self.run_id) if self.run_id and self.is_running() else ""
+
     def is_up(self) -> bool:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:

@@ -94,6 +94,8 @@ class RunDisplay(OnTerminal):
                 self.clients, self.doing = 0, f"{event['done']} messages"
             case Kind.ROUND | Kind.CLOSING as kind:
                 self._show_round(event, closing=kind is Kind.CLOSING)
+            case Kind.WAITING if self.lively:
+                self.doing = line_about(event)
             case _:
                 self._say(line_about(event))
         if self.lively:

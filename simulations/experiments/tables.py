@@ -3,12 +3,14 @@
 from contextlib import suppress
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Column, Table
 
 from fedsuite.config import to_flat
 from fedsuite.errors import InputError, one_line
 from fedsuite.files import as_typed
 from fedsuite.history import HISTORY, read_rows, run_folders
+from fedsuite.history.experiments import has_begun
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.experiments.folders import is_experiment, labels_of, read_record
 from simulations.experiments.progress import short_metrics
@@ -16,13 +18,14 @@ from simulations.key_rows import key_rows
 from simulations.systems import load_system
 
 ROUNDS_ABREAST = 5  # what 80 columns hold
+MOST_OF_ERROR = 100  # characters; `fedsuite show` has all
 UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
 
 
 def runs_table(results_dir: Path) -> tuple[Table, list[str]]:
     """One line per run, and a complaint about each that is damaged."""
     run = Column("run", no_wrap=True)
-    table = Table(run, "status", "rounds", "started (UTC)", "latest metrics", box=None)
+    table = Table(run, "status", "rounds", "started (UTC)", "latest metrics, or error", box=None)
     complaints = []
     for name, folder in _listed(results_dir):
         try:
@@ -42,7 +45,8 @@ def _line_of(folder: RunFolder) -> tuple[str, ...]:
     started = str(folder.status().get("started", ""))[:19].replace("T", " ")
     wanted = read_stored_config(folder).get("num-rounds", "?")
     done = f"{rounds[-1][0] if rounds else 0}/{wanted}"
-    return status_of(folder), done, started, short_metrics(metrics[-1]) if metrics else ""
+    error = escape(one_line(str(folder.status().get("error", "")), MOST_OF_ERROR))
+    return status_of(folder), done, started, short_metrics(metrics[-1]) if metrics else error
 
 
 def run_tables(run: str, last: int) -> list[Table]:
@@ -119,10 +123,15 @@ def _listed(results_dir: Path) -> list[tuple[str, RunFolder]]:
     elif results_dir.is_dir() and not (results_dir / HISTORY).is_file():
         for path in sorted(results_dir.iterdir()):
             found += [(f"{path.name}/{x}".rstrip("/"), path / x) for x in _labels(path)]
-    begun = [(n, path) for n, path in found if (path / HISTORY).is_file() or is_experiment(path)]
+    begun = [(n, path) for n, path in found if _is_worth_a_line(path)]
     if not begun:  # a run itself, or the complaint that there is none
         begun = [(path.name, path) for path in run_folders(results_dir)]
     return [(name, RunFolder(path)) for name, path in begun]
+
+
+def _is_worth_a_line(folder: Path) -> bool:
+    """Whether it has begun, or failed before it could; what a run leaves that was killed before that is none."""
+    return is_experiment(folder) or (has_begun(folder) and not RunFolder(folder).never_began())
 
 
 def _labels(folder: Path) -> list[str]:

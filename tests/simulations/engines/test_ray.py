@@ -19,6 +19,8 @@ from simulations.engines.flower import app_toml
 from simulations.engines.placement import Placement
 from simulations.engines.processes import living_processes, wait_until
 from simulations.engines.ray import run_ray
+from simulations.engines.ray_logs import FLOWER_LOG, RAY_LOGS
+from simulations.experiments.tables import runs_table
 from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 
 
@@ -80,8 +82,36 @@ def test_a_superlink_that_cannot_start_is_told(
     broken.write_text("#!/bin/sh\necho the port is taken; exit 1\n")
     broken.chmod(0o755)
     monkeypatch.setattr(superlink, "command_path", lambda name: str(broken))
-    with pytest.raises(RunFailed, match="could not start: the port is taken"):
-        run_ray({}, RunFolder(tmp_path / "run"), 3, Placement(1))
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(RunFailed, match="could not start: the port is taken") as told:
+        run_ray({"num-rounds": 4}, folder, 3, Placement(1))
+    assert (folder.path / FLOWER_LOG).read_text() == "the port is taken\n"
+    assert str(folder.path / FLOWER_LOG) in str(told.value)
+    assert folder.status()["status"] == "failed" and "the port is" in folder.status()["error"]
+    table, complaints = runs_table(tmp_path)
+    assert (table.row_count, complaints) == (1, [])
+    assert list(table.columns[2].cells) == ["0/4"]
+    assert "the port is taken" in str(next(iter(table.columns[4].cells)))
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_ray_that_cannot_start_is_told_with_its_cause_and_listed(
+    tmp_path: Path, nothing_left_behind: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_toml(tmp_path)
+    monkeypatch.setenv("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "1000")
+    done = cli(tmp_path, "run", "toy.toml")
+    folder = tmp_path / "runs" / "toy"
+    cause = "the simulation failed: ValueError: Attempting to cap object store memory usage at 1000"
+    assert done.returncode == 1 and done.stderr.startswith(f"error: {cause} bytes, but")
+    assert done.stderr.endswith(f"(logs: {folder / FLOWER_LOG}, {RAY_LOGS} beside it)\n")
+    assert "Traceback" in (folder / FLOWER_LOG).read_text()
+    assert (folder / RAY_LOGS / "gcs_server.out").is_file()
+    assert RunFolder(folder).status()["error"].startswith(cause)
+    table, complaints = runs_table(tmp_path / "runs")
+    assert list(table.columns[1].cells) == ["failed"] and not complaints
+    assert list(nothing_left_behind.iterdir()) == []
 
 
 @pytest.mark.slow

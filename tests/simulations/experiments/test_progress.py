@@ -90,7 +90,9 @@ ABOUT = {"round": 3, "client": "oak", "reason": "Node Unavailable"}
 LOST = "round 3: oak is lost (Node Unavailable); waiting for it to come back"
 BACK = "round 3: oak is back and was sent its task again"
 # By kind: its fields; what a log gets; what a terminal's line gets.
+WAITING = "waiting for Ray to start, 30 s"
 SHOWN: dict[Kind, tuple[dict[str, Any], str, str]] = {
+    Kind.WAITING: ({"for": "Ray to start", "seconds": 30}, WAITING, WAITING),
     Kind.READY: ({"rounds": 4, "clients": 3}, "", "round 3/4"),
     Kind.EXCHANGE: ({"task": "score", "clients": 3}, "", "score 0/3 clients"),
     Kind.CLIENT: ({"name": "oak", "status": "ok"}, "", "train 1/3 clients"),
