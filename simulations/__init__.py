@@ -2,8 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from fedsuite.beside import check_beside
+
 if TYPE_CHECKING:
     from simulations.in_python import run as run
+
+check_beside()  # before anything of ours is looked for in a folder of somebody else
 
 
 def __getattr__(name: str) -> Any:
