@@ -36,6 +36,9 @@ class Site:
         self.home, self.toml, self.kit, self.logs = home, toml, home / "kit", home / "logs"
         self.logs.mkdir(parents=True)
         self.watched = False  # whether the files that processes open are written down from now on
+        self.heartbeats = (
+            False  # whether nodes that are started from now on are missed after 12 s, not after 60
+        )
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._before: dict[str, int] = {}  # what the logs held when their latest process began
         place = ["--host", "127.0.0.1", "--port", str(free_port())]
@@ -65,12 +68,12 @@ class Site:
         for name in names:
             shutil.copy(made, self.node(name))
 
-    def start(self) -> None:
-        """SuperLink and all nodes, connected."""
+    def start(self, *options: str) -> None:
+        """SuperLink and all nodes, connected; options: of the nodes."""
         self.start_server()
         self.do("deploy", "register", str(self.kit / "server"))
         for name in self.roster.names:
-            self.start_node(name)
+            self.start_node(name, *options)
         for name in self.roster.names:
             self.wait_for(name, "is connected to")
 
@@ -166,11 +169,9 @@ class Site:
     def _environment(self) -> dict[str, str]:
         found = environment()
         if self.watched:
-            own = str(Path(__file__).with_name("watching"))
-            found |= {
-                "FEDSUITE_WATCHED": str(self.home),
-                "PYTHONPATH": f"{own}:{found['PYTHONPATH']}",
-            }
+            found["FEDSUITE_WATCHED"] = str(self.home)
+        for own in ["watching"] * self.watched + ["heartbeats"] * self.heartbeats:
+            found["PYTHONPATH"] = f"{Path(__file__).with_name(own)}:{found['PYTHONPATH']}"
         return found
 
     def strayed(self) -> list[str]:

@@ -8,8 +8,10 @@ from tests.deployed import worlds
 from tests.deployed.campaign import KINDS, Campaign
 
 
+@pytest.mark.deployed
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_process_may_be_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The run is continued by the documented means: what ended is started again, and `--resume`."""
     campaign = Campaign(tmp_path, tmp_path / "none", rounds=0)
