@@ -25,7 +25,7 @@ UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
 def runs_table(results_dir: Path) -> tuple[Table, list[str]]:
     """One line per run, and a complaint about each that is damaged."""
     run = Column("run", no_wrap=True)
-    table = Table(run, "status", "rounds", "started (UTC)", "latest metrics, or error", box=None)
+    table = Table(run, "status", "rounds", "started (UTC)", "latest metrics", box=None)
     complaints = []
     for name, folder in _listed(results_dir):
         try:
