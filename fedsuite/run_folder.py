@@ -53,6 +53,7 @@ WRITTEN = (
     ),
     *(f"{place}/round-[0-9]*.safetensors" for place in ("checkpoints", "clients/*", "clients/*/*")),
     "clients/*/aside-round-[0-9]*.safetensors",
+    *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
 )
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
 _BUSY = "another process is writing to this run; stop it first or use another name"
