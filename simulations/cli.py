@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
+from fedsuite.escaping import PlainConsole
 from simulations.cdl import commands as cdl
 from simulations.deploy.commands import deploy
 from simulations.engines.placement import Resources
@@ -135,7 +135,7 @@ def runs(
     """List runs: status, rounds, latest metrics."""
     from simulations.experiments.tables import runs_table
 
-    console = Console()
+    console = PlainConsole()
     table, complaints = runs_table(results_dir)
     console.print(table)
     for line in complaints:
@@ -150,7 +150,7 @@ def show(
     """Show one run: status, configuration, metrics by round."""
     from simulations.experiments.tables import run_tables
 
-    console = Console()
+    console = PlainConsole()
     for table in run_tables(run_folder, rounds):
         console.print(table)
 
@@ -162,7 +162,7 @@ def keys(
     """List every key of a system: default, meaning, valid values."""
     from simulations.experiments.tables import keys_table
 
-    Console().print(keys_table(system))
+    PlainConsole().print(keys_table(system))
 
 
 @data.command()
@@ -179,7 +179,7 @@ def prepare(
     from fedsuite.vln.data.prepare import prepare_views
     from simulations.experiments.progress import Preparing
 
-    console = Console()
+    console = PlainConsole()
     with Preparing(console) as progress:
 
         def fill(folder: Path) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-
 from fedsuite.errors import InputError
+from fedsuite.escaping import PlainConsole
 from fedsuite.history import Run, Runs, load_run, load_runs
 from fedsuite.values import Value, shown
 from simulations.engines.placement import Resources
@@ -61,7 +60,7 @@ def run(
     )
     experiment = plan_experiment(request)
     way = way_of("inprocess", "inprocess", Resources(), "")
-    console = Console(quiet=quiet)
+    console = PlainConsole(quiet=quiet)
     try:
         experiment = run_experiment(experiment, way, console)
     except KeyboardInterrupt as stopped:

@@ -55,8 +55,7 @@ def part_of_node(
     node: Path, config: Path, changes: Sequence[str], count_words: bool = False
 ) -> Part:
     """What is to stand in the roster for the node of this file, its data converted and checked as the run says."""
-    from rich.console import Console
-
+    from fedsuite.escaping import PlainConsole
     from fedsuite.node import read_node
     from simulations.experiments.progress import Preparing
     from simulations.experiments.request import given, read_toml, split_changes
@@ -79,7 +78,7 @@ def part_of_node(
     settings = read_config(system.config_class, {**table, **values}, str(config))
     settings = as_own(settings, own, Path(own.state_dir))
     system.accepts(settings, own)
-    with Preparing(Console(stderr=True)) as progress:
+    with Preparing(PlainConsole(stderr=True)) as progress:
         return system.describe(settings, own.name, count_words, progress)
 
 

@@ -17,7 +17,8 @@ from flwr.supercore.run import RunNotRunningException
 
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.config import to_flat
-from fedsuite.errors import InputError, RunFailed, is_refusal, refused
+from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused
+from fedsuite.escaping import LONGEST
 from fedsuite.files import write_atomically, write_json
 from fedsuite.history import Kind, kind_of, line_about
 from fedsuite.progress import Progress, in_lines, silent
@@ -91,7 +92,7 @@ def in_log(event: Mapping[str, Any]) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(one_line(line, LONGEST), flush=True)
 
 
 @contextmanager

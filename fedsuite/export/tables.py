@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.errors import InputError
+from fedsuite.escaping import csv_text
 from fedsuite.export.formats import Output
 from fedsuite.files import telling, write_atomically
 from fedsuite.history import Runs
@@ -54,7 +55,7 @@ class FrameFiles:
 
 
 def _write_csv(frame: pd.DataFrame, file: io.BytesIO) -> None:
-    frame.to_csv(file, index=False)
+    file.write(csv_text(frame).encode())
 
 
 def _write_parquet(frame: pd.DataFrame, file: io.BytesIO) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from fedsuite.escaping import csv_text
 from fedsuite.history import RunFrames
 from fedsuite.report.tables import Spread, mean_and_spread
 from fedsuite.run_folder import variant_of
@@ -108,7 +109,7 @@ def write_csv(path: Path, groups: Groups[Any], head: str = "variant") -> None:
     """One line per outcome: its name under `head`, run, facts, metrics."""
     outcomes = (o for own in groups.values() for o in own)
     lines = [{head: o.name, "run": o.run, **o.facts, **o.metrics} for o in outcomes]
-    pd.DataFrame(lines).to_csv(path, index=False)
+    path.write_text(csv_text(pd.DataFrame(lines)), encoding="utf-8")
 
 
 def rounds_of(groups: Groups[Any]) -> dict[str, pd.DataFrame]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedsuite.errors import InputError
+from fedsuite.escaping import in_markdown
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,6 @@ def markdown_table(rows: Sequence[Mapping[str, object]]) -> str:
     for number, row in enumerate(rows):
         if list(row) != columns:
             raise ValueError(f"row {number}: expected the columns {columns}, got {list(row)}")
-    lines = [columns, ["---"] + ["---:"] * (len(columns) - 1)]
-    lines += [[str(row[name]).replace("|", r"\|") for name in columns] for row in rows]
+    lines = [[in_markdown(name) for name in columns], ["---"] + ["---:"] * (len(columns) - 1)]
+    lines += [[in_markdown(str(row[name])) for name in columns] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

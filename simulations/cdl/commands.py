@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedsuite.errors import one_line
 from simulations.experiments.tables import find_run
 from simulations.results.new_drawing import check_new
 
@@ -46,7 +47,7 @@ def steer(
     given = pilot.read(pictures) if pictures else pilot.test_frames()
     angles = pilot.steer_frames(given.images)
     for line in _lines(pilot, given, angles):
-        print(line)
+        print(one_line(line))
     if out is not None:
         from fedsuite.driving.report.drawings import draw
         from fedsuite.report.plots import save_figure

@@ -210,8 +210,7 @@ def status(
     ] = None,
 ) -> None:
     """Who is registered and online, beside the roster."""
-    from rich.console import Console
-
+    from fedsuite.escaping import PlainConsole
     from fedsuite.roster import read_roster
     from simulations.deploy.registered import registered
     from simulations.deploy.server_folder import read_server
@@ -220,7 +219,7 @@ def status(
     found = read_server(folder)
     place = members or (found.roster if found.roster.is_file() else None)
     rows = status_rows(registered(found), read_roster(place) if place else None)
-    Console().print(status_table(rows))
+    PlainConsole().print(status_table(rows))
 
 
 def _say(line: str) -> None:

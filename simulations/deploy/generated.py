@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from fedsuite.config import limits_of, value_of
 from fedsuite.errors import InputError
+from fedsuite.escaping import PlainConsole
 from fedsuite.roster import Roster
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.progress import Preparing
@@ -24,5 +23,5 @@ def generated_roster(config: Path, changes: Sequence[str]) -> Roster:
             f"{config}: data.dir is set, so each node has data of its own; give --nodes, put the data into nodes/NAME, "
             "then `fedsuite deploy roster`"
         )
-    with Preparing(Console(stderr=True)) as progress:
+    with Preparing(PlainConsole(stderr=True)) as progress:
         return plan.system.prepare(plan.settings, progress)

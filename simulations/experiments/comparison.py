@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fedsuite.escaping import in_markdown
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, line_name, table
 from fedsuite.report.tables import markdown_table
@@ -42,4 +43,4 @@ def add_rounds(folder: Path, rounds: Mapping[str, int]) -> None:
         names.setdefault(number, {})[variant if len(every[variant]) == 1 else label] = None
     said = "; ".join(f"{number}: {', '.join(names[number])}" for number in sorted(names))
     with RunFolder(folder).results.open("a", encoding="utf-8") as file:
-        file.write(f"\nThe runs have different numbers of rounds. {said}.\n")
+        file.write(f"\nThe runs have different numbers of rounds. {in_markdown(said)}.\n")

@@ -47,7 +47,11 @@ class Preparing(OnTerminal):
     def __init__(self, console: Console) -> None:
         self._said: set[str] = set()
         self._lines = in_lines(self._say)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+        )
         self._bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
         super().__init__(console, self._bars)
 

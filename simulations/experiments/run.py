@@ -18,6 +18,7 @@ from rich.markdown import Markdown
 from fedsuite.config import RunSettings
 from fedsuite.deleting import delete, delete_file
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.escaping import PlainConsole
 from fedsuite.files import as_typed, telling, write_json
 from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import Progress
@@ -41,7 +42,7 @@ def run_request(
     request: Request, engine: Engine, resources: Resources, connection: str = ""
 ) -> None:
     """Run what was asked for, show its table of results, say where it lies."""
-    console = Console(stderr=False)
+    console = PlainConsole(stderr=False)
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     resources.check(engine)  # quick, and before what takes seconds
     experiment = plan_experiment(request)
@@ -58,7 +59,7 @@ def run_request(
         raise typer.Exit(EXIT_STOPPED) from None
     results = RunFolder(experiment.folder).results
     if results.is_file():
-        console.print(Markdown(results.read_text(encoding="utf-8")))
+        console.print(Markdown(results.read_text(encoding="utf-8"), hyperlinks=False))
     say(f"completed: {experiment.folder}")
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from fedsuite.config import Value
 from fedsuite.deleting import delete_file
+from fedsuite.escaping import csv_text, markdown_name
 from fedsuite.files import as_typed
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
@@ -50,7 +51,7 @@ def write_sweep(
         text = f"{unrecorded(folder, sweep, completed)}\n"
     else:
         lines = [line for run in runs for line in _lines(run, sweep)]
-        pd.DataFrame(lines).to_csv(files[0], index=False)
+        files[0].write_text(csv_text(pd.DataFrame(lines)), encoding="utf-8")
         curves = _curves(runs, sweep)
         sweep_curves(curves, list(short.values()), sweep.metric, sweep.targets, files[1])
         groups = grouped(runs)
@@ -88,15 +89,15 @@ def _reaching(target: float) -> tuple[str, str]:
 
 def caption(sweep: Sweep, completed: int, wanted: int) -> str:
     """What the table's numbers are, and what they are not."""
-    bound = "most" if sweep.lower else "least"
+    bound, metric = "most" if sweep.lower else "least", markdown_name(sweep.metric)
     parts = []
     if sweep.targets:
         parts.append(
-            f"Rounds to a target: the first evaluated round whose `{sweep.metric}` is at {bound} the target, as "
+            f"Rounds to a target: the first evaluated round whose {metric} is at {bound} the target, as "
             "the mean over the seeds that reach it; - where none does."
         )
     parts.append(
-        f"`{sweep.metric}` ({'lower' if sweep.lower else 'higher'} is better) is read in every evaluated round; "
+        f"{metric} ({'lower' if sweep.lower else 'higher'} is better) is read in every evaluated round; "
         "best is the best of them, with the first round that has it."
     )
     if "unseen" in sweep.metric and sweep.metric.startswith("val"):
@@ -156,9 +157,9 @@ def unrecorded(folder: Path, sweep: Sweep, completed: Sequence[str]) -> str:
         return ""
     known = sorted({m for own in frames for m in last_values(own.rounds, own.closing)})
     close = difflib.get_close_matches(metric, known, n=1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
-    listed = ", ".join(f"`{m}`" for m in known) or "none"
+    hint = f"did you mean {markdown_name(close[0])}? " if close else ""
+    listed = ", ".join(map(markdown_name, known)) or "none"
     return (
-        f"No completed run recorded the metric `{metric}`: {hint}recorded are {listed}. "
+        f"No completed run recorded the metric {markdown_name(metric)}: {hint}recorded are {listed}. "
         f"`fedsuite sweep --resume {as_typed(folder.name)} --metric NAME` goes on, and runs nothing again that is completed."
     )

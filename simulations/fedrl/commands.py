@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from simulations.experiments.tables import find_run
 from simulations.results.new_drawing import check_new
 
@@ -49,7 +49,7 @@ def play(
             f"--step: episode {episode} has steps 1 to {len(played.steps)}, got {step}"
         )
     for line in lines_of(played):
-        print(line)
+        print(one_line(line))
     if out is None:
         return
     if moves:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from fedsuite.errors import InputError
+from fedsuite.escaping import PlainConsole
 
 if TYPE_CHECKING:
     from fedsuite.vln.evaluation.following import InstructionWalk
@@ -69,7 +69,7 @@ def walk(
     folders = [find_run(run).path for run in runs]
     if len(set(folders)) < len(folders):
         raise InputError("RUN: one is given twice; give runs that differ")
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = PlainConsole(highlight=False, markup=False, emoji=False)
     with Preparing(console) as progress:
         walkers = [Walker.of_run(f, house, personal=personal, progress=progress) for f in folders]
     heading_rad = None if heading is None else math.radians(heading)

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from fedsuite.escaping import PlainConsole
 
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN...", help="Runs, experiments, or folders of either.")
@@ -42,7 +43,7 @@ def export(
     from fedsuite.export.formats import Output, format_of
     from simulations.experiments.folders import find
 
-    console = Console()
+    console = PlainConsole()
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -67,4 +68,4 @@ def watch(
     from simulations.experiments.tables import find_run
     from simulations.results.watching.loop import watch_run
 
-    watch_run(find_run(run).path, every, Console())
+    watch_run(find_run(run).path, every, PlainConsole())

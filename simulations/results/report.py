@@ -61,15 +61,14 @@ def report(
 
 def make_report(runs: list[str]) -> "Report":
     """A report of all runs that these names stand for, each once."""
-    from rich.console import Console
-
     from fedsuite.config import read_config, to_flat
+    from fedsuite.escaping import PlainConsole
     from fedsuite.report.page.build import report_of
     from fedsuite.report.page.digest import digest_of, read_ahead
 
     places = places_of(runs)
     systems: dict[str, tuple[list[Digest], dict[str, Any]]] = {}
-    with Console(stderr=True).status("") as status:
+    with PlainConsole(stderr=True).status("") as status:
         for number, (place, run) in enumerate(read_ahead(places), 1):
             status.update(f"reading run {number} of {len(places)}")
             stored = read_stored_config(RunFolder(place.folder))

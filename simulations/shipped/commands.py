@@ -18,17 +18,17 @@ def configs(
     system: Annotated[str, typer.Argument(help="fedvln, cdl or fedrl; default: all.")] = "",
 ) -> None:
     """List the configurations that come along; `fedsuite run NAME` plays one."""
-    from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
 
+    from fedsuite.escaping import PlainConsole
     from simulations.shipped import shipped
 
     table = Table(Column("name", no_wrap=True), "what it is, time, what it needs", box=None)
     for found in shipped(system):
         more = Text(f"{found.time}; needs {found.needs}", style="dim")
         table.add_row(found.name, Text(f"{found.what}\n").append_text(more))
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def init(

@@ -54,7 +54,7 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),
         papers=tuple(_papers(config, run.roster, outcome)) if outcome else (),
-        notes=(NOTE, *filter(None, [left_out_line(run.folder).strip(), sampled_text(run.frames)])),
+        notes=(NOTE, *filter(None, [left_out_line(run.folder), sampled_text(run.frames)])),
         data=scored_on(config, run.roster),
         chance="No chance level: baselines.json, with the errors of the mean angle, is written where a run's data are.",
     )

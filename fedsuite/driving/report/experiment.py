@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.report.outcome import ERRORS, last_metrics, left_out_line, outcome_of
+from fedsuite.driving.report.outcome import ERRORS, last_metrics, left_out_text, outcome_of
 from fedsuite.driving.report.run import DRAWINGS, draw_curves
 from fedsuite.report.outcomes import (
     SEEDS,
@@ -46,7 +46,7 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
     write_csv(folder / "results.csv", groups)
     federated = grouped(o for o in outcomes if not runs[o.run].federation.pooled)
     text = markdown_table(table(groups, COLUMNS)) + _silo_table(folder, federated)
-    lines = dict.fromkeys(left_out_line(folder / label) for label in runs)
+    lines = dict.fromkeys(left_out_text(folder / label) for label in runs)
     lines |= dict.fromkeys(f"\n{told}\n" for o in outcomes if (told := sampled_text(o.frames)))
     (folder / "results.md").write_text("".join([text, *lines]), encoding="utf-8")
     if len(groups) <= MOST_CURVES:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import LEFT_OUT
+from fedsuite.escaping import in_markdown
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import Outcome, last_values, read_baselines
 from fedsuite.roster import ROSTER, read_roster
@@ -30,7 +31,15 @@ def left_out_line(run_dir: Path) -> str:
     if not left_out:
         return ""
     told = ", ".join(f"{name} {count}" for name, count in left_out.items())
-    return f"\nRows of drives that could not be read and were left out (data.bad-rows = drop): {told}.\n"
+    return (
+        f"Rows of drives that could not be read and were left out (data.bad-rows = drop): {told}."
+    )
+
+
+def left_out_text(run_dir: Path) -> str:
+    """The same as a paragraph of Markdown."""
+    line = left_out_line(run_dir)
+    return f"\n{in_markdown(line)}\n" if line else ""
 
 
 def outcome_of(

@@ -24,7 +24,7 @@ from fedsuite.driving.evaluation.metrics import (
     random_baseline,
 )
 from fedsuite.driving.plan import plan_of
-from fedsuite.driving.report.outcome import last_metrics, left_out_line
+from fedsuite.driving.report.outcome import last_metrics, left_out_text
 from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.files import write_json
@@ -61,7 +61,7 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         {"steering": name, "RMSE": f"{e['rmse']:.4f}", "MAE": f"{e['mae']:.4f}"}
         for name, e in found.items()
     ]
-    text = markdown_table(rows) + left_out_line(run_dir) + admitted_text(frames)
+    text = markdown_table(rows) + left_out_text(run_dir) + admitted_text(frames)
     if told := sampled_text(frames):
         text += f"\n{told} What is said of a silo is of the last evaluation that asked it.\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")

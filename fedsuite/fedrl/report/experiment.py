@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.config import to_flat
+from fedsuite.escaping import in_markdown
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.report.run import (
     CHANCE,
@@ -57,7 +58,7 @@ def write_comparison(folder: Path, runs: Mapping[str, FedRLConfig]) -> None:
         if not any(g[0].config.federation.method == "random" for g in own.values()):
             texts.append(f"{CHANCE}\n")
         away = {o.run: line for g in own.values() for o in g for line in run_away(o)}
-        texts += [f"{run}: {line}\n" for run, line in away.items()]
+        texts += [f"{in_markdown(run)}: {line}\n" for run, line in away.items()]
         suffix = "" if len(worlds) == 1 else f"-{world}"
         draw_learning(own, folder / f"learning{suffix}.png")
         draw_sweep(own, folder / f"sweep{suffix}.png")

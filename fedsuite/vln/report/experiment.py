@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedsuite.escaping import in_markdown
 from fedsuite.report.outcomes import (
     SEEDS,
     Column,
@@ -143,7 +144,7 @@ def _selections(groups: Groups) -> str:
         found[name] = "; ".join(selection_text(kind, which) for kind, which in rounds.items())
     if len(set(found.values())) == 1:
         return f"Scores shown: {next(iter(found.values()))}.\n"
-    lines = [f"- {name}: {text}" for name, text in found.items()]
+    lines = [f"- {in_markdown(name)}: {text}" for name, text in found.items()]
     return "Scores shown:\n\n" + "\n".join(lines) + "\n"
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 from fedsuite.arrays import load_arrays
+from fedsuite.escaping import in_markdown
 from fedsuite.files import write_json
 from fedsuite.randomness import rng_for
 from fedsuite.report.admitted import admitted_text
@@ -222,7 +223,9 @@ def _join_submissions(run_dir: Path) -> None:
     lost = [] if not there else sorted(_test_houses(run_dir) - there)
     if lost:  # the leaderboard takes whole submissions only
         with RunFolder(run_dir).results.open("a", encoding="utf-8") as results:
-            results.write(f"\nsubmit_test.json is incomplete: {', '.join(lost)} did not walk.\n")
+            results.write(
+                f"\nsubmit_test.json is incomplete: {in_markdown(', '.join(lost))} did not walk.\n"
+            )
 
 
 def _test_houses(run_dir: Path) -> set[str]:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.errors import InputError
+from fedsuite.escaping import csv_text, in_markdown
 from fedsuite.report.outcomes import Column, cells
 from fedsuite.report.plots import COLOURS, blank_figure, save_figure
 from fedsuite.report.tables import markdown_table
@@ -112,7 +113,8 @@ def spoken_text(outcome: FedVLNOutcome, run_dir: Path) -> str:
         {"split": split, "instructions": source, **asdict(own)}
         for (split, source), own in statistics_of(spoken).items()
     ]
-    pd.DataFrame(lines).to_csv(run_dir / "statistics.csv", index=False)
+    text = csv_text(pd.DataFrame(lines))
+    (run_dir / "statistics.csv").write_text(text, encoding="utf-8")
     own = [with_statistics(outcome, run_dir)]
     sources = [(source, source, own) for source in ("human", "generated")]
     rows = [row for split in spoken for row in statistics_rows(split, sources)]
@@ -170,7 +172,9 @@ def _examples_text(spoken: Mapping[str, Sequence[Spoken]]) -> str:
     chosen = [own[i * len(own) // EXAMPLES] for i in range(min(EXAMPLES, len(own)))]
     lines = [f"Examples ({SPLIT_NAMES[split]}):\n"]
     for s in chosen:
-        human = " ".join(s.references[0].split()) if s.references else "-"
-        generated = " ".join(s.instruction.split()) or "-"
-        lines.append(f"- path {s.path_id}\n  - human: {human}\n  - generated: {generated}")
+        human = in_markdown(" ".join(s.references[0].split())) if s.references else "-"
+        generated = in_markdown(" ".join(s.instruction.split())) or "-"
+        lines.append(
+            f"- path {in_markdown(str(s.path_id))}\n  - human: {human}\n  - generated: {generated}"
+        )
     return "\n".join(lines) + "\n"

@@ -103,8 +103,8 @@ def standing(folder: Path) -> Standing:
     events = [] if run.has_ended else _since_last_round(folder / TIMINGS)
     doing, asked, clients = _present(events, run)
     return Standing(
-        run.name, run.system, status, status == "running" and _is_held(folder),
-        str(run.record.get("error", "")), planned, told, left_s,
+        one_line(run.name), one_line(run.system), status, status == "running" and _is_held(folder),
+        one_line(str(run.record.get("error", ""))), planned, told, left_s,
         _last(rounds) | _last(run.closing), _curves(rounds), doing, asked, clients, _failures(run, events),
         list(filter(None, map(line_about, events))),
     )  # fmt: skip
@@ -125,7 +125,7 @@ def _last(frame: pd.DataFrame) -> dict[str, float]:
 
 def _there(row: Mapping[Any, Any]) -> dict[str, float]:
     """The metrics that a row has."""
-    told = {str(k): v for k, v in row.items() if k not in ("run", "round")}
+    told = {one_line(str(k)): v for k, v in row.items() if k not in ("run", "round")}
     return {k: float(v) for k, v in told.items() if pd.notna(v)}
 
 
@@ -135,7 +135,7 @@ def _curves(rounds: pd.DataFrame) -> dict[str, list[float]]:
     scores = [n for n in names if is_evaluation(n)]
     losses = [n for n in names if n.startswith("train.") and n.endswith("loss")]
     wanted = scores[: MOST_CURVES - len(losses[:1])] + losses[:1]
-    return {str(name): rounds[name].dropna().tolist() for name in wanted}
+    return {one_line(str(name)): rounds[name].dropna().tolist() for name in wanted}
 
 
 def _since_last_round(file: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsuite.errors import one_line
+from fedsuite.escaping import printable
 from fedsuite.report.page.model import Figure, Report
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def as_svg(figure: Figure, prefix: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)
-    return _named(text, prefix).strip()
+    return printable(_named(text, prefix).strip())
 
 
 def _named(svg: str, prefix: str) -> str:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import one_line
+from fedsuite.escaping import LONGEST
 from fedsuite.report.page.formats.drawing import as_svg
 from fedsuite.report.page.model import Figure, Report, Table
 
-LONGEST = 5000  # characters of a text
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+(e[+-]?\d+)?( ± [\d.]+)?( of \d+)?( \(.*seeds\))?(/[\d?]+)?")
 _HERE = Path(__file__).parent
 

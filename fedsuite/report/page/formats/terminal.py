@@ -3,7 +3,8 @@
 from typing import Literal
 
 from fedsuite.errors import one_line
-from fedsuite.report.page.formats.html import LONGEST, aligned
+from fedsuite.escaping import LONGEST, PlainConsole
+from fedsuite.report.page.formats.html import aligned
 from fedsuite.report.page.model import Report, Table
 
 MOST_ROWS = 12  # of a long table
@@ -11,11 +12,10 @@ MOST_ROWS = 12  # of a long table
 
 def print_report(report: Report) -> None:
     """No text is read as markup, and none moves the cursor."""
-    from rich.console import Console
     from rich.rule import Rule
     from rich.text import Text
 
-    console = Console(highlight=False, emoji=False)
+    console = PlainConsole()
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(one_line(text, LONGEST), style))
