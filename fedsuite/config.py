@@ -30,7 +30,7 @@ class Limits:
     """What a field's value must satisfy, and what to tell people about it.
 
     may_change: the value may differ when a run is resumed, because no result depends on it.
-    path: a file or folder; the command line makes it absolute before anything is launched.
+    path: a file or folder, made absolute before anything is launched; filled: never "", which would be the working folder.
     """
 
     help: str
@@ -41,13 +41,14 @@ class Limits:
     choices: tuple[Value, ...] | None = None
     may_change: bool = False
     path: bool = False
+    filled: bool = False
 
     def complaint(self, value: Value) -> str | None:
         """What was expected, if `value` is outside; None if it is inside."""
         if self.choices is not None and value not in self.choices:
             return "one of " + ", ".join(shown(c) for c in self.choices)
         if isinstance(value, bool | str):
-            return None
+            return "a text that is not empty" if self.filled and value == "" else None
         for sign, bound in self.bounds().items():
             if not _HOLDS[sign](value, bound):
                 return f"a value {sign} {bound:g}"
@@ -166,8 +167,7 @@ def read_config(
             value = of_type(raw, types[key])
         except ValueError as error:
             raise InputError(f"{source}: {key} must be {error}, got {shown(raw)}") from None
-        expected = limits[key].complaint(value)
-        if expected is not None:
+        if (expected := limits[key].complaint(value)) is not None:
             raise InputError(f"{source}: {key} must be {expected}, got {shown(value)}")
         values[key] = value
     return with_keys(cls(), values)

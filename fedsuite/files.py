@@ -21,6 +21,7 @@ from fedsuite.progress import Progress, silent
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BARRED = '/ \\ : * ? " < > |'
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST_NAME = 200  # bytes; file systems take 255, and files beside it have longer names
 
 
@@ -83,11 +84,21 @@ def check_readable(
         raise InputError(f"{file}: {found}, not {what}; {cure}")
 
 
+def parsed_json(text: str) -> Any:
+    """The content of JSON text; ValueError for what is none, also for half a character (a surrogate by itself), which JSON
+    can write but no file and no message can hold.
+    """
+    content = json.loads(text)
+    if _SURROGATE.search(text):
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
 def read_json(file: Path, what: str, cure: str) -> Any:
     """The content of a JSON file; InputError says that `file` is missing or is not `what`, why, and the cure."""
     check_readable(file, what, cure)
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return parsed_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; {cure}") from None
     except (OSError, ValueError, RecursionError) as error:

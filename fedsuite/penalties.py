@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsuite.values import chosen
+from fedsuite.errors import InputError, one_line
+from fedsuite.values import check_callable, chosen, shown
 
 # (parameters now, parameters at the start of the visit), by name -> a scalar.
 Penalty = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
@@ -33,5 +34,15 @@ PENALTIES: Mapping[str, Callable[[float], Penalty] | None] = {"none": None, "pro
 
 def chosen_penalty(key: str, name: str, strength: float) -> Penalty | None:
     """The penalty that `key = name` stands for; None for none."""
-    make: Any = chosen(key, name, PENALTIES)
-    return None if make is None else make(strength)
+    make: Any = chosen(key, name, PENALTIES, ("strength",))
+    if name in PENALTIES:
+        return None if make is None else make(strength)
+    try:
+        made: Penalty = make(strength)
+    except Exception as error:
+        why = one_line(f"{type(error).__name__}: {error}", 200)
+        raise InputError(
+            f"{key}: {shown(name)} makes no penalty of strength {strength:g} ({why}); correct it"
+        ) from error
+    check_callable(key, name, made, ("now", "start"))
+    return made

@@ -26,7 +26,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from fedsuite.aggregation import Merged, MergeRule, Named, mean
 from fedsuite.arrays import Arrays
-from fedsuite.errors import RunFailed
+from fedsuite.errors import InputError, RunFailed
 
 _BLOCK = 1 << 14  # numbers a client whose distances are taken at once
 # Weiszfeld's steps: the least distance that is divided by, when to stop, and when to give up.
@@ -219,6 +219,13 @@ class Merge:
         """RunFailed if `count` clients are too few to start with."""
         least = self.rule.least(self.tolerated)
         self._check(count, max(least, FEWEST_TO_COMPARE) if self.bound else least)
+
+    def check_planned(self, count: int) -> None:
+        """InputError if the `count` changes that every round is to have are too few."""
+        try:
+            self.check(count)
+        except RunFailed as error:
+            raise InputError(f"federation.merge: {error}") from None
 
     def _check(self, count: int, least: int) -> None:
         if count < least:

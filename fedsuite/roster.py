@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import check_readable, path_name, write_json
+from fedsuite.files import check_readable, parsed_json, path_name, write_json
 from fedsuite.values import shown
 
 T = TypeVar("T", int, str)
@@ -109,7 +109,7 @@ def read_roster(file: Path) -> Roster:
     """Read and check a roster; InputError names the file and what is wrong."""
     check_readable(file, "a roster")
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
+        raw = parsed_json(file.read_text(encoding="utf-8"))
         members = tuple(Member(**member) for member in raw["members"])
         roster = Roster(members, dict(raw["facts"]), tuple(raw["words"]))
     except FileNotFoundError:

@@ -1,10 +1,12 @@
 """Section `sabotage` of a run's settings: who is hostile, in simulation only, and how (fedsuite/sabotage.py)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedsuite.config import setting
 from fedsuite.errors import InputError
+from fedsuite.federation import ClientInfo
 
 COLLUDING = ("alie", "ipm")  # need to know the honest changes of their round
 
@@ -32,8 +34,15 @@ class SabotageSettings:
             )
         return tuple(sorted({int(p) for p in self.clients.split(",") if p}))
 
-    def check(self, in_turn: bool = False, real: bool = False) -> None:
-        """InputError where clients train in turn but many must be known, and where they are no simulation."""
+    def check(self, in_turn: bool = False, real: bool = False, rounds: int | None = None) -> None:
+        """InputError where clients train in turn but many must be known, where they are no simulation, and where the run's
+        `rounds` end before anybody is hostile.
+        """
+        if self.partitions and rounds is not None and self.from_round > max(rounds, 1):
+            raise InputError(
+                f"sabotage.from-round: {self.from_round}, but the run has {rounds} rounds, so nobody would ever be hostile; "
+                "lower it, or raise num-rounds"
+            )
         if self.partitions and in_turn and self.attack in COLLUDING:
             raise InputError(
                 f"sabotage.attack: {self.attack} has to know what others send, but clients train in turn; choose another"
@@ -41,6 +50,25 @@ class SabotageSettings:
         if self.partitions and real:
             raise InputError(
                 "sabotage.clients: for simulations only, but this client's node-config says who it is; leave it empty"
+            )
+
+    def check_among(self, clients: Sequence[ClientInfo]) -> None:
+        """InputError where the run has no such clients, where one has nothing to train on, and where none is honest."""
+        if unknown := set(self.partitions) - {c.partition for c in clients}:
+            raise InputError(
+                f"sabotage.clients: no partition {min(unknown)} in this run; expected 0 .. {len(clients) - 1}"
+            )
+        training = {c.partition: c.name for c in clients if c.num_examples}
+        for c in clients:
+            if c.partition in self.partitions and c.partition not in training:
+                raise InputError(
+                    f"sabotage.clients: partition {c.partition} ({c.name}) has nothing to train on, so it would never send "
+                    "anything; choose clients that train"
+                )
+        if training and training.keys() <= set(self.partitions):
+            raise InputError(
+                f"sabotage.clients: all {len(training)} clients that train are hostile, so there is nothing to withstand "
+                "them for; leave one out"
             )
 
     def flips_labels(self, partition: int) -> bool:

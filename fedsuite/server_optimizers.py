@@ -25,6 +25,7 @@ import numpy as np
 from fedsuite.aggregation import Named, ServerOptimizer, Step, plain
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 
+TAKES = ("w", "delta", "state", "step")  # of a server optimizer
 FIRST, SECOND, COUNT = "m.", "v.", "t"
 
 

@@ -1,10 +1,11 @@
 """Numbers in texts, and values chosen by configuration: a name from a table of the project, or `module:NAME` of anybody."""
 
 import importlib
+import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -69,8 +70,11 @@ def importing_only(names: Collection[str]) -> Iterator[None]:
         _importable.reset(token)
 
 
-def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
-    """The value that `key = name` stands for; InputError with the key and the cure if there is none."""
+def chosen(key: str, name: str, table: Mapping[str, Any], takes: Sequence[str] = ()) -> Any:
+    """The value that `key = name` stands for; InputError with the key and the cure if there is none.
+
+    takes: what it will be called with, for functions.
+    """
     if name in table:
         return table[name]
     allowed = _importable.get()
@@ -78,7 +82,24 @@ def chosen(key: str, name: str, table: Mapping[str, Any]) -> Any:
         raise InputError(
             f"{key}: the run wants {shown(name)}, which is not imported here; allowed: {', '.join(allowed)}"
         )
-    return imported(key, name, table)
+    found = imported(key, name, table)
+    if takes:
+        check_callable(key, name, found, takes)
+    return found
+
+
+def check_callable(key: str, name: str, found: object, takes: Sequence[str]) -> None:
+    """InputError unless `found`, which `key = name` stands for, can be called with these arguments, by their position."""
+    try:
+        inspect.signature(found).bind(*takes)  # type: ignore[arg-type]
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # ValueError: code in C that does not say what it takes
+        raise InputError(
+            f"{key}: {shown(name)} is a {type(found).__name__}, expected a Python function of ({', '.join(takes)}) "
+            f"({one_line(str(error), 100)}); name another one"
+        ) from None
 
 
 def imported(key: str, name: str, table: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedsuite.arrays import Arrays, range_complaint
-from fedsuite.errors import InputError, RunFailed
+from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     ClientInfo,
     Clients,
@@ -53,16 +53,7 @@ class Sabotaged(RoundStrategy):
         self.selection, self.rate = inner.selection, inner.rate
 
     def start(self, clients: Clients) -> Exchanges:
-        if unknown := set(self.settings.partitions) - {c.partition for c in clients}:
-            raise InputError(
-                f"sabotage.clients: no partition {min(unknown)} in this run; expected 0 .. {len(clients) - 1}"
-            )
-        for c in clients:
-            if c.partition in self.settings.partitions and not c.num_examples:
-                raise InputError(
-                    f"sabotage.clients: partition {c.partition} ({c.name}) has nothing to train on, so it would never send "
-                    "anything; choose clients that train"
-                )
+        self.settings.check_among(clients)
         return self.inner.start(clients)
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:

@@ -112,6 +112,7 @@ def silos_run(folder: Path, rmse: float = 0.2) -> Path:
         client_row(1, 0, "gaia..leto", "train"),
         round_row(1, **{"mixings": 10.0, "simulated-seconds": 0.5, "overlay-bytes": 3e6}),
         round_row(2, rmse=rmse, mae=0.1, **own, **{"mixings": 20.0, "simulated-seconds": 1.0}),
+        round_row(2, "closing"),
     ]
     member = Member(
         "gaia..leto", "silo", 30, {"silos": [0, 1, 2], "names": names, "frames": [10] * 3}

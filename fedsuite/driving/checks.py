@@ -13,7 +13,7 @@ from fedsuite.errors import InputError
 def validate(config: CDLConfig) -> None:
     """Combinations of keys that no single range can rule out; builds the network and the overlay once."""
     check_device(config.device)
-    config.sabotage.check()
+    config.sabotage.check(rounds=config.num_rounds)
     if config.sabotage.partitions and config.federation.silos_per_client != 1:
         raise InputError(
             "sabotage.clients: a hostile client is one silo; set federation.silos-per-client=1"
@@ -32,10 +32,6 @@ def validate(config: CDLConfig) -> None:
     if config.federation.scenario == CUSTOM and not config.federation.underlay_file:
         raise InputError(
             "federation.underlay-file: scenario custom mixes by your own matrix or network; give its file"
-        )
-    if not config.data.cache_dir:
-        raise InputError(
-            "data.cache-dir: empty; give a folder to keep silos in, such as data/cache"
         )
     if config.objective.influence == "exponential" and config.objective.influence_floor <= 0:
         raise InputError(

@@ -28,6 +28,7 @@ class DataSettings:
         "where generated roads and converted drives are kept",
         path=True,
         may_change=True,
+        filled=True,
     )
     num_silos: int = setting(
         0,

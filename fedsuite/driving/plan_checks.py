@@ -19,7 +19,7 @@ from fedsuite.values import chosen
 def check_merge(config: CDLConfig, mixing: MixingSchedule) -> None:
     """Rules for hostile silos need weights >= 0, enough neighbours, and all mixing steps where they are applied."""
     own = config.federation
-    chosen("federation.merge", own.merge, MIXING_RULES)
+    chosen("federation.merge", own.merge, MIXING_RULES, ("before", "stacked", "a", "limits"))
     if own.merge == "mean":
         return
     if own.mixings_per_round > 1:

@@ -61,13 +61,9 @@ Format = Callable[[Runs, Output], Export]
 
 def format_of(name: str) -> Format:
     """The format called `name`, or found at `module:NAME`; InputError if there is none."""
-    found = chosen("--to", name, FORMATS)
+    found = chosen("--to", name, FORMATS, ("runs", "output"))
     if name in FORMATS:
         found = imported("--to", found, FORMATS)
-    if not callable(found):
-        raise InputError(
-            f"--to: {name!r} is a {type(found).__name__}, expected a function that begins an export"
-        )
     begin: Format = found
     return begin
 

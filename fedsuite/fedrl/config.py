@@ -22,7 +22,9 @@ class DataSettings:
         "", "folder of frl_grid_*.npz or t2a_*.json.gz; empty = generated data", path=True
     )
     generated_seed: int = setting(0, "seed of generated maps and texts", ge=0, le=2**63 - 1)
-    cache_dir: str = setting("data/cache", "folder of converted data", may_change=True, path=True)
+    cache_dir: str = setting(
+        "data/cache", "folder of converted data", may_change=True, path=True, filled=True
+    )
     maps: int = setting(
         8000, "generated maps; 80 % train, 10 % validation, 10 % test", ge=20, le=10**7
     )

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from fedsuite.aggregation import MergeRule
 from fedsuite.devices import check_device
 from fedsuite.errors import InputError
-from fedsuite.penalties import PENALTIES
+from fedsuite.penalties import chosen_penalty
 from fedsuite.robust import MERGE_RULES
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS
-from fedsuite.values import chosen, shown
+from fedsuite.server_optimizers import SERVER_OPTIMIZERS, TAKES
+from fedsuite.values import check_callable, chosen, shown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import describes_paths, share_of
 from fedsuite.vln.start import model_file, run_of
@@ -28,7 +28,8 @@ def validate(config: FedVLNConfig) -> None:
 
         make_simulator(config.data.simulator)
     in_turn = config.federation.aggregation == "sequential"
-    config.sabotage.check(in_turn or config.federation.client_optimizer == "shared")
+    in_turn = in_turn or config.federation.client_optimizer == "shared"
+    config.sabotage.check(in_turn, rounds=config.num_rounds)
     check_device(config.device)
 
 
@@ -87,11 +88,13 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
 
 def _in_values(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
-    chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS)
+    chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
     rule = chosen("federation.merge", own.merge, MERGE_RULES)
     if not isinstance(rule, MergeRule):
         yield f"federation.merge: {own.merge} is a {type(rule).__name__}, expected a MergeRule of fedsuite.aggregation"
-    chosen("federation.local-penalty", own.local_penalty, PENALTIES)
+    check_callable("federation.merge", own.merge, rule.combine, ("w", "models", "weights", "f"))
+    check_callable("federation.merge", own.merge, rule.least, ("f",))
+    chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
     in_turn = own.aggregation == "sequential" or own.client_optimizer == "shared"
     side_by_side = {
         "server-optimizer": own.server_optimizer, "merge": own.merge, "update-bound": own.update_bound,

@@ -44,6 +44,7 @@ class DataSettings:
         "where generated houses and converted files are kept",
         path=True,
         may_change=True,
+        filled=True,
     )
     max_instruction_length: int = setting(80, "longest encoded instruction, words", ge=3, le=1000)
     min_word_count: int = setting(

@@ -84,6 +84,16 @@ def clients_of(config: FedVLNConfig, roster: Roster) -> list[ClientInfo]:
     return found
 
 
+def expected_clients(config: FedVLNConfig, roster: Roster) -> list[ClientInfo]:
+    """The same of every stage: where paths are sampled, all but the leaderboard's houses have some, here 1."""
+    if config.stage != "pre-explore":
+        return clients_of(config, roster)
+    return [
+        ClientInfo(p, m.name, int(m.role != TEST), {"unseen": int(m.role == "unseen")})
+        for p, m in enumerate(roster.members)
+    ]
+
+
 def selection_of(config: FedVLNConfig) -> Selection:
     """Agents are compared by success rate, then SPL; speakers by BLEU-2, then BLEU-4."""
     if config.evaluation.selection == "last":

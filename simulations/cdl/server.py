@@ -13,7 +13,7 @@ from fedsuite.arrays import module_arrays
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
-from fedsuite.driving.plan import initial_network, mixing_of, plan_of
+from fedsuite.driving.plan import clients_of, initial_network, mixing_of, plan_of
 from fedsuite.federation import Reply, RoundStrategy, ServerState
 from fedsuite.roster import Roster
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
@@ -22,6 +22,8 @@ from strategies.sabotage import with_saboteurs
 
 def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     """The server's half; it opens no data."""
+    if config.sabotage.partitions:
+        config.sabotage.check_among(clients_of(config, roster))
     plan, network = plan_of(config, roster), initial_network(config)
     names, method = (
         names_of(network, config.network.batch_norm),

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsuite.config import RunSettings, to_flat
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import sha256_of
+from fedsuite.files import check_readable, sha256_of
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.experiments import folders
 from simulations.experiments.sweep import SWEEP, Sweep, SweepOptions, recorded_sweep
@@ -79,6 +79,7 @@ class Described:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file; InputError if it cannot be read."""
+    check_readable(path, "a TOML file", "give a TOML file")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

@@ -9,7 +9,6 @@ where that leaves no doubt; variants come in product order, the last key changin
 """
 
 import itertools
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from typing import Any
 
 from fedsuite.config import Value, flatten, parse_text, read_config
 from fedsuite.errors import InputError, suggestion
+from fedsuite.values import of_type
+from fedsuite.values import shown as as_given
 
 SWEEP, VARY = "sweep", "vary"
 _OPTIONS = {"metric": "--metric", "targets": "--target", "lower": "--lower", VARY: "--vary"}
@@ -87,7 +88,7 @@ def read_sweep(raw: Any, source: str, typed: Mapping[str, Any] | None = None) ->
     """A [sweep] table, `typed` going before it; whether the keys exist and take these values is checked elsewhere."""
     given = {} if raw is None else raw
     if not isinstance(given, Mapping):
-        raise InputError(f"{source}: sweep must be a table [sweep], got {raw!r}")
+        raise InputError(f"{source}: sweep must be a table [sweep], got {as_given(raw)}")
     for key in given:
         if key not in _KEYS:
             raise InputError(f"{source}: [sweep] unknown key {key!r}; {suggestion(key, _KEYS)}")
@@ -104,7 +105,7 @@ def read_sweep(raw: Any, source: str, typed: Mapping[str, Any] | None = None) ->
         return f"{source}: [sweep.vary]" if part == VARY else f"{source}: [sweep] {part}"
 
     if not isinstance(table["lower"], bool):
-        raise InputError(f"{at('lower')} must be true or false, got {table['lower']!r}")
+        raise InputError(f"{at('lower')} must be true or false, got {as_given(table['lower'])}")
     vary = _checked_vary(table.get(VARY), at(VARY))
     metric = _checked_metric(table.get("metric"), at("metric"))
     targets = _checked_targets(table["targets"], at("targets")) if "targets" in table else ()
@@ -131,7 +132,7 @@ def _checked_metric(raw: Any, at: str) -> str:
     """The name of a metric; whether a system has it shows after the first run only."""
     if not (isinstance(raw, str) and raw.strip() == raw and raw and "\n" not in raw):
         raise InputError(
-            f'{at} must name a metric of the rounds, such as "val_unseen.sr", got {raw!r}; '
+            f'{at} must name a metric of the rounds, such as "val_unseen.sr", got {as_given(raw)}; '
             "`fedsuite show RUN` lists those of a run"
         )
     return raw
@@ -139,24 +140,29 @@ def _checked_metric(raw: Any, at: str) -> str:
 
 def _checked_targets(raw: Any, at: str) -> tuple[float, ...]:
     """Different finite numbers, at least one."""
-    plain = isinstance(raw, list) and all(type(t) in (int, float) for t in raw)
-    if not (plain and raw and all(map(math.isfinite, raw)) and len(set(raw)) == len(raw)):
+    try:
+        targets = tuple(float(of_type(t, float)) for t in raw) if isinstance(raw, list) else ()
+    except ValueError:
+        targets = ()
+    if not targets or len(set(targets)) < len(targets):
         raise InputError(
-            f"{at} must be a list of different finite numbers, got {raw!r}; leave it out for none"
+            f"{at} must be a list of different finite numbers, got {as_given(raw)}; leave it out for none"
         )
-    return tuple(float(t) for t in raw)
+    return targets
 
 
 def _checked_vary(raw: Any, at: str) -> dict[str, tuple[Value, ...]]:
     """Key -> different values, at least one each."""
     if not (isinstance(raw, Mapping) and raw):
-        raise InputError(f"{at} must hold KEY = [VALUES] for at least one key, got {raw!r}")
+        raise InputError(f"{at} must hold KEY = [VALUES] for at least one key, got {as_given(raw)}")
     raw = flatten(raw, at)
     for key, values in raw.items():
         if key in _FIXED:
             raise InputError(f"{at} {key} cannot be varied; set it once, beside the other keys")
         if not (isinstance(values, list) and values):
-            raise InputError(f"{at} {key} must be a list of at least one value, got {values!r}")
+            raise InputError(
+                f"{at} {key} must be a list of at least one value, got {as_given(values)}"
+            )
         for i, value in enumerate(values):
             if value in values[:i]:
                 raise InputError(f"{at} {key} holds {shown(value)} twice; leave one of them out")

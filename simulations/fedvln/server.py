@@ -10,13 +10,14 @@ from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
 from fedsuite.robust import MERGE_RULES, Merge
 from fedsuite.roster import Roster
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS
+from fedsuite.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.plan import (
     check_scored,
+    expected_clients,
     local_steps_of,
     rate_of,
     selection_of,
@@ -24,6 +25,7 @@ from fedsuite.vln.plan import (
     starting_speaker,
 )
 from fedsuite.vln.stages import describes_paths, is_personal, share_of
+from strategies.chains import trainers
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
@@ -47,7 +49,7 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
     from fedsuite.vln.data.sources import prepare_sources
 
     roster = make_roster(config, prepare_sources(config, progress))
-    check_scored(config, roster)
+    _check_roster(config, roster)
     starting_model(config, roster)
     if describes_paths(config):
         starting_speaker(config, roster)
@@ -56,9 +58,23 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
 
 def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     """The run's algorithm, with saboteurs among its clients if there are any; the roster may be a given one."""
-    check_scored(config, roster)
+    _check_roster(config, roster)
     strategy, beside = _algorithm(config, roster), (OPTIMIZER, CONTROL)
     return with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
+
+
+def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
+    """InputError, before anything is trained, where too few take part for what the run is to do."""
+    check_scored(config, roster)
+    clients = expected_clients(config, roster)
+    if not (training := trainers(clients)):
+        return  # written by hand, without counts
+    if config.sabotage.partitions:
+        config.sabotage.check_among(clients)
+    if config.federation.method == "federated":
+        grouping = InGroups(config.federation.group_size, config.seed)
+        chains = grouping(1, participation_of(config)(1, training))
+        merge_of(config.federation).check_planned(len(chains))
 
 
 def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
@@ -76,7 +92,10 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "merge": merge_of(config.federation),
         "max_share": config.federation.max_share,
         "server_optimizer": chosen(
-            "federation.server-optimizer", config.federation.server_optimizer, SERVER_OPTIMIZERS
+            "federation.server-optimizer",
+            config.federation.server_optimizer,
+            SERVER_OPTIMIZERS,
+            TAKES,
         ),
         "step": Step(
             momentum=config.federation.server_momentum,

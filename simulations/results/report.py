@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsuite.errors import InputError
-from fedsuite.history import run_folders
+from fedsuite.history import HISTORY, run_folders
 from fedsuite.history.experiments import place_of
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.systems import load_system
 
 if TYPE_CHECKING:
+    from fedsuite.history import Run
     from fedsuite.report.page.digest import Digest, Place
     from fedsuite.report.page.model import Report
 
@@ -74,10 +75,27 @@ def make_report(runs: list[str]) -> "Report":
             stored = read_stored_config(RunFolder(place.folder))
             system = load_system(str(stored.get("system", "")))
             config = read_config(system.config_class, stored, str(place.folder / "config.json"))
+            _check_whole(place, run)
             own = systems.setdefault(system.name, ([], to_flat(system.config_class())))
             own[0].append(digest_of(place, run, config, system.answers))
             del run
     return report_of(_title(runs, places), systems)
+
+
+def _check_whole(place: "Place", run: "Run") -> None:
+    """InputError where a completed run's history lacks lines: rounds between others, the first ones, or the end."""
+    rounds = run.rounds["round"].tolist() if len(run.rounds) else []
+    whole = (
+        rounds == [*range(rounds[0], rounds[0] + len(rounds))] and rounds[0] <= 1
+        if rounds
+        else False
+    )
+    if place.status == "completed" and not (whole and len(run.closing)):
+        last = f"ends in round {rounds[-1]}" if rounds else "has no round"
+        raise InputError(
+            f"{place.folder / HISTORY}: the run is completed, but this lacks rounds or its last lines ({last}); it was cut, "
+            "put it back from a copy, or leave the run out"
+        )
 
 
 def _title(names: list[str], places: "list[Place]") -> str:

@@ -26,6 +26,10 @@ MOST_FILES, MOST_BYTES, MOST_BYTES_OF_ONE, MOST_FOLDERS, LONGEST_DESCRIPTION = (
 )
 
 
+# What somebody may have left in the project's folders.
+STRAYS = ("fedsuite/roster.json", "fedsuite/vln/report/scores.json", "clients/me.json")
+
+
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Of a copy, as a checkout may have an environment and runs in it, which Flower would walk through.
@@ -40,6 +44,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         shutil.copy(ROOT / name, app)
     for name in SHIPPED:
         shutil.copytree(ROOT / name, app / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for place in STRAYS:
+        (app / place).write_text('{"password": "x"}')
     return build_fab_from_disk(app)
 
 
@@ -65,6 +71,9 @@ def test_the_bundle_has_the_licence_and_keeps_to_the_limits(bundle: bytes) -> No
     assert {"README.md", "simulations/server_app.py", "simulations/client_app.py"} <= set(names)
     assert len(names) <= MOST_FILES
     assert max(len(Path(name).parts) for name in names) <= MOST_FOLDERS
+    tables = {str(p.relative_to(ROOT)) for p in (ROOT / "fedsuite").rglob("*.json")}
+    assert {n for n in names if n.endswith(".json") and ".info" not in n} == tables
+    assert not {*STRAYS} & {*names}
     strays = [n for n in names if "/" in n and not n.startswith((*SHIPPED, ".info/"))]
     assert strays == []
 

@@ -29,7 +29,7 @@ from fedsuite.driving.data.frames import (
 from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
-from fedsuite.driving.plan import make_plan
+from fedsuite.driving.plan import clients_of, make_plan
 from fedsuite.errors import InputError
 from fedsuite.files import in_turn, sha256_of
 from fedsuite.parts import Part
@@ -62,7 +62,10 @@ def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     facts: dict[str, object] = {"silos": plan.num_data_silos, "folder": folder.name}
     if content := _content(config, folder, bool(drives)):
         facts[CONTENT] = content
-    return Roster(tuple(members), facts | _facts_of(drives, left_out_of(folder), progress))
+    roster = Roster(tuple(members), facts | _facts_of(drives, left_out_of(folder), progress))
+    if config.sabotage.partitions:
+        config.sabotage.check_among(clients_of(config, roster))
+    return roster
 
 
 def _content(config: CDLConfig, folder: Path, recorded: bool) -> dict[str, str]:

@@ -19,7 +19,7 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.text2action.corpus import NUM_FOLDS, Action, Corpus, Passage, Text
 from fedsuite.fedrl.text2action.generated import generate_corpus
-from fedsuite.files import check_readable, sha256_of
+from fedsuite.files import check_readable, parsed_json, sha256_of
 
 SCHEMA = "t2a-1"
 FOLD_KEYS = {"names": "act5", "arguments": "arg5"}
@@ -40,7 +40,7 @@ def read_corpus(config: FedRLConfig) -> Corpus:
         raise InputError(f"{path}: no such file; data.dir must be the folder that holds it")
     check_readable(path)
     try:
-        document = json.loads(gzip.decompress(path.read_bytes()))
+        document = parsed_json(gzip.decompress(path.read_bytes()).decode())
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(

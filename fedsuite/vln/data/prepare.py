@@ -58,6 +58,7 @@ def prepare_views(
     reader = read_hdf5 if features_file.suffix in HDF5_SUFFIXES else read_tsv
     out_dir.mkdir(parents=True, exist_ok=True)
     open_houses: dict[str, tuple[NavGraph, np.ndarray, np.ndarray]] = {}
+    known: dict[tuple[str, str], str] = {}  # digests of what has come
     whole = width = done = 0
     for scan, viewpoint, values in reader(features_file, feature_size):
         if not whole:
@@ -85,7 +86,15 @@ def prepare_views(
             open_houses[scan] = (graph, table, ~graph.included)
         graph, table, have = open_houses[scan]
         row = graph.index.get(viewpoint)
-        if row is None or have[row]:
+        if row is None:
+            continue
+        digest = sha256_of(values.tobytes())
+        if known.setdefault((scan, viewpoint), digest) != digest:
+            raise InputError(
+                f"{features_file}: {scan}_{viewpoint} stands in it twice, with different values; leave one of them out, or "
+                "fetch the file again"
+            )
+        if have[row]:
             continue
         table[row], have[row] = values, True
         if have.all():

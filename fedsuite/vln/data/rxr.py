@@ -7,14 +7,14 @@ other fields (timed words, annotator) are left aside. All guides of one path mak
 
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable
+from fedsuite.files import check_readable, parsed_json
+from fedsuite.values import of_type
 
 ALL = "all"
 
@@ -23,13 +23,24 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return of_type(value, float) is not None
+    except ValueError:
+        return False
+
+
 FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("instruction_id", lambda v: type(v) is int, "a whole number"),
+    ("instruction_id", _is_whole, "a whole number"),
     ("language", _is_text, "a text"),
-    ("path_id", lambda v: type(v) is int, "a whole number"),
+    ("path_id", _is_whole, "a whole number"),
     ("scan", _is_text, "a text"),
     ("path", lambda v: isinstance(v, list) and all(map(_is_text, v)), "a list of texts"),
-    ("heading", lambda v: type(v) in (int, float) and -math.inf < v < math.inf, "a finite number"),
+    ("heading", _is_finite, "a finite number"),
     ("instruction", _is_text, "a text"),
 )
 
@@ -79,7 +90,7 @@ def _guides(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not raw.strip():
             continue
         try:
-            guide = json.loads(raw.decode())
+            guide = parsed_json(raw.decode())
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{file}: line {number} is not JSON in UTF-8 ({error}); the file is damaged, fetch it again"

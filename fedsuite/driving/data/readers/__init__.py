@@ -12,7 +12,7 @@ from fedsuite.driving.data.readers.drive import Drive, ReadOptions
 from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_frame, read_picture
 from fedsuite.driving.data.readers.text_drives import Dronet, ImageCsv, UdacityReal, UdacitySim
 from fedsuite.errors import InputError
-from fedsuite.values import chosen
+from fedsuite.values import check_callable, chosen
 
 __all__ = [
     "AUTO",
@@ -56,6 +56,9 @@ LOOKED_FOR = (
 def format_of(kind: str) -> Format:
     """The format called `kind`, or found at `module:NAME`."""
     found: Format = chosen("data.kind", kind, FORMATS)
+    if kind not in FORMATS:
+        for name, takes in (("matches", ("folder",)), ("read", ("folder", "options"))):
+            check_callable("data.kind", f"{kind}.{name}", getattr(found, name, None), takes)
     return found
 
 
