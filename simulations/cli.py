@@ -40,7 +40,7 @@ from simulations.results.report import add_to as add_report
 from simulations.roster_commands import make_roster, prepare_node
 from simulations.run_config import as_toml
 from simulations.shipped.commands import add_to as add_shipped
-from simulations.stopping import stop_as_ctrl_c
+from simulations.stopping import EXIT_STOPPED, stop_as_ctrl_c
 
 EXIT_FAILED, EXIT_INPUT = 1, 2
 
@@ -215,6 +215,8 @@ def main() -> None:
     """Entry point: known errors become one line and an exit code."""
     try:
         app()
+    except KeyboardInterrupt:  # before a command has begun
+        raise SystemExit(EXIT_STOPPED) from None
     except (InputError, RunFailed) as error:
         raise _ended(error) from error
     except OSError as error:

@@ -1,6 +1,7 @@
 """Files that are no configuration, places that are none, and combinations that cannot work."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,30 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "a sweep over a bad key": (b"[sweep]\nmetric='x'\n[sweep.vary]\nsed=[1]", "sed"),
     "a sweep over bad values": (b"[sweep]\nmetric='x'\n[sweep.vary]\nseed=[-1]", "seed"),
     "a sweep over no list": (b"[sweep]\nmetric='x'\n[sweep.vary]\nevaluate-every=1", "evaluate-every"),
+    "a target of 400 digits": (
+        b"[sweep]\nmetric='x'\ntargets=[" + b"9" * 400 + b"]\n[sweep.vary]\nevaluate-every=[1]", "different finite numbers"
+    ),
+    "a target of minus 400 digits": (
+        b"[sweep]\nmetric='x'\ntargets=[-" + b"9" * 400 + b"]\n[sweep.vary]\nevaluate-every=[1]", "different finite numbers"
+    ),
+    "targets of 5,000 hexadecimal digits": (
+        b"[sweep]\nmetric='x'\ntargets=[0x" + b"f" * 5000 + b"]\n[sweep.vary]\nevaluate-every=[1]", "finite numbers"
+    ),
+    "a target that is true": (b"[sweep]\nmetric='x'\ntargets=[true]\n[sweep.vary]\nevaluate-every=[1]", "finite"),
+    "targets in targets": (b"[sweep]\nmetric='x'\ntargets=[[1]]\n[sweep.vary]\nevaluate-every=[1]", "finite"),
+    "a metric of 5,000 hexadecimal digits": (
+        b"[sweep]\nmetric=0x" + b"f" * 5000 + b"\n[sweep.vary]\nevaluate-every=[1]", "must name a metric"
+    ),
+    "lower in 5,000 hexadecimal digits": (
+        b"[sweep]\nmetric='x'\nlower=0x" + b"f" * 5000 + b"\n[sweep.vary]\nevaluate-every=[1]", "true or false"
+    ),
+    "a sweep of 5,000 hexadecimal digits": (b"sweep = 0x" + b"f" * 5000, "sweep must be a table"),
+    "saboteurs after the end": (
+        b"system='fedvln'\nnum-rounds=3\n[sabotage]\nclients='0'\nfrom-round=4", "sabotage.from-round: 4, but"
+    ),
+    "saboteurs of silos after the end": (
+        b"system='cdl'\nnum-rounds=3\n[sabotage]\nclients='0'\nfrom-round=1000", "sabotage.from-round: 1000, but"
+    ),
     "a target that is a text": (
         b"[sweep]\nmetric='x'\ntargets=['y']\n[sweep.vary]\nevaluate-every=[1]", "target"
     ),
@@ -96,6 +121,7 @@ PLACES: dict[str, tuple[dict[str, Any], str]] = {
     "results-dir of nobody": ({"results-dir": "~nouser-xyz/runs"}, "results-dir: '~nouser-xyz"),
     "results-dir with a line break": ({"results-dir": "a\nb"}, "results-dir must be text"),
     "results-dir of the kernel": ({"results-dir": "/proc/runs"}, "/proc/runs"),
+    "cache-dir is empty": ({"data.cache-dir": ""}, "data.cache-dir must be a text that is not empty"),
     "cache-dir is a file": ({"data.cache-dir": "file"}, "file"),
     "cache-dir below a file": ({"data.cache-dir": "file/cache"}, "file/cache"),
     "cache-dir with a long name": ({"data.cache-dir": LONG}, LONG),
@@ -207,7 +233,9 @@ def test_a_file_of_a_run_that_is_damaged(
 SWEEP = ("sweep", "x.toml", "--vary", "evaluate-every=1", "--metric", "m")
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "a file that is not there": (("run", "no.toml"), "no.toml: no such file"),
-    "a folder as file": (("run", "."), "cannot be read"),
+    "a folder as file": (("run", "."), "a folder, not a TOML file"),
+    "a device as file": (("run", "/dev/zero"), "a pipe or a device, not a TOML file"),
+    "a terminal as file": (("run", "/dev/tty"), "/dev/tty"),
     "a long file name": (("run", LONG + ".toml"), LONG),
     "a file of nobody": (("run", "~nouser-xyz/x.toml"), "~nouser-xyz"),
     "nothing at all": (("run",), "give a CONFIG.toml"),
@@ -246,6 +274,13 @@ def test_arguments_that_cannot_work(call: Call, tmp_path: Path, case: str) -> No
     assert names_of(tmp_path) == ["x.toml"]
 
 
+@pytest.mark.parametrize("command", ["run", "sweep", "config"])
+def test_nobody_waits_for_a_pipe(call: Call, tmp_path: Path, command: str) -> None:
+    os.mkfifo(tmp_path / "x.toml")
+    line = said(call(command, "x.toml", engine=command != "config"))
+    assert "x.toml: a pipe or a device, not a TOML file" in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -257,7 +292,7 @@ def test_arguments_that_cannot_work(call: Call, tmp_path: Path, case: str) -> No
         (("keys", "none"), "unknown"),
         (("keys", "no.such:X"), "cannot be imported"),
         (("config", "no.toml"), "no.toml: no such file"),
-        (("config", "."), "cannot be read"),
+        (("config", "."), "a folder, not a TOML file"),
         (("config", "x.toml", "--only", "a"), "--only"),
     ],
 )

@@ -164,6 +164,9 @@ PATHS: dict[str, Damage] = {
     "an item of R4R": _set("first_path_id", 1),
     "an item of REVERIE": _set("objId", 12),
     "a path that comes back": _json(lambda rows: rows[0].update(path=rows[0]["path"] + rows[0]["path"][-2::-1]) and None),
+    "half a character": _set("instructions", ["walk \ud800 on", "walk on", "turn left"]),
+    "half a character in a name": _set("scan", "oak\udc00"),
+    "a heading of 400 digits": _set("heading", 10**400),
     "no path_id": _set("path_id", None),
 }  # fmt: skip
 
@@ -188,7 +191,22 @@ def _values(change: Callable[[np.ndarray], np.ndarray]) -> Damage:
     return _line(columns)
 
 
+def _again(change: Callable[[np.ndarray], np.ndarray]) -> Damage:
+    """The first line once more at the end, with other values."""
+
+    def damage(path: Path) -> None:
+        lines = path.read_text().splitlines(keepends=True)
+        _values(change)(path)
+        other = path.read_text().splitlines(keepends=True)[0]
+        path.write_text("".join([*lines, other]))
+
+    return damage
+
+
 TSV: dict[str, Damage] = {
+    "a panorama twice, otherwise": _again(lambda v: v + 1),
+    "a panorama twice, in one number": _again(lambda v: np.append(v[:-1], v[-1] + 1)),
+    "a panorama twice, the same": _again(lambda v: v),
     "a column less": _line(lambda row: row[:5]),
     "a column more": _line(lambda row: [*row, "x"]),
     "no base64": _line(lambda row: [*row[:5], "!" + row[5][1:]]),
@@ -325,7 +343,7 @@ KINDS: dict[str, tuple[str, dict[str, Damage], tuple[str, ...]]] = {
     "graph": ("connectivity/oak_connectivity.json", ANY | JSON | GRAPH, ()),
     "paths": ("annotations/R2R_train.json", ANY | JSON | PATHS, ()),
     "unseen paths": ("annotations/R2R_val_unseen.json", ANY | JSON, ("no entries",)),
-    "features": ("features.tsv", ANY | TSV, ()),
+    "features": ("features.tsv", ANY | TSV, ("a panorama twice, the same",)),
     "views": ("views/oak.npy", ANY | NPY, ("noise inside",)),
     "hdf5": ("features.hdf5", ANY, ("noise inside",)),
 }
@@ -564,6 +582,35 @@ def _npz(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
         np.savez(path, **(arrays | {name: change(arrays[name])}))
 
     return damage
+
+
+GUIDE = {
+    "instruction_id": 1, "language": "en-US", "path_id": 2, "scan": "oak", "path": ["oak-0"], "heading": 0.5,
+    "instruction": "walk on",
+}  # fmt: skip
+GUIDES: dict[str, dict[str, Any]] = {
+    "a heading of 400 digits": {"heading": 10**400},
+    "a heading of minus 400 digits": {"heading": -(10**400)},
+    "a heading that is true": {"heading": True},
+    "a path_id of 400 digits": {"path_id": 10**400},
+    "an instruction_id of 400 digits": {"instruction_id": 10**400},
+    "half a character": {"instruction": "walk \ud800 on"},
+    "half a character in a viewpoint": {"path": ["oak-\udfff"]},
+}
+
+
+@pytest.mark.parametrize("case", GUIDES)
+def test_a_bad_guide_is_named_at_once(tmp_path: Path, case: str) -> None:
+    from fedsuite.vln.data.rxr import read_guides
+
+    file = tmp_path / "rxr_train_guide.jsonl"
+    file.write_text(
+        f"{json.dumps(GUIDE)}\n{json.dumps({**GUIDE, 'instruction_id': 2, **GUIDES[case]})}\n"
+    )
+    with pytest.raises(InputError) as refusal:
+        read_guides(file, "en")
+    line = str(refusal.value)
+    assert line.startswith(f"{file}: line 2") and line == one_line(line, 2000), line
 
 
 MAPS: dict[str, Damage] = ANY | {

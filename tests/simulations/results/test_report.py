@@ -11,7 +11,7 @@ import pytest
 
 from simulations import cli as command
 from tests.harness import exit_code_of
-from tests.written_runs import houses_run, parties_run, round_row, write_run
+from tests.written_runs import houses_run, parties_run, round_row, silos_run, write_run
 
 ROOT = Path(__file__).parents[3]
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -94,6 +94,37 @@ def test_damaged_runs_are_named(call, tmp_path: Path) -> None:
     (tmp_path / "runs" / "quick" / "config.json").unlink()
     code, _, err = call("quick")
     assert code == 2 and "config.json" in err and err.count("\n") == 1
+
+
+RUNS = {"houses": houses_run, "silos": silos_run, "parties": parties_run}
+CUTS = {
+    "nothing left": lambda lines: [],
+    "the first round only": lambda lines: lines[:1],
+    "the last line": lambda lines: lines[:-1],
+    "the last two": lambda lines: lines[:-2],
+    "half of the last line": lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
+    "a round between others": lambda lines: [x for x in lines if '"round": 1' not in x],
+    "the beginning": lambda lines: [x for x in lines if '"round": 2' in x],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_completed_run_whose_history_was_cut_is_refused(call, tmp_path: Path, kind: str, cut: str) -> None:  # fmt: skip
+    """In one line; a run that goes on may end anywhere."""
+    arguments = {"houses": (0, 0.4), "parties": ("fedrl", 0, 0.8)}.get(kind, ())
+    run = RUNS[kind](tmp_path / "runs" / "cut", *arguments)
+    assert call("cut")[0] == 0
+    history = run / "history.jsonl"
+    history.write_text("".join(CUTS[cut](history.read_text().splitlines(keepends=True))))
+    code, out, err = call("cut")
+    if kind == "parties" and cut == "a round between others":  # its only one before the last
+        assert code in (0, 2) and "Traceback" not in out + err
+        return
+    assert code == 2 and err.count("\n") == 1 and f"{history}: " in err and "it was cut" in err
+    status = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**status, "status": "failed"}))
+    assert call("cut")[0] == 0
 
 
 def opened(page: Path) -> tuple[str, str, set[str]]:
