@@ -19,7 +19,7 @@ from tests.cdl_runs import write_drives
         ({"scenario": "cll", "silos-per-client": 2}, "silos-per-client"),
         ({"silos-per-client": 5}, "silos-per-client: 5, but ring has 4 silos here; set it to 4"),
         ({"scenario": "custom"}, "underlay-file: scenario custom mixes by your own"),
-        ({"cache-dir": ""}, "data.cache-dir: empty"),
+        ({"cache-dir": ""}, "data.cache-dir must be a text that is not empty"),
         ({"data-dir": "nowhere"}, "nowhere"),
         ({"model": "inception_v3", "image-size": 64}, "inception_v3 needs at least 75 pixels"),
         ({"model": "fadnet", "share-stem": True}, "share-stem"),

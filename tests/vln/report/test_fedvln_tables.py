@@ -216,7 +216,7 @@ def test_a_speaker_leaves_scores_statistics_and_examples(tmp_path: Path) -> None
     # Human: 3, 5, 3 and 4 tokens; generated: 7 and 3.
     assert cells(text, "val-seen, human")[1:5] == ["4", "3.75", "0.69", "1.25"]
     assert cells(text, "val-seen, generated")[1:5] == ["2", "5.00", "4.00", "1.50"]
-    assert "human: Walk to the | sofa." in text and "generated: walk walk" in text
+    assert "human: Walk to the \\| sofa." in text and "generated: walk walk" in text
     with (run / "statistics.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert [(r["split"], r["instructions"]) for r in lines] == [
