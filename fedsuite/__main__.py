@@ -1,7 +1,7 @@
 """The `fedsuite` command, which is `python -m fedsuite` too.
 
-It lies here, not in `simulations`, so that it can say it where another folder of that name was found. Ctrl-C ends it without a
-word also while Python still imports, which takes a second or more.
+It lies here, not in `simulations`, so that it can say it where another folder of that name was found. Ctrl-C ends it
+without a word also while Python still imports, which takes a second or more.
 """
 
 import os
