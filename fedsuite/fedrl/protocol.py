@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.arrays import LARGEST_COUNT, Arrays, range_complaint
+from fedsuite.arrays import LARGEST_COUNT, Arrays, Form, forms_of, range_complaint
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.networks import new_mlp
 from fedsuite.fedrl.learning.party import Party
@@ -22,12 +22,12 @@ from fedsuite.fedrl.learning.schedule import Schedule
 from fedsuite.fedrl.learning.testing import num_envs, plan_of
 from fedsuite.fedrl.worlds import IDLE, World
 from fedsuite.instructions import YES_NO, Allowed, Instruction, OneOf, Rounds, Whole, refused
+from fedsuite.packing import forms_complaint
 
 ALONE = ("train-alone", "imitate", "scores", "close", "rest")
 PARTNER = ("propose", "answer", "learn", "look", "close", "rest")
 REWARDED = ("act", "learn-first", "choose", "scores", "close", "rest")
 LARGEST_MESSAGE = 10**9  # number of a message within its round
-Kind = tuple[str, tuple[int, ...]]  # dtype and shape
 
 
 def phases_of(config: FedRLConfig, partition: int) -> tuple[str, ...]:
@@ -115,45 +115,37 @@ class Protocol:
 
     def check_arrays(self, message: Mapping[str, Any], arrays: Arrays) -> None:
         """InputError for other names, types or shapes than the phase has, and for NaN and infinities."""
-        phase, expected = str(message["phase"]), self._arrays(message)
-        whose = f"{phase} message"
-        if arrays.keys() != expected.keys():
-            named = ", ".join(sorted(arrays)[:8]) or "none"
-            raise refused(whose, "arrays", named, ", ".join(sorted(expected)) or "none")
-        for name, (kind, shape) in expected.items():
-            found = arrays[name]
-            if (str(found.dtype), found.shape) != (kind, shape):
-                raise refused(whose, name, f"{found.dtype} {found.shape}", f"{kind} {shape}")
-        if complaint := range_complaint(arrays):
-            raise refused(whose, "arrays", complaint, "finite numbers")
+        complaint = forms_complaint(forms_of(arrays), self._arrays(message))
+        if complaint := complaint or range_complaint(arrays):
+            raise refused(f"{message['phase']} message", "arrays", complaint, "those of its phase")
 
-    def _arrays(self, message: Mapping[str, Any]) -> dict[str, Kind]:
+    def _arrays(self, message: Mapping[str, Any]) -> dict[str, Form]:
         """Names, types and shapes of what comes with a message."""
         phase, actions = message["phase"], self.world.num_actions
         envs, partners = Schedule(self.config).envs, range(1, self.parties)
         if phase in ("look", "choose"):
             tested = num_envs(self.config, self.world, message["split"])
             if phase == "look":
-                return {"actions": ("int64", (tested,))} if message["tick"] else {}
-            return {f"q.{p}": ("float32", (tested, actions)) for p in partners} | self._mlp
+                return {"actions": ((tested,), "int64")} if message["tick"] else {}
+            return {f"q.{p}": ((tested, actions), "float32") for p in partners} | self._mlp
         if phase == "act":
-            return {f"q.{p}": ("float32", (envs, actions)) for p in partners} | self._mlp
+            return {f"q.{p}": ((envs, actions), "float32") for p in partners} | self._mlp
         if phase not in ("answer", "learn-first", "learn"):
             return {}
         rows = (Schedule(self.config).updates(message["exchange"]), self.config.learning.batch_size)
-        ids: dict[str, Kind] = {"ids": ("int64", rows)}
-        block: Kind = ("float32", (*rows, actions))
+        ids: dict[str, Form] = {"ids": (rows, "int64")}
+        block: Form = ((*rows, actions), "float32")
         if phase == "answer":
-            return ids | {"actions": ("int64", (envs,)), "episodes": ("int64", (envs,))}
+            return ids | {"actions": ((envs,), "int64"), "episodes": ((envs,), "int64")}
         if phase == "learn-first":
             return ids | {f"{q}.{p}": block for q in ("q", "q-next") for p in partners}
         others = {f"q.{p}": block for p in range(self.parties) if p != self.partition}
-        return ids | {"targets": ("float32", rows)} | others | self._mlp
+        return ids | {"targets": (rows, "float32")} | others | self._mlp
 
     @cached_property
-    def _mlp(self) -> dict[str, Kind]:
+    def _mlp(self) -> dict[str, Form]:
         state = new_mlp(self.config, self.world.num_actions, "mlp").state_dict()
-        return {f"mlp.{k}": (str(v.numpy().dtype), tuple(v.shape)) for k, v in state.items()}
+        return {f"mlp.{k}": (tuple(v.shape), str(v.numpy().dtype)) for k, v in state.items()}
 
 
 def check_turn(party: Party, message: Mapping[str, Any], arrays: Arrays) -> None:
