@@ -52,7 +52,7 @@ WRITTEN = (
         "flower.log",
     ),
     *(f"{place}/round-[0-9]*.safetensors" for place in ("checkpoints", "clients/*", "clients/*/*")),
-    "clients/*/aside-round-[0-9]*.safetensors",
+    *(f"{place}/aside-round-[0-9]*.safetensors" for place in ("clients/*", "clients/*/*")),
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
 )
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")

@@ -92,6 +92,9 @@ class Versions:
         write_atomically(self.path(round), data, self.durable, private=True)
         if self.durable:
             sync_folder(self.folder)
+        for aside in self.folder.glob(f"{_ASIDE}{_PREFIX}*{_SUFFIX}"):
+            if aside.name <= f"{_ASIDE}{self.path(round).name}":  # it has got as far again
+                delete_file(aside)
 
     def prune(self, checkpoints: Sequence[int]) -> None:
         """Drop what no resume can ask for: all but the newest version, and the newest one at or before each checkpoint."""
@@ -104,8 +107,8 @@ class Versions:
     def rollback(self, round: int) -> None:
         """Drop versions of later rounds and leftovers of interrupted writes.
 
-        Where nothing would be left the newest stays as aside-round-NNNNNN.safetensors, which nobody reads: whoever asked
-        for the rollback may have been mistaken.
+        Where nothing would be left the newest stays as aside-round-NNNNNN.safetensors until a version of that round is there
+        again. Nobody reads it: whoever asked for the rollback may have been mistaken.
         """
         later = [number for number in self.rounds() if number > round]
         aside = self.folder / f"{_ASIDE}{self.path(later[-1]).name}" if later else None

@@ -108,6 +108,25 @@ def test_rollback_drops_later_rounds_and_leftovers(tmp_path: Path) -> None:
     assert versions.load(9) is None
 
 
+def test_a_rollback_that_leaves_nothing_keeps_the_newest_until_it_is_reached_again(
+    tmp_path: Path,
+) -> None:
+    versions = Versions(tmp_path, "oak")
+    for number in (2, 5):
+        versions.save(number, {"w": np.full(2, number)}, {})
+    kept = versions.path(5).read_bytes()
+    versions.rollback(0)
+    aside = tmp_path / "aside-round-000005.safetensors"
+    assert versions.rounds() == [] and aside.read_bytes() == kept
+    versions.save(1, {"w": np.zeros(2)}, {})
+    versions.rollback(0)  # once more: the later state stays
+    assert aside.read_bytes() == kept
+    versions.save(4, {"w": np.zeros(2)}, {})
+    assert [p.name for p in tmp_path.glob("aside*")] == [aside.name]
+    versions.save(5, {"w": np.zeros(2)}, {})
+    assert not list(tmp_path.glob("aside*"))
+
+
 def _edit_scalar(data: bytes) -> bytes:
     edited = data.replace(b'\\"seen\\": 3', b'\\"seen\\": 4')
     assert edited != data
