@@ -26,7 +26,8 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.folder, self.seen, self.fails_at, self.code = folder, 0, -1, errno.ENOSPC
         self.refused = False
-        open_file, self.replace, self.fsync = Path.open, os.replace, os.fsync
+        open_file, open_raw = Path.open, os.open
+        self.replace, self.fsync = os.replace, os.fsync
         disk = self
 
         def opened(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
@@ -36,6 +37,11 @@ class Disk:
                 with open_file(path, "ab") as torn:
                     torn.write(b'{"torn')
             raise OSError(disk.code, os.strerror(disk.code), str(path))
+
+        def opened_raw(path: Any, flags: int, *given: Any, **named: Any) -> int:
+            if flags & (os.O_WRONLY | os.O_RDWR) and disk.due(Path(path)):
+                raise OSError(disk.code, os.strerror(disk.code), str(path))
+            return open_raw(path, flags, *given, **named)
 
         def replaced(source: Any, target: Any) -> None:
             if disk.due(Path(target)):
@@ -48,6 +54,7 @@ class Disk:
             self.fsync(descriptor)
 
         monkeypatch.setattr(Path, "open", opened)
+        monkeypatch.setattr(os, "open", opened_raw)
         monkeypatch.setattr(os, "replace", replaced)
         monkeypatch.setattr(os, "fsync", synced)
 
@@ -90,7 +97,8 @@ def test_a_disk_that_refuses_at_every_write_in_turn(
         assert os.strerror(code) in line and str(tmp_path) in line
         status = run.status().get("status")  # what it said before, or how it ended
         assert status in (None, "running", "failed") or run.model.is_file(), status
-        again = call("run", "toy.toml", *(["--resume", "run"] if run.path.exists() else []))
+        begun = run.path.exists() and any(run.path.iterdir())
+        again = call("run", "toy.toml", *(["--resume", "run"] if begun else []))
         assert (again[0], again[2]) == (0, ""), (at, again)
         assert results_of(run) == whole, at
         assert not list(run.path.rglob("*.partial"))
