@@ -38,8 +38,7 @@ class LanguageEncoderFedAvg(HouseAveraging):
         yield [
             Task(partition, "evaluate", arrays, {"keep": True}, {}) for partition, arrays in sent
         ]
-        merged = self.share.select(self.initial)
-        return RoundResult(ServerState(merged, optimizer=self._first_controls(merged)))
+        return self._begun(self.share.select(self.initial))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         sent = state.arrays if self.newest else {}

@@ -20,8 +20,8 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from strategies.averaging import training_means
 from strategies.chains import trainers, training_task
-from strategies.house_averaging import training_means
 from strategies.participation import Participation, everybody
 from strategies.scoring import by_split, under_split
 

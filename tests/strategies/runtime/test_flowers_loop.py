@@ -23,7 +23,8 @@ from fedsuite.versions import Checkpoints
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.systems import load_system, to_run_config
-from strategies.house_averaging import HouseAveraging, distance
+from strategies.averaging import distance
+from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
 from strategies.neighbour_averaging import NeighbourAveraging

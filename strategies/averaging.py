@@ -1,0 +1,142 @@
+"""Federated averaging of one model over any clients: named arrays out, trained ones back, and what makes one of them.
+
+Each round the participants start from the server's model, make as many optimizer steps as they are asked for on their own
+data, and send it back; the server moves by its optimizer along the merged change, FedAvg's being eta times the mean of the
+deltas weighted by n_k. Who takes part, in which chains, how changes are merged, how the server steps and what SCAFFOLD
+corrects are values. An evaluation asks every client, and takes means weighted by the examples that it was scored on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedsuite.aggregation import (
+    ONE,
+    ServerOptimizer,
+    Step,
+    plain,
+    server_step,
+    weighted_means,
+)
+from fedsuite.arrays import Arrays, Share, under_prefix, with_prefix
+from fedsuite.control_variates import CONTROL, server_control
+from fedsuite.federation import (
+    ClientInfo,
+    Clients,
+    Exchanges,
+    RateSchedule,
+    Reply,
+    RoundResult,
+    RoundStrategy,
+    Selection,
+    ServerState,
+    Task,
+)
+from fedsuite.robust import WEIGHTED_MEAN, Merge, lengths
+from strategies.chains import (
+    admitted_of,
+    train_chains,
+    trainers,
+    training_task,
+    weights_of_chains,
+    without,
+)
+from strategies.participation import Grouping, Participation, everybody, one_by_one
+from strategies.runtime.bookkeeping import RATE
+
+
+@dataclass(frozen=True)
+class Averaging(RoundStrategy):
+    """Server side of any system; what differs between methods are values.
+
+    initial: the model before round 1; steps: a client's optimizer steps per round; max_share: the most weight of one client
+    in a round; step: constants of the server optimizer, whose rate is `rate`; controls: the arrays that SCAFFOLD's control
+    variates correct.
+    """
+
+    initial: Arrays
+    steps: Callable[[ClientInfo], int]
+    participation: Participation = everybody
+    grouping: Grouping = one_by_one
+    merge: Merge = WEIGHTED_MEAN
+    max_share: float = 1.0
+    server_optimizer: ServerOptimizer = plain
+    step: Step = ONE
+    controls: Share = Share(())
+    rate: RateSchedule = RateSchedule()
+    selection: Selection = Selection()
+
+    def start(self, clients: Clients) -> Exchanges:
+        """Nothing to ask, nothing to hand out."""
+        yield []
+        return self._begun(self.initial)
+
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """Chains of participants train side by side, the members of one in turn; who is lost is left out of its chain."""
+        chosen = self.participation(number, trainers(clients))
+        chains = self.grouping(number, chosen)
+        self.merge.check(len(chains))
+        control = under_prefix(state.optimizer, CONTROL)
+        beside = with_prefix(control, CONTROL)
+        ends, replies = yield from train_chains(
+            state.arrays, chains, lambda client, model: self._task(client, model | beside)
+        )
+        weights = weights_of_chains(chosen, ends, self.max_share)
+        own = [end.arrays for end in ends]
+        merged = self.merge(state.arrays, own, weights)
+        step = self._step(state, lambda: mean_square(state.arrays, own, weights))
+        arrays, optimizer = server_step(
+            state.arrays,
+            merged.delta,
+            step,
+            self.server_optimizer,
+            without(state.optimizer, CONTROL),
+        )
+        changes = [under_prefix(r.arrays, CONTROL) for r in replies]
+        control = server_control(control, changes, len(trainers(clients)))
+        optimizer |= with_prefix(control, CONTROL)
+        metrics = self._metrics(state.arrays, arrays, replies, chosen)
+        after = replace(state, arrays=arrays, optimizer=optimizer)
+        return RoundResult(after, metrics, admitted_of(merged, ends), max(e.depth for e in ends))
+
+    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        """The server's model on what the clients score with; means over examples."""
+        replies = yield [Task(c.partition, "evaluate", state.arrays, returns={}) for c in clients]
+        examples = [r.num_examples for r in replies]
+        return RoundResult(state, weighted_means([r.metrics for r in replies], examples))
+
+    def _begun(self, merged: Arrays) -> RoundResult:
+        """The state before round 1, with control variates, all 0, of what they correct."""
+        zeros = {k: np.zeros_like(v) for k, v in self.controls.select(merged).items()}
+        return RoundResult(ServerState(merged, optimizer=with_prefix(zeros, CONTROL)))
+
+    def _step(self, state: ServerState, mean_square: Callable[[], float]) -> Step:
+        """The constants of this round's step, with the rate that eta has decayed to."""
+        return replace(self.step, rate=float(state.scalars[RATE]), mean_square=mean_square)
+
+    def _task(self, client: ClientInfo, arrays: Arrays) -> Task:
+        return training_task(client, arrays, self.steps(client))
+
+    def _metrics(
+        self, before: Arrays, after: Arrays, replies: Sequence[Reply], chosen: Clients
+    ) -> dict[str, float]:
+        """Means of the replies' metrics over optimizer steps, and the length of the server's step."""
+        return training_means(replies) | {"update-norm": distance(before, after)}
+
+
+def training_means(replies: Sequence[Reply]) -> dict[str, float]:
+    """Means of the replies' metrics over optimizer steps."""
+    means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
+    return {f"train.{k}": v for k, v in means.items() if k != "steps"}
+
+
+def mean_square(server: Arrays, clients: Sequence[Arrays], weights: np.ndarray) -> float:
+    """sum_k p_k ||w_k - w||^2."""
+    return float(weights @ lengths(server, clients) ** 2)
+
+
+def distance(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
+    """Euclidean length of the model's change."""
+    squares = (float(np.square(b[k].astype(np.float64) - v).sum()) for k, v in a.items())
+    return float(np.sqrt(sum(squares)))
