@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-from fedsuite.aggregation import MergeRule
+from fedsuite.averaging_checks import averaging_complaints
 from fedsuite.devices import check_device
 from fedsuite.errors import InputError
-from fedsuite.penalties import chosen_penalty
-from fedsuite.robust import MERGE_RULES
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS, TAKES
-from fedsuite.values import check_callable, chosen, shown
+from fedsuite.values import shown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import describes_paths, share_of
 from fedsuite.vln.start import model_file, run_of
@@ -88,13 +85,7 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
 
 def _in_values(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
-    chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
-    rule = chosen("federation.merge", own.merge, MERGE_RULES)
-    if not isinstance(rule, MergeRule):
-        yield f"federation.merge: {own.merge} is a {type(rule).__name__}, expected a MergeRule of fedsuite.aggregation"
-    check_callable("federation.merge", own.merge, rule.combine, ("w", "models", "weights", "f"))
-    check_callable("federation.merge", own.merge, rule.least, ("f",))
-    chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
+    yield from averaging_complaints(own)
     in_turn = own.aggregation == "sequential" or own.client_optimizer == "shared"
     side_by_side = {
         "server-optimizer": own.server_optimizer, "merge": own.merge, "update-bound": own.update_bound,
@@ -105,12 +96,6 @@ def _in_values(c: FedVLNConfig) -> Iterator[str]:
                 f"federation.{key}: {value} is for houses that train side by side; set federation.method=federated, "
                 "federation.aggregation=parallel and federation.client-optimizer=kept or fresh"
             )
-    if own.tolerated and own.merge in ("mean", "geometric-median"):
-        yield f"federation.tolerated: {own.merge} has no use for it; set it to 0, or choose another federation.merge"
-    if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:
-        yield (
-            f"federation.tolerated: 0, so {own.merge} would withstand nobody; say how many hostile houses a round may have"
-        )
     if own.control_variates and (
         in_turn or own.method != "federated" or own.merge != "mean" or own.update_bound
     ):

@@ -3,17 +3,11 @@
 from functools import partial
 from typing import Any
 
-from fedsuite.aggregation import Step
-from fedsuite.arrays import Share
 from fedsuite.control_variates import CONTROL
 from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
-from fedsuite.robust import MERGE_RULES, Merge
 from fedsuite.roster import Roster
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS, TAKES
-from fedsuite.values import chosen
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.plan import (
     check_scored,
@@ -26,6 +20,7 @@ from fedsuite.vln.plan import (
 )
 from fedsuite.vln.stages import describes_paths, is_personal, share_of
 from strategies.chains import trainers
+from strategies.fedavg import averaging_values, merge_of
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
@@ -84,26 +79,11 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     if config.federation.method == "local-only" and not is_personal(config):
         return LocalOnly(initial, steps, participation)
     common: dict[str, Any] = {
+        **averaging_values(config.federation, config.seed),
         "initial": initial,
         "steps": steps,
         "participation": participation,
-        "grouping": InGroups(config.federation.group_size, config.seed),
         "share": share_of(config),
-        "merge": merge_of(config.federation),
-        "max_share": config.federation.max_share,
-        "server_optimizer": chosen(
-            "federation.server-optimizer",
-            config.federation.server_optimizer,
-            SERVER_OPTIMIZERS,
-            TAKES,
-        ),
-        "step": Step(
-            momentum=config.federation.server_momentum,
-            second_momentum=config.federation.server_second_momentum,
-            tau=config.federation.server_tau,
-            corrected=config.federation.server_bias_correction,
-        ),
-        "controls": Share() if config.federation.control_variates else Share(()),
         "rate": rate_of(config.federation),
         "selection": selection_of(config),
         "speaker": starting_speaker(config, roster) if describes_paths(config) else {},
@@ -121,12 +101,6 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     if config.federation.houses_per_message:
         return PartialSums(**common, per_message=config.federation.houses_per_message)
     return HouseAveraging(**common)
-
-
-def merge_of(own: FederationSettings) -> Merge:
-    """The merge rule and the bound on changes."""
-    rule = chosen("federation.merge", own.merge, MERGE_RULES)
-    return Merge(rule, own.tolerated, own.update_bound, own.beyond_bound == "clip", own.merge)
 
 
 def participation_of(config: FedVLNConfig) -> Participation:

@@ -1,0 +1,83 @@
+"""FedAvg and what goes with it (server optimizers, robust merging, chains, SCAFFOLD), ready from settings alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fedsuite.aggregation import Step
+from fedsuite.arrays import Share, module_arrays
+from fedsuite.averaging_settings import AveragingSettings, FedAvgSettings
+from fedsuite.federation import ClientInfo, RateSchedule, Selection
+from fedsuite.randomness import rng_for
+from fedsuite.robust import MERGE_RULES, Merge
+from fedsuite.roster import Roster
+from fedsuite.server_optimizers import SERVER_OPTIMIZERS, TAKES
+from fedsuite.values import chosen
+from strategies.averaging import Averaging
+from strategies.chains import trainers
+from strategies.participation import Drawn, InGroups
+
+
+class FedAvg(Averaging):
+    """A strategy of a run with FedAvgSettings.
+
+    model: makes the network whose parameters are trained; its first weights are draws of the run's seed. selection: by which
+    metrics of evaluations the best round is chosen; of the last round is the result otherwise. InputError where the roster
+    has too few clients for the merge rule.
+    """
+
+    def __init__(
+        self,
+        config: FedAvgSettings,
+        roster: Roster,
+        model: Callable[[], torch.nn.Module],
+        selection: Selection = Selection(),
+    ) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng_for(config.seed, "initial model").integers(2**63)))
+            made = model()
+        trained = Share(tuple(name for name, _ in made.named_parameters()))  # no buffers
+        super().__init__(
+            initial=module_arrays(made),
+            steps=lambda client: config.visit_steps(client.num_examples),
+            participation=Drawn(config.federation.participation_rate, config.seed, "all"),
+            selection=selection,
+            **averaging_values(config.federation, config.seed, trained),
+        )
+        if taking_part := self.participation(1, trainers(clients_of(roster))):
+            self.merge.check_planned(len(self.grouping(1, taking_part)))
+
+
+def averaging_values(own: AveragingSettings, seed: int, trained: Share = Share()) -> dict[str, Any]:
+    """What the settings say of an Averaging, by the names of its fields; trained: the arrays that have gradients."""
+    optimizer = chosen(
+        "federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES
+    )
+    return {
+        "grouping": InGroups(own.group_size, seed),
+        "merge": merge_of(own),
+        "max_share": own.max_share,
+        "server_optimizer": optimizer,
+        "step": Step(
+            momentum=own.server_momentum,
+            second_momentum=own.server_second_momentum,
+            tau=own.server_tau,
+            corrected=own.server_bias_correction,
+        ),
+        "controls": trained if own.control_variates else Share(()),
+        "rate": RateSchedule(
+            own.server_learning_rate, own.server_learning_rate_decay, own.server_decay_steps
+        ),
+    }
+
+
+def merge_of(own: AveragingSettings) -> Merge:
+    """The merge rule and the bound on changes."""
+    rule = chosen("federation.merge", own.merge, MERGE_RULES)
+    return Merge(rule, own.tolerated, own.update_bound, own.beyond_bound == "clip", own.merge)
+
+
+def clients_of(roster: Roster) -> list[ClientInfo]:
+    """What clients say of themselves, from the roster alone: a system's `known`, where they say nothing else."""
+    return [ClientInfo(p, m.name, m.examples) for p, m in enumerate(roster.members)]
