@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -99,6 +99,11 @@ class Roster:
         if name not in self.names:
             raise InputError(f"{name!r} is not on the roster; expected one of {self.names}")
         return self.names.index(name)
+
+
+def roster_of(names: Sequence[str], counts: Sequence[int], role: str = "client") -> Roster:
+    """Clients of one kind, in this order, with the examples that each trains on."""
+    return Roster(tuple(Member(n, role, c) for n, c in zip(names, counts, strict=True)))
 
 
 def write_roster(file: Path, roster: Roster) -> None:

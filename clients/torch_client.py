@@ -1,0 +1,154 @@
+"""A torch network as a Flower client: local steps, evaluation, penalties and SCAFFOLD, from model, loss and data alone.
+
+What leaves the client: the network's arrays, the number of its examples, losses and scores, and with control variates how
+much the own one changed. Examples stay, and so does the own control variate, in <private>/round-NNNNNN.safetensors.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+
+from clients.keeping import KeepingClient
+from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
+from fedsuite.arrays import load_arrays, module_arrays
+from fedsuite.averaging_settings import FedAvgSettings
+from fedsuite.control_variates import CONTROL, Correction
+from fedsuite.devices import device_of
+from fedsuite.instructions import Instruction, Whole, query, task
+from fedsuite.penalties import chosen_penalty
+from fedsuite.randomness import rng_for
+from fedsuite.roster import Member
+from fedsuite.versions import Versions
+
+Examples = tuple[Tensor, ...]  # inputs of the network, and the targets last; rows are examples
+ROWS = 4096  # that are scored at once
+Score = Callable[[Tensor, Tensor], Tensor]  # (predictions, targets) -> a mean over rows
+
+
+class Place(Protocol):
+    """Who a client is: a `Node`."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def member(self) -> Member: ...
+
+
+class TorchClient(KeepingClient):
+    """model: a network of the right sizes, whose weights are overwritten; loss: (outputs, targets) -> the mean over rows.
+
+    data: what is trained on; test: what the server's model is scored on, `data` if it is not given, nothing if it is empty.
+    metrics: by name, beside the loss. optimizer: makes a fresh one for every visit, from parameters and learning rate.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Score,
+        data: Examples,
+        config: FedAvgSettings,
+        node: Place,
+        *,
+        test: Examples | None = None,
+        metrics: Mapping[str, Score] | None = None,
+        optimizer: Callable[[Iterable[Tensor], float], Optimizer] = SGD,
+    ) -> None:
+        name = node.member.name
+        scaffold = config.federation.control_variates
+        super().__init__(name, Versions(node.folder, name), scaffold, scaffold)
+        self.device = device_of(config.device, config.precision)
+        self.model, self.loss, self.metrics = model.to(self.device), loss, dict(metrics or {})
+        self.data, self.test = self._placed(data), self._placed(data if test is None else test)
+        self.config, self.partition, self.optimizer = config, node.partition, optimizer
+
+    def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
+        """What a message of this kind may say."""
+        most = self.config.num_rounds
+        if kind == "query":
+            return query(most)
+        steps = Whole(0, self.config.visit_steps(len(self.data[-1])))
+        return task(most, {"steps": steps} if kind == "train" else {})
+
+    def get_properties(self, config: Config) -> dict[str, Any]:
+        """Who this is; with resume-round, private state newer than that round is dropped."""
+        self.roll_back(config)
+        return {
+            "partition": self.partition,
+            "name": self.name,
+            "num-examples": len(self.data[-1]),
+        }
+
+    def fit(self, parameters: Parameters, config: Config) -> Fitted:
+        """`steps` optimizer steps from the server's model."""
+        received, number = named_arrays(parameters, config), int(config["round"])
+        kept = self.kept_to_train(number, config)
+        load_arrays(self.model, {k: v for k, v in received.items() if not k.startswith(CONTROL)})
+        correction = self.correction(received, kept)
+        steps = int(config["steps"])
+        metrics = {"steps": steps, "loss": self._train(number, steps, correction)}
+        return self.finished(
+            number,
+            config,
+            module_arrays(self.model),
+            len(self.data[-1]),
+            metrics,
+            {},
+            correction,
+            "training.learning-rate",
+        )
+
+    def evaluate(self, parameters: Parameters, config: Config) -> Scored:
+        """Loss and metrics of the server's model, and the number of examples."""
+        load_arrays(self.model, named_arrays(parameters, config))
+        count = len(self.test[-1]) if self.test else 0
+        if not count:
+            return 0.0, 0, {}
+        self.model.eval()
+        with torch.no_grad():
+            parts = zip(*(t.split(ROWS) for t in self.test[:-1]), strict=True)
+            outputs, targets = torch.cat([self.model(*part) for part in parts]), self.test[-1]
+            scores = {k: float(score(outputs, targets)) for k, score in self.metrics.items()}
+            return float(self.loss(outputs, targets)), count, scores
+
+    def _train(self, number: int, steps: int, correction: Correction | None) -> float:
+        """The mean loss of the steps; randomness, dropout's too, comes from (seed, round, partition)."""
+        gpus = range(torch.cuda.device_count()) if self.device == "cuda" else []
+        with torch.random.fork_rng(devices=gpus):
+            seed = rng_for(self.config.seed, "local training", number, self.partition)
+            torch.manual_seed(int(seed.integers(2**63)))
+            return self._steps(number, steps, correction)
+
+    def _steps(self, number: int, steps: int, correction: Correction | None) -> float:
+        own, parameters = self.config.federation, dict(self.model.named_parameters())
+        key, strength = "federation.local-penalty", own.penalty_strength
+        penalty = chosen_penalty(key, own.local_penalty, strength)
+        start = {k: p.detach().clone() for k, p in parameters.items()} if penalty else {}
+        optimizer = self.optimizer(parameters.values(), self.config.training.learning_rate)
+        total = torch.zeros((), device=self.device)
+        self.model.train()
+        for batch, _ in zip(self._batches(number), range(steps), strict=False):
+            loss = self.loss(self.model(*batch[:-1]), batch[-1])
+            total += loss.detach()
+            (loss if penalty is None else loss + penalty(parameters, start)).backward()
+            if correction is not None:
+                correction.correct(parameters)
+            optimizer.step()
+            optimizer.zero_grad()
+        return float(total) / max(steps, 1)
+
+    def _batches(self, number: int) -> Iterator[Examples]:
+        """Mini-batches without end, shuffled for every pass; the last of a pass may be smaller."""
+        rng = rng_for(self.config.seed, "mini-batches", number, self.partition)
+        while True:
+            order = torch.from_numpy(rng.permutation(len(self.data[-1]))).to(self.device)
+            for rows in order.split(self.config.training.batch_size):
+                yield tuple(t[rows] for t in self.data)
+
+    def _placed(self, examples: Examples) -> Examples:
+        return tuple(t.to(self.device) for t in examples)

@@ -1,0 +1,59 @@
+"""A system of one's own from a torch network, a loss and data: FedAvg on the server, TorchClient on the clients."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+
+from clients.torch_client import Examples, Score, TorchClient
+from fedsuite.averaging_checks import check_averaging
+from fedsuite.averaging_settings import FEDAVG_UNREAD, FedAvgSettings
+from fedsuite.federation import Selection
+from fedsuite.roster import Roster
+from simulations.opened import Opened
+from simulations.systems import Node, System
+from strategies.fedavg import FedAvg, clients_of
+
+C = TypeVar("C", bound=FedAvgSettings)
+
+
+def torch_system(
+    name: str,
+    settings: type[C],
+    clients: Callable[[C], Roster],
+    model: Callable[[C], torch.nn.Module],
+    loss: Score,
+    data: Callable[[C, Node], Examples],
+    *,
+    test: Callable[[C, Node], Examples] | None = None,
+    metrics: Mapping[str, Score] | None = None,
+    selection: Selection = Selection(),
+    **more: Any,
+) -> System[C]:
+    """A System; loss and metrics: (outputs, targets) -> the mean over rows.
+
+    clients: who takes part, with how many training examples each (`fedsuite.roster.roster_of`). data, test: what a client
+    trains on and is scored on, its own and nothing of others; without `test` the same. selection: as FedAvg's. more: further
+    fields of System.
+    """
+    opened = Opened[C, tuple[Examples, Examples | None]](
+        lambda config, node: (data(config, node), test(config, node) if test else None)
+    )
+
+    def make_client(config: C, node: Node) -> TorchClient:
+        own, held_out = opened(config, node)
+        return TorchClient(model(config), loss, own, config, node, test=held_out, metrics=metrics)
+
+    ready: dict[str, Any] = {
+        "prepare": lambda config, _: clients(config),
+        "make_strategy": lambda config, roster: FedAvg(
+            config, roster, partial(model, config), selection
+        ),
+        "make_client": make_client,
+        "validate": check_averaging,
+        "unread": FEDAVG_UNREAD,
+        "known": lambda config, roster: clients_of(roster),
+        "engine": "inprocess",
+    }
+    return System(name=name, config_class=settings, **{**ready, **more})
