@@ -102,7 +102,7 @@ class Roster:
 
 
 def roster_of(names: Sequence[str], counts: Sequence[int], role: str = "client") -> Roster:
-    """Clients of one kind, in this order, with the examples that each trains on."""
+    """Clients of one kind by partition, and how many examples each trains on."""
     return Roster(tuple(Member(n, role, c) for n, c in zip(names, counts, strict=True)))
 
 
