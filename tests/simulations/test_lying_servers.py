@@ -16,6 +16,7 @@ from fedsuite.node import NodeSettings
 from fedsuite.roster import write_roster
 from simulations.engines.inprocess import server_identity
 from strategies.runtime.messages import RawReply, TaskMessages, identity_message, read_reply
+from strategies.runtime.packing import arrays_of
 from tests import cdl_runs, fedrl_runs, fedvln_runs
 from tests.fedrl_runs import config_of
 from tests.harness import prepared
@@ -83,7 +84,12 @@ class Liar:
 
     def _sent(self, message: Any) -> RawReply:
         (reply,) = self.grid.send_and_receive([message])
-        return read_reply(reply)
+        if reply.has_error():
+            return read_reply(reply)
+        content = reply.content  # whatever came, asked for or not
+        arrays = arrays_of(content["arrays"]) if "arrays" in content else {}
+        said = {k: dict(content[k]) for k in ("metrics", "properties") if k in content}
+        return RawReply(arrays, **said)
 
 
 def refused(raw: RawReply, *words: str) -> None:
