@@ -22,8 +22,8 @@ def among(*values: Value) -> Useless:
 
 
 def but(*values: Value) -> Useless:
-    """Nothing reads it with any other value."""
-    return lambda value: value not in values
+    """Nothing reads it with any other value of the project's; what `module:NAME` reads is not known."""
+    return lambda value: value not in values and ":" not in str(value)
 
 
 EVERYWHERE: Unread = {"precision": ("device", among("cpu"))}  # of settings that all systems have

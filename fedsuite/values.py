@@ -102,6 +102,20 @@ def check_callable(key: str, name: str, found: object, takes: Sequence[str]) -> 
         ) from None
 
 
+@contextmanager
+def tried(key: str, name: str) -> Iterator[None]:
+    """What `key = name` stands for is used once before any training: its exceptions are InputErrors."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        why = one_line(f"{type(error).__name__}: {error}", 200)
+        raise InputError(
+            f"{key}: {shown(name)} fails when it is tried on tiny arrays ({why}); correct it"
+        ) from error
+
+
 def imported(key: str, name: str, table: Mapping[str, Any]) -> Any:
     """What stands at `module:NAME`; InputError with the key, and names of the table, if there is none."""
     module_name, colon, attribute = name.partition(":")

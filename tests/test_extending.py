@@ -10,17 +10,19 @@ import pytest
 from PIL import Image
 
 from fedsuite.aggregation import Step
+from fedsuite.driving.config import CDLConfig
 from fedsuite.history import load_runs
+from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess
 from tests.golden.runs import RUNS
-from tests.harness import ROOT, config_from
+from tests.harness import ROOT, config_from, full_keys
 
 pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
-    "lion": 20, "elastic": 20, "meamed": 20, "chains": 60, "lines": 60, "regression": 45,
+    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "chains": 60, "lines": 60, "regression": 45,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
     "num-rounds": 2,
@@ -95,6 +97,23 @@ def test_a_merge_rule(play: Play) -> None:
     own = {"merge": "meamed:NEAR_MEDIAN", "federation.tolerated": 1}
     rounds = play("near", HOUSES, **own)
     assert np.isfinite(rounds["update-norm"].dropna()).all()
+
+
+@pytest.mark.parametrize(
+    "own", [{"loss": "distance:DISTANCE"}, {"model": "linear:Linear", "num-silos": 3}]
+)
+def test_a_contrastive_loss_and_a_network(
+    tmp_path: Path, play: Play, cache: Path, own: dict[str, Any]
+) -> None:
+    """Something else is learnt; runs of it repeat, and resume, to the byte; a stacked one learns the same."""
+    settings = {**RUNS["cdl-ring-plain"], "loss": "kl", "dropout": 0.0, "num-rounds": 2}
+    settings["system"] = "cdl"
+    values = full_keys(CDLConfig, {**settings, **own, "cache-dir": str(cache)})
+    check_system(values, tmp_path / "checked")
+    one = play("one", {**settings, **own}, evaluate_every=1)["rmse"].dropna()
+    stacked = play("stacked", {**settings, **own}, evaluate_every=1, stacked="yes")["rmse"].dropna()
+    np.testing.assert_allclose(one, stacked, rtol=1e-4)
+    assert one.iloc[-1] != play("kl", settings, evaluate_every=1)["rmse"].dropna().iloc[-1]
 
 
 def test_a_strategy_for_an_existing_system(

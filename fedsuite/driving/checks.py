@@ -3,10 +3,12 @@
 import torch
 
 from fedsuite.devices import check_device
-from fedsuite.driving.config import CDLConfig, ObjectiveSettings
+from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.federation_settings import CUSTOM
-from fedsuite.driving.plan import initial_network, make_plan
+from fedsuite.driving.plan import make_plan
 from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
+from fedsuite.driving.training.contrastive import loss_of
+from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
 
 
@@ -17,10 +19,6 @@ def validate(config: CDLConfig) -> None:
     if config.sabotage.partitions and config.federation.silos_per_client != 1:
         raise InputError(
             "sabotage.clients: a hostile client is one silo; set federation.silos-per-client=1"
-        )
-    if config.network.share_stem and config.network.model != "resnet8":
-        raise InputError(
-            "network.share-stem: only resnet8 has a stem to share; set network.share-stem=false"
         )
     if config.network.batch_norm == "local" and config.evaluation.cross_evaluation:
         raise InputError(
@@ -38,22 +36,26 @@ def validate(config: CDLConfig) -> None:
             "objective.influence-floor: an exponential schedule never gets to 0; set it above 0 or choose "
             "objective.influence=linear"
         )
-    _check_loss(config.objective)
+    _check_loss(config)
     _check_sub_network(config)
-    _check_batch(config, initial_network(config))
+    network = tried_network(config)
+    if config.network.share_stem and not getattr(network, "shares_stem", False):
+        raise InputError(
+            f"network.share-stem: {config.network.model} has no stem to share; choose resnet8, or set it to false"
+        )
+    _check_batch(config, network)
     # Otherwise drives must be counted, where they are.
     if config.data.num_silos or not config.data.dir:
         make_plan(config)
 
 
-def _check_loss(objective: ObjectiveSettings) -> None:
-    if objective.loss == "kl_release" and objective.loss_space != "prediction":
+def _check_loss(config: CDLConfig) -> None:
+    objective = config.objective
+    loss = tried_loss(config)
+    if objective.loss_space not in loss.spaces:
         raise InputError(
-            f"objective.loss-space: {objective.loss_space}, but kl_release compares predictions; set it to prediction"
-        )
-    if objective.loss == "cd_k" and objective.loss_space == "gaussian":
-        raise InputError(
-            "objective.loss-space: gaussian, but cd_k is Gaussian already; set it to prediction or feature"
+            f"objective.loss-space: {objective.loss_space}, but {objective.loss} has no such form; set it to "
+            f"{' or '.join(loss.spaces)}"
         )
 
 
@@ -67,10 +69,10 @@ def _check_sub_network(config: CDLConfig) -> None:
             f"network.share-stem: with objective.sub-network={objective.sub_network} no tensor of the sub-network may be "
             "trained or mixed with the backbone; set it to false"
         )
-    if objective.loss == "kl_release":
+    if not loss_of(objective).soft_labels:
         raise InputError(
-            f"objective.sub-network: {objective.sub_network}, but kl_release sends its own gradients to both networks; set "
-            "it to trained, or choose objective.loss=kl"
+            f"objective.sub-network: {objective.sub_network}, but {objective.loss} sends its own gradients to both "
+            "networks; set it to trained, or choose objective.loss=kl"
         )
 
 

@@ -97,9 +97,9 @@ class NetworkSettings:
     """The steering network."""
 
     model: str = setting(
-        "resnet8", "steering network",
-        choices=("resnet8", "fadnet", "fadnet_plus", "inception_v3", "mobilenet_v2", "vgg16"),
-    )  # fmt: skip
+        "resnet8",
+        "steering network: resnet8, fadnet, fadnet_plus, inception_v3, mobilenet_v2, vgg16, or module:NAME of your own",
+    )
     batch_norm: str = setting(
         "group",
         "normalisation: group norm, which has no statistics of the data; or BatchNorm, its statistics mixed like weights "
@@ -115,9 +115,10 @@ class ObjectiveSettings:
     """Regression and contrastive divergence."""
 
     loss: str = setting(
-        "kl", "contrastive divergence: KL, k-step chain, the released formula, or none (plain DFL)",
-        choices=("kl", "cd_k", "kl_release", "none"),
-    )  # fmt: skip
+        "kl",
+        "contrastive divergence: kl, cd_k (k-step chain), kl_release (the released formula), none (plain DFL), or "
+        "module:NAME of your own",
+    )
     loss_space: str = setting(
         "prediction", "what the divergence compares", choices=("prediction", "feature", "gaussian")
     )

@@ -26,6 +26,7 @@ def four(a, b, c, d): pass
 def five(a, b, c, d, e): pass
 def named(*, a, b, c, d): pass
 def angry(strength): raise RuntimeError("no \\x1b[31m")
+def furious(a, b, c, d): raise RuntimeError("no \\x1b[31m")
 FEW = MergeRule(nothing)
 NONE = MergeRule(None)
 COUNT = MergeRule(four, 3)
@@ -45,6 +46,10 @@ SEAMS: Mapping[str, tuple[str, ...]] = {
     ),
     "fedvln federation.local-penalty": (
         "math:pi", "os:system", "mine:nothing", "mine:four", "mine:angry", "mine:one", "math:sqrt", "builtins:str",
+    ),
+    "cdl objective.loss": ("math:pi", "os:system", "mine:one", "mine:FEW", "mine:nothing"),
+    "cdl network.model": (
+        "math:pi", "os:system", "mine:four", "mine:five", "mine:nothing", "mine:named", "mine:furious", "mine:FEW",
     ),
     "cdl federation.merge": ("math:pi", "os:system", "builtins:max", "mine:one", "mine:five", "mine:named"),
 }  # fmt: skip
@@ -67,7 +72,11 @@ def test_what_cannot_be_called_so(call: Call, mine: None, tmp_path: Path, place:
     system, key = place.split()
     more = {"data.num-silos": 3} if system == "cdl" else {}
     line = refused(call, tmp_path, toml(system, {key: name, **more}))
-    assert f"{key}: " in line and name in line and ("expected a" in line or "penalty" in line)
+    assert (
+        f"{key}: " in line
+        and name in line
+        and any(w in line for w in ("expected a", "penalty", "tried on"))
+    )
 
 
 @pytest.mark.parametrize("name", ["math:pi", "os:system", "mine:READER", "mine:one"])

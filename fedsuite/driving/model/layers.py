@@ -13,7 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedsuite.errors import InputError
+
 Norm = Literal["batch", "group"]
+SMALLEST = 32  # pixels, of every network
 GROUPS = 8  # divides every channel count of the networks here
 
 
@@ -90,6 +93,14 @@ def check_images(images: Tensor, channels: int, size: int) -> None:
         raise ValueError(
             f"images: expected [B, {channels}, {size}, {size}], got {tuple(images.shape)}; "
             "build the network with the data's image size and channels"
+        )
+
+
+def check_size(size: int, least: int, network: str) -> None:
+    """InputError for images too small for an architecture."""
+    if size < least:
+        raise InputError(
+            f"image-size = {size}: {network} needs at least {least} pixels; prepare larger images or choose resnet8"
         )
 
 

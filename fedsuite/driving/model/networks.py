@@ -5,6 +5,10 @@ input itself. The predicted angle is left positive, in the unit of the labels. A
 torch.func.functional_call, and under torch.vmap with parameters AND buffers stacked over silos: BatchNorm then updates
 every silo's running statistics in place, and randomness="different" gives every silo its own dropout mask.
 
+Each is a row of `STEERING_NETWORKS`, a function or class of (image_size, channels, norm, dropout); `network.model =
+"module:NAME"` names one's own, whose `norm` is to be heeded (`layers.norm_layer`). One with `shares_stem = True` may
+have what is under `stem.` in common with the sub-network.
+
 With BatchNorm, training needs more than one image per batch where the last map is a single pixel (ResNet-8 up to
 37 pixels).
 """
@@ -16,16 +20,17 @@ import torch
 from torch import nn
 
 from fedsuite.driving.model.fadnet import FADNet
-from fedsuite.driving.model.layers import Norm, Output, count_parameters
+from fedsuite.driving.model.layers import SMALLEST, Norm, Output, check_size, count_parameters
 from fedsuite.driving.model.resnet8 import ResNet8
 from fedsuite.driving.model.torchvision_nets import inception, mobilenet, vgg16_reduced
 from fedsuite.errors import InputError
 from fedsuite.randomness import torch_generator_for
+from fedsuite.values import chosen, shown
 
 __all__ = ["Norm", "Output", "build_network", "count_parameters"]
 
-
-_MAKERS: Mapping[str, Callable[[int, int, Norm, float], nn.Module]] = {
+TAKES = ("image_size", "channels", "norm", "dropout")
+STEERING_NETWORKS: Mapping[str, Callable[[int, int, Norm, float], nn.Module]] = {
     "resnet8": ResNet8,
     "fadnet": FADNet,
     "fadnet_plus": partial(FADNet, plus=True),
@@ -46,15 +51,16 @@ def build_network(
     """A network with random initial weights, in training mode; equal arguments give equal bytes.
 
     norm: BatchNorm, or GroupNorm, which keeps no statistics of the data; dropout: probability before the output; torch's
-    global generator is left as it was. InputError: images too small for the architecture.
+    global generator is left as it was. InputError: images too small for the architecture, or no such network.
     """
-    smallest = 75 if kind == "inception_v3" else 32
-    if image_size < smallest:
-        raise InputError(
-            f"image-size = {image_size}: {kind} needs at least {smallest} pixels; "
-            "prepare larger images or choose resnet8"
-        )
+    make = chosen("network.model", kind, STEERING_NETWORKS, TAKES)
+    check_size(image_size, SMALLEST, kind)
     state = torch_generator_for(seed, "steering network").initial_seed()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(state)
-        return _MAKERS[kind](image_size, channels, norm, dropout)
+        made: nn.Module = make(image_size, channels, norm, dropout)
+    if not isinstance(made, nn.Module):
+        raise InputError(
+            f"network.model: {shown(kind)} makes a {type(made).__name__}, expected a torch.nn.Module"
+        )
+    return made

@@ -92,6 +92,8 @@ class Trunk(nn.Module):
 class ResNet8(nn.Module):
     """Images float32 [B, C, H, W] in 0..255 -> Output."""
 
+    shares_stem = True
+
     def __init__(self, image_size: int, channels: int, norm: Norm, dropout: float) -> None:
         super().__init__()
         self.image_size, self.channels = image_size, channels

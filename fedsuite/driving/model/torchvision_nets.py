@@ -12,7 +12,14 @@ one hidden layer of 400, no normalisation, He initialisation; 7,367,361 paramete
 
 from torch import Tensor, nn
 
-from fedsuite.driving.model.layers import Norm, Output, centred, check_images, replace_norms
+from fedsuite.driving.model.layers import (
+    Norm,
+    Output,
+    centred,
+    check_images,
+    check_size,
+    replace_norms,
+)
 
 VGG_WIDTHS = ((32, 32), (64, 64), (128, 128, 128), (256, 256, 256), (256, 256, 256))
 VGG_HIDDEN = 400
@@ -48,6 +55,7 @@ class PooledNetwork(nn.Module):
 
 def inception(image_size: int, channels: int, norm: Norm, dropout: float) -> PooledNetwork:
     """Inception-v3 without auxiliary head, D = 2,048; images of at least 75 pixels."""
+    check_size(image_size, 75, "inception_v3")
     from torchvision.models import inception_v3  # type: ignore[import-untyped]  # takes seconds
 
     trunk = inception_v3(weights=None, aux_logits=False, init_weights=False)

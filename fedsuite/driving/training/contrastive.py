@@ -16,12 +16,15 @@ of H(yhat, y) = sum f(yhat) log(f(yhat) / f(y)), the sampling chain and beta ope
                      networks from both terms. It is no divergence: it is not zero at agreement and always pushes
                      mu_b up. Use it only to compare with published runs.
 
+Each is a row of `CONTRASTIVE_LOSSES`; `objective.loss = "module:NAME"` names a ContrastiveLoss of one's own.
+
 "target_first" is KL(soft label || prediction), the direction of the paper's derivation; "literal" is its formula.
 Everything here works on one silo and runs under torch.vmap over stacked silos.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -32,7 +35,9 @@ from fedsuite.driving.config import ObjectiveSettings
 from fedsuite.driving.federation_settings import FederationSettings
 from fedsuite.driving.model.layers import Output
 from fedsuite.driving.training.langevin import Chain, surrogate_loss
+from fedsuite.errors import InputError
 from fedsuite.penalties import Penalty, Proximal
+from fedsuite.values import check_callable, chosen, shown
 
 Terms = tuple[Tensor, Tensor]  # L_cd+ and L_cd-, scalars: means over the batch
 FEATURE_EPS = 1e-5  # added to the variance of features, so that constant ones stay finite
@@ -45,6 +50,57 @@ REGRESSION_LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mae": F.l1_loss,
     "huber": partial(F.huber_loss, delta=HUBER_DELTA),
 }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a contrastive loss gets: what one silo's two networks make of the same B images.
+
+    noise: standard normal numbers of `noise_shape` from the silo's own stream, if the loss is `noisy`; chain: the sampler
+    of `cd_k`.
+    """
+
+    objective: ObjectiveSettings
+    chain: Chain
+    backbone: Output
+    sub: Output
+    noise: Tensor | None = None
+
+    @property
+    def own(self) -> Tensor:
+        """What is compared of the backbone, [B, D]."""
+        return _represented(self.objective, self.backbone)
+
+    @property
+    def other(self) -> Tensor:
+        """The same of the sub-network."""
+        return _represented(self.objective, self.sub)
+
+
+@dataclass(frozen=True)
+class ContrastiveLoss:
+    """A value of `objective.loss`. terms: L_cd+ and L_cd-, before beta and the influence; works under torch.vmap too.
+
+    spaces: values of `objective.loss-space` that it can compare; noisy: it draws from `Pair.noise`; soft_labels: L_cd+ has
+    no gradient to the sub-network, and L_cd- none to the backbone.
+    """
+
+    terms: Callable[[Pair], Terms]
+    spaces: tuple[str, ...] = ("prediction", "feature", "gaussian")
+    noisy: bool = False
+    soft_labels: bool = True
+
+
+def loss_of(objective: ObjectiveSettings) -> ContrastiveLoss:
+    """The loss that `objective.loss` names."""
+    key, name = "objective.loss", objective.loss
+    loss: ContrastiveLoss = chosen(key, name, CONTRASTIVE_LOSSES)
+    if not isinstance(loss, ContrastiveLoss):
+        raise InputError(
+            f"{key}: {shown(name)} is a {type(loss).__name__}, expected a ContrastiveLoss of {__name__}"
+        )
+    check_callable(key, name, loss.terms, ("pair",))
+    return loss
 
 
 def chain_of(objective: ObjectiveSettings, angle_limit: float) -> Chain:
@@ -72,16 +128,7 @@ def contrastive_terms(
 
     noise: of `cd_k`, standard normal numbers of `noise_shape`, drawn by the caller from the silo's own stream.
     """
-    if objective.loss == "kl_release":
-        b, s = backbone.predictions, sub.predictions
-        return _release_term(b, s), _release_term(s, b)
-    own, other = _represented(objective, backbone), _represented(objective, sub)
-    if objective.loss == "kl":
-        return _divergence(objective, own, other), _divergence(objective, other, own)
-    if noise is None:
-        raise ValueError("noise: expected chain noise")
-    plus, minus = noise
-    return surrogate_loss(chain, own, other, plus), surrogate_loss(chain, other, own, minus)
+    return loss_of(objective).terms(Pair(objective, chain, backbone, sub, noise))
 
 
 def total_loss(
@@ -108,6 +155,31 @@ def influence(objective: ObjectiveSettings, round: int, total_rounds: int) -> fl
 def penalty_of(federation: FederationSettings) -> Penalty | None:
     """The local penalty of a run: FedProx's, or none."""
     return Proximal(federation.proximal_mu) if federation.scenario == "fedprox" else None
+
+
+def _divergences(pair: Pair) -> Terms:
+    own, other = pair.own, pair.other
+    return _divergence(pair.objective, own, other), _divergence(pair.objective, other, own)
+
+
+def _chains(pair: Pair) -> Terms:
+    if pair.noise is None:
+        raise ValueError("noise: expected chain noise")
+    plus, minus = pair.noise
+    own, other = pair.own, pair.other
+    return surrogate_loss(pair.chain, own, other, plus), surrogate_loss(
+        pair.chain, other, own, minus
+    )
+
+
+def _released(pair: Pair) -> Terms:
+    b, s = pair.backbone.predictions, pair.sub.predictions
+    return _release_term(b, s), _release_term(s, b)
+
+
+def _nothing(pair: Pair) -> Terms:
+    """Of silos without a sub-network."""
+    return pair.own.new_zeros(()), pair.own.new_zeros(())
 
 
 def _represented(objective: ObjectiveSettings, output: Output) -> Tensor:
@@ -140,3 +212,11 @@ def _log_probabilities(objective: ObjectiveSettings, x: Tensor) -> Tensor:
 def _release_term(own: Tensor, other: Tensor) -> Tensor:
     """mean of q_other (log q_other - q_own): KLDivLoss, given a probability where it takes its logarithm."""
     return (torch.sigmoid(other) * (F.logsigmoid(other) - torch.sigmoid(own))).mean()
+
+
+CONTRASTIVE_LOSSES: Mapping[str, ContrastiveLoss] = {
+    "kl": ContrastiveLoss(_divergences),
+    "cd_k": ContrastiveLoss(_chains, ("prediction", "feature"), noisy=True),
+    "kl_release": ContrastiveLoss(_released, ("prediction",), soft_labels=False),
+    "none": ContrastiveLoss(_nothing),
+}

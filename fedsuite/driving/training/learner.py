@@ -34,6 +34,7 @@ from fedsuite.driving.training.contrastive import (
     chain_of,
     contrastive_terms,
     influence,
+    loss_of,
     noise_shape,
     total_loss,
 )
@@ -135,11 +136,11 @@ class Learner:
     def _batch(self, t: int, number: int, contrasts: bool) -> _Batch:
         c = self.config
         images, angles = self.site.batch(number, c.training.batch_size, c.seed, c.training.flip)
-        chains = contrasts and c.objective.loss == "cd_k"
+        noisy = contrasts and loss_of(c.objective).noisy
         return _Batch(
             images.float(),
             angles,
-            self._chain_noise(number).to(self.networks.device) if chains else None,
+            self._chain_noise(number).to(self.networks.device) if noisy else None,
             influence(c.objective, t, c.num_mixings) if contrasts else 0.0,
             number,
         )

@@ -268,8 +268,14 @@ def test_regression_losses() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"loss": "cd_k", "loss_space": "gaussian"}, "cd_k is Gaussian already"),
-        ({"loss": "kl_release", "loss_space": "feature"}, "kl_release compares predictions"),
+        (
+            {"loss": "cd_k", "loss_space": "gaussian"},
+            "gaussian, but cd_k has no such form; set it to prediction or feature",
+        ),
+        (
+            {"loss": "kl_release", "loss_space": "feature"},
+            "feature, but kl_release has no such form; set it to prediction",
+        ),
     ],
 )
 def test_losses_that_cannot_be_computed(changes: dict[str, object], message: str) -> None:
