@@ -11,7 +11,10 @@ from PIL import Image
 
 from fedsuite.aggregation import Step
 from fedsuite.driving.config import CDLConfig
+from fedsuite.errors import InputError
 from fedsuite.history import load_runs
+from fedsuite.roster import ROSTER, read_roster
+from fedsuite.vln.config import FedVLNConfig
 from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess
 from tests.golden.runs import RUNS
@@ -22,7 +25,8 @@ pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
-    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "chains": 60, "lines": 60, "regression": 45,
+    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40, "chains": 60,
+    "lines": 60, "regression": 45,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
     "num-rounds": 2,
@@ -114,6 +118,27 @@ def test_a_contrastive_loss_and_a_network(
     stacked = play("stacked", {**settings, **own}, evaluate_every=1, stacked="yes")["rmse"].dropna()
     np.testing.assert_allclose(one, stacked, rtol=1e-4)
     assert one.iloc[-1] != play("kl", settings, evaluate_every=1)["rmse"].dropna().iloc[-1]
+
+
+def test_a_decoder(tmp_path: Path, play: Play, cache: Path, call: Any) -> None:
+    """Runs of it repeat, and resume, to the byte; its walks are drawn; another decoder does not go on from it."""
+    settings = {**HOUSES, "system": "fedvln", "objective": "a2c", "decoder": "glance:Glance"}
+    checked = {**settings, "generated-seen-houses": 2, "generated-unseen-houses": 1}
+    check_system(
+        full_keys(FedVLNConfig, {**checked, "cache-dir": str(cache)}), tmp_path / "checked"
+    )
+    assert np.isfinite(play("glance", settings)["update-norm"].dropna()).all()
+    run = tmp_path / "runs" / "glance"
+    names = set(safetensors.numpy.load((run / "model.safetensors").read_bytes()))
+    assert (
+        "decoder.joined.weight" in names and "decoder.candidate_attention.query.weight" not in names
+    )
+    house = read_roster(run / ROSTER).names[0]
+    where = ["--house", house, "--instruction", "turn left and stop", "-o", "walk.png"]
+    code, out, err = call("walk", str(run), *where, engine=False)
+    assert code == 0 and (tmp_path / "walk.png").is_file(), (out, err)
+    with pytest.raises(InputError, match=r"has another decoder; set agent\.decoder as in the run"):
+        play("other", {**settings, "decoder": "envdrop", "start-from": str(run)})
 
 
 def test_a_strategy_for_an_existing_system(

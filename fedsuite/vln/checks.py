@@ -7,6 +7,7 @@ from fedsuite.devices import check_device
 from fedsuite.errors import InputError
 from fedsuite.values import shown
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.model.decoders import tried_decoder
 from fedsuite.vln.stages import describes_paths, share_of
 from fedsuite.vln.start import model_file, run_of
 
@@ -86,6 +87,7 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
 def _in_values(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
     yield from averaging_complaints(own)
+    tried_decoder(c.agent)
     in_turn = own.aggregation == "sequential" or own.client_optimizer == "shared"
     side_by_side = {
         "server-optimizer": own.server_optimizer, "merge": own.merge, "update-bound": own.update_bound,

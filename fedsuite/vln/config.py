@@ -76,6 +76,10 @@ class DataSettings:
 class AgentSettings:
     """Sizes of agent and speaker, dropout, and how far an agent walks."""
 
+    decoder: str = setting(
+        "envdrop",
+        "what decides where to go: envdrop (attentive LSTM, as published), or module:NAME of your own",
+    )
     hidden_size: int = setting(512, "H, LSTM and attention size (even)", ge=2, le=16_384)
     word_embedding_size: int = setting(256, "word embedding", ge=1, le=16_384)
     action_embedding_size: int = setting(64, "embedding of the camera pose", ge=1, le=16_384)

@@ -17,6 +17,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
+from fedsuite.vln.model.decoders import decoder_of
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
 from fedsuite.vln.stages import is_personal, share_of, visit_steps
 from fedsuite.vln.start import checked_model, house_model, run_of
@@ -38,7 +39,7 @@ def initial_agent(config: FedVLNConfig, roster: Roster) -> Agent:
     """The agent before round 1, the same for every method with the same seed."""
     seed = int(rng_for(config.seed, "initial agent").integers(2**31))
     sizes = AgentSizes(**_sizes(config, roster), action=config.agent.action_embedding_size)
-    return build_agent(sizes, seed, config.agent.masked_pooling)
+    return build_agent(sizes, seed, config.agent.masked_pooling, decoder_of(config.agent))
 
 
 def initial_speaker(config: FedVLNConfig, roster: Roster) -> Speaker:

@@ -16,6 +16,7 @@ UNREAD: Unread = {
     "data.generated-paths-per-house": _GENERATED,
     "data.generated-feature-size": _GENERATED,
     "data.features": ("data.dir", among("")),
+    "agent.decoder": ("stage", among("speaker")),
     "objective.discount": ("objective.kind", but("a2c")),
     "objective.entropy-weight": ("objective.kind", but("a2c")),
     "objective.sampled-weight": ("objective.kind", among("none")),

@@ -41,6 +41,9 @@ SEAMS: Mapping[str, tuple[str, ...]] = {
         "math:pi", "os:system", "builtins:max", "math:hypot", "json:JSONDecodeError", "mine:nothing", "mine:one",
         "mine:five", "mine:named", "os.path:sep",
     ),
+    "fedvln agent.decoder": (
+        "math:pi", "os:system", "mine:one", "mine:four", "mine:angry", "mine:nothing", "builtins:str",
+    ),
     "fedvln federation.merge": (
         "math:pi", "os:system", "builtins:print", "mine:four", "mine:FEW", "mine:NONE", "mine:COUNT",
     ),

@@ -1,7 +1,7 @@
 """One greedy walk, looked at closely: every decision with its probabilities, and which words the agent attended to.
 
 It is the walk that evaluation makes (`fedsuite.vln.training.rollout.walk`), with one episode in the batch. The attention
-is that of the action decoder over the instruction, softmax(C W h_t) (EnvDrop, Tan et al. 2019), from which it reads.
+is that of the decoder over the instruction (`Decoder.attention`).
 """
 
 from collections.abc import Mapping
@@ -96,8 +96,8 @@ def follow(
     words, left_out = _words_of(sample)
     unknown = [w for w, t in zip(words, sample.tokens.tolist(), strict=True) if t == UNK]
     language = agent.encoder(episodes.tokens, episodes.length, NO_DROPOUT)[0]
-    query = agent.decoder.language_attention.query(torch.cat([s.hidden for s in steps]))
-    attention = torch.softmax(query @ language.context[0].T, 1)
+    hidden = torch.cat([s.hidden for s in steps])
+    attention = agent.decoder.attention(hidden, language.context[0])
     return InstructionWalk(
         scan=house.graph.scan,
         instr_id=sample.instr_id if annotated else "",

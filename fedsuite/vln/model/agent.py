@@ -7,7 +7,9 @@ Angle features are [sin h, cos h, sin e, cos e] repeated A/4 times. They are nev
 is a product with the sum over the repeats, so attention over F' is computed exactly from F + 4 numbers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -101,8 +103,40 @@ def _mirrored(word: Tensor, width: int, length: Tensor) -> Tensor:
     return place[row * width + length[row] - 1 - position]
 
 
-class ActionDecoder(nn.Module):
-    """One decision: look, update the state, read the instruction, score the candidates."""
+class Decided(NamedTuple):
+    """logits [B, 1 + K], stop first, -inf where there is no candidate; hidden [B, H], what the critic values; cell and
+    state [B, H], handed to the next decision."""
+
+    logits: Tensor
+    hidden: Tensor
+    cell: Tensor
+    state: Tensor
+
+
+class Decoder(nn.Module):
+    """What an agent decides by, made with its AgentSizes. Rows of a batch are independent: finished episodes leave it."""
+
+    def forward(
+        self,
+        see: Panorama,
+        state: Tensor,
+        cell: Tensor,
+        language: SharedContext,
+        dropout: Dropout,
+        gathered: Gathered,
+    ) -> Decided:
+        """One decision. state, cell [B, H]: the language encoder's at first, then those of the decision before; words are
+        read by language.read(query [B, H]) -> [B, H]; dropout(x), x [B, H']; gathered.times(x, W) is x W^T, with W's
+        gradient computed once a rollout (W x by torch is as good, and slower)."""
+        raise NotImplementedError
+
+    def attention(self, hidden: Tensor, words: Tensor) -> Tensor:
+        """How much each of L words [L, H] was read at T decisions, by their hidden [T, H]: [T, L], for figures alone."""
+        raise NotImplementedError
+
+
+class ActionDecoder(Decoder):
+    """EnvDrop's: look, update the state, read the instruction, score the candidates. The state is h~, not h."""
 
     def __init__(self, sizes: AgentSizes) -> None:
         super().__init__()
@@ -119,18 +153,15 @@ class ActionDecoder(nn.Module):
     def forward(
         self,
         see: Panorama,
-        attended_state: Tensor,
+        state: Tensor,
         cell: Tensor,
         language: SharedContext,
         dropout: Dropout,
         gathered: Gathered,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """h~_{t-1}, c_{t-1} [B, H] -> logits [B, 1 + K] (stop first), h_t, c_t, h~_t [B, H]; one `gathered` a rollout.
-
-        The recurrent state is h~, not h. The stop action is a zero feature scored without bias: its logit is 0.
-        """
+    ) -> Decided:
+        """h~_{t-1}, c_{t-1} -> logits, h_t, c_t, h~_t. Stop is a zero feature scored without bias: its logit is 0."""
         pose = dropout(torch.tanh(self.action(see.pose_angle.repeat(1, self.repeats))))
-        query = gathered.times(dropout(attended_state), self.view_attention.query.weight)
+        query = gathered.times(dropout(state), self.view_attention.query.weight)
         scores = dot_scores(query, see.views, see.view_angle)
         weight = torch.softmax(scores, 1).unsqueeze(1)
         visual = torch.bmm(weight, see.views).squeeze(1)
@@ -139,7 +170,7 @@ class ActionDecoder(nn.Module):
         gates = gathered.times(inputs, self.cell.weight_ih) + (
             self.cell.bias_ih + self.cell.bias_hh
         )
-        gates = gates + gathered.times(attended_state, self.cell.weight_hh)
+        gates = gates + gathered.times(state, self.cell.weight_hh)
         hidden, cell = cell_update(gates, cell)
         dropped, words = dropout(hidden), self.language_attention
         both = [language.read(gathered.times(dropped, words.query.weight)), dropped]
@@ -147,7 +178,15 @@ class ActionDecoder(nn.Module):
         query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
         scores = dot_scores(query, see.candidate, see.candidate_angle)
         scores = scores.masked_fill(see.padding, NEGATIVE)
-        return torch.cat([scores.new_zeros(len(scores), 1), scores], 1), hidden, cell, attended
+        logits = torch.cat([scores.new_zeros(len(scores), 1), scores], 1)
+        return Decided(logits, hidden, cell, attended)
+
+    def attention(self, hidden: Tensor, words: Tensor) -> Tensor:
+        """softmax(C W h_t)."""
+        return torch.softmax(self.language_attention.query(hidden) @ words.T, 1)
+
+
+DecoderMaker = Callable[[AgentSizes], Decoder]
 
 
 class Critic(nn.Module):
@@ -166,16 +205,23 @@ class Critic(nn.Module):
 class Agent(nn.Module):
     """All of message_keys.MODULES; an array's name starts with its module's and a dot."""
 
-    def __init__(self, sizes: AgentSizes, masked_pooling: bool = True) -> None:
+    def __init__(
+        self, sizes: AgentSizes, masked_pooling: bool = True, decoder: DecoderMaker = ActionDecoder
+    ) -> None:
         super().__init__()
         self.sizes = sizes
         self.encoder = LanguageEncoder(sizes, masked_pooling)
-        self.decoder = ActionDecoder(sizes)
+        self.decoder = decoder(sizes)
         self.critic = Critic(sizes.hidden)
 
 
-def build_agent(sizes: AgentSizes, seed: int, masked_pooling: bool = True) -> Agent:
+def build_agent(
+    sizes: AgentSizes,
+    seed: int,
+    masked_pooling: bool = True,
+    decoder: DecoderMaker = ActionDecoder,
+) -> Agent:
     """A freshly initialised agent that depends on the seed alone and leaves the global generator as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Agent(sizes, masked_pooling)
+        return Agent(sizes, masked_pooling, decoder)

@@ -59,6 +59,10 @@ def sizes_of(shapes: Shapes) -> dict[str, int]:
     return {**sizes, DEAD: int(any(map(is_dead, shapes)))}
 
 
+def _decoder(names: Collection[str]) -> set[str]:
+    return {name for name in names if name.startswith("decoder.") and not is_dead(name)}
+
+
 def difference(theirs: Shapes, ours: Shapes, words_file: str) -> str:
     """The setting in which a model differs from this run's, and what to do about it; "" if no setting accounts for it.
 
@@ -69,6 +73,9 @@ def difference(theirs: Shapes, ours: Shapes, words_file: str) -> str:
     if wanted and found and wanted != found and lacking:
         what = f"is {found}, where {wanted} is needed (it lacks {lacking[0]})"
         return f"{what}; give a run of stage {_STAGES[wanted]}"
+    here, there = _decoder(ours), _decoder(theirs)
+    if wanted == found == AGENT and here - there and there - here:
+        return "has another decoder; set agent.decoder as in the run that it comes from"
     own, other = sizes_of(ours), sizes_of(theirs)
     for key in (k for k in own if k in other and own[k] != other[k]):
         if key == WORDS:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.vln.environment import STOP, Episodes, World
-from fedsuite.vln.model.agent import Agent, Panorama
+from fedsuite.vln.model.agent import Agent, Decided, Panorama
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.model.gathered import Gathered
@@ -76,7 +76,7 @@ def observe(
 
 @dataclass(frozen=True)
 class _Walkers:
-    """The b episodes still in the batch: place in it, where they are, look and go [b]; h~, c [b, H]; instructions."""
+    """The b episodes still in the batch: place in it, where they are, look and go [b]; state, c [b, H]; instructions."""
 
     row: Tensor
     viewpoint: Tensor
@@ -92,12 +92,12 @@ class _Walkers:
         tensors = {k: chosen.of(v) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, language=self.language.rows(chosen.index), **tensors)
 
-    def decide(
-        self, agent: Agent, world: World, dropout: Dropout, gathered: Gathered
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """logits [b, 1+K], h_t, c_t, h~_t [b, H]."""
+    def decide(self, agent: Agent, world: World, dropout: Dropout, gathered: Gathered) -> Decided:
         see = observe(world, self.viewpoint, self.view, dropout, self.factor)
-        return agent.decoder(see, self.state, self.cell, self.language, dropout, gathered)
+        decided: Decided = agent.decoder(
+            see, self.state, self.cell, self.language, dropout, gathered
+        )
+        return decided
 
 
 def walk(
@@ -129,7 +129,7 @@ def walk(
         if bootstrap and bool(cut.any()):
             with torch.no_grad():
                 end = at.rows(Chosen(cut))
-                ends.append((end.row, end.decide(agent, world, dropout, Gathered())[1]))
+                ends.append((end.row, end.decide(agent, world, dropout, Gathered()).hidden))
         active = active & ~cut
         left = Chosen(active)
         if len(left) == 0:
