@@ -8,7 +8,7 @@ The loop decides when to evaluate, remembers the best state, counts local steps 
 a strategy says by values how (`selection`, `rate`).
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -150,6 +150,30 @@ T = TypeVar("T")
 Asking = Generator[Sequence[Task], Sequence[Reply], T]
 Exchanges = Asking[RoundResult]
 Clients = Sequence[ClientInfo]
+Before = Callable[[Sequence[Task]], Sequence[Task]]
+After = Callable[[Sequence[Task], Sequence[Reply]], Sequence[Reply]]
+
+
+def _as_asked(tasks: Sequence[Task]) -> Sequence[Task]:
+    return tasks
+
+
+def _as_sent(tasks: Sequence[Task], replies: Sequence[Reply]) -> Sequence[Reply]:
+    return replies
+
+
+def around(steps: Asking[T], before: Before = _as_asked, after: After = _as_sent) -> Asking[T]:
+    """A strategy's step that asks what `before` makes of each batch of its tasks, and is sent what `after` makes of the
+    checked replies; `after` gets the tasks as they went out. Replies may be left out, the others keep their order."""
+    replies: Sequence[Reply] | None = None
+    while True:
+        try:
+            tasks = next(steps) if replies is None else steps.send(replies)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        sent = before(tasks)
+        replies = after(sent, (yield sent))
 
 
 class RoundStrategy:
@@ -192,3 +216,31 @@ class RoundStrategy:
         """
         yield []
         return RoundResult(ServerState(state.selected, state.scalars))
+
+
+class Wrapped(RoundStrategy):
+    """Another strategy, with `before` and `after` around its training; a class of it may say other steps anew."""
+
+    def __init__(
+        self, inner: RoundStrategy, before: Before = _as_asked, after: After = _as_sent
+    ) -> None:
+        self.inner, self.before, self.after = inner, before, after
+        self.selection, self.rate = inner.selection, inner.rate
+
+    def start(self, clients: Clients) -> Exchanges:
+        return self.inner.start(clients)
+
+    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        return around(self.inner.train(number, state, clients), self.before, self.after)
+
+    def kinds(self, clients: Clients) -> Sequence[Clients]:
+        return self.inner.kinds(clients)
+
+    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        return self.inner.evaluate(number, state, clients)
+
+    def close(self, number: int, state: ServerState, clients: Clients, improved: bool) -> Exchanges:
+        return self.inner.close(number, state, clients, improved)
+
+    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
+        return self.inner.finish(number, state, clients)

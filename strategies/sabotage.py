@@ -12,10 +12,11 @@ from fedsuite.federation import (
     Clients,
     Exchanges,
     Reply,
-    RoundResult,
     RoundStrategy,
     ServerState,
     Task,
+    Wrapped,
+    around,
 )
 from fedsuite.randomness import rng_for
 from fedsuite.sabotage import ATTACKS, CLAIMED, Known, change
@@ -37,7 +38,7 @@ def with_saboteurs(
     return Sabotaged(strategy, settings, seed, keep, beside) if settings.partitions else strategy
 
 
-class Sabotaged(RoundStrategy):
+class Sabotaged(Wrapped):
     """`inner` is the strategy of the run."""
 
     def __init__(
@@ -48,9 +49,8 @@ class Sabotaged(RoundStrategy):
         keep: Keep,
         beside: tuple[str, ...],
     ) -> None:
-        self.inner, self.settings, self.seed = inner, settings, seed
-        self.keep, self.beside = keep, beside
-        self.selection, self.rate = inner.selection, inner.rate
+        super().__init__(inner)
+        self.settings, self.seed, self.keep, self.beside = settings, seed, keep, beside
 
     def start(self, clients: Clients) -> Exchanges:
         self.settings.check_among(clients)
@@ -60,29 +60,18 @@ class Sabotaged(RoundStrategy):
         """The round of `inner`, with what saboteurs send in the place of what they have learnt."""
         if number < self.settings.from_round:
             return (yield from self.inner.train(number, state, clients))
-        exchanges = self.inner.train(number, state, [self._claimed(c) for c in clients])
         own: list[Reply] = []
-        try:
-            tasks = next(exchanges)
-            while True:
-                replies = yield [self._feasible(task, clients) for task in tasks]
-                own += [r for r in replies if r.partition in self.settings.partitions]
-                tasks = exchanges.send(self._altered(number, tasks, replies))
-        except StopIteration as end:
-            result: RoundResult = end.value
-            return replace(result, state=self.keep(result.state, own))
 
-    def kinds(self, clients: Clients) -> Sequence[Clients]:
-        return self.inner.kinds(clients)
+        def altered(tasks: Sequence[Task], replies: Sequence[Reply]) -> list[Reply]:
+            own.extend(r for r in replies if r.partition in self.settings.partitions)
+            return self._altered(number, tasks, replies)
 
-    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        return self.inner.evaluate(number, state, clients)
-
-    def close(self, number: int, state: ServerState, clients: Clients, improved: bool) -> Exchanges:
-        return self.inner.close(number, state, clients, improved)
-
-    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        return self.inner.finish(number, state, clients)
+        result = yield from around(
+            self.inner.train(number, state, [self._claimed(c) for c in clients]),
+            lambda tasks: [self._feasible(task, clients) for task in tasks],
+            altered,
+        )
+        return replace(result, state=self.keep(result.state, own))
 
     def _claimed(self, client: ClientInfo) -> ClientInfo:
         lies = self.settings.attack == "weight-lie" and client.partition in self.settings.partitions

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
-    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40, "chains": 60,
+    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40, "chains": 60, "limited": 20,
     "lines": 60, "regression": 45,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
@@ -157,6 +157,17 @@ def test_a_strategy_for_an_existing_system(
         for name in ("two", "one", "parallel")
     )
     assert one == parallel and two != one
+
+
+def test_a_strategy_that_sees_what_passes(tmp_path: Path, play: Play, cache: Path) -> None:
+    """No number moves further than the file says, where it does otherwise; runs repeat and resume."""
+    free = play("free", {**HOUSES, "system": "fedvln"})["update-norm"].dropna()
+    low = play("low", {**HOUSES, "system": "limited:SYSTEM"})["update-norm"].dropna()
+    model = safetensors.numpy.load_file(tmp_path / "runs" / "low" / "model.safetensors")
+    most = 1e-4 * sum(v.size for v in model.values()) ** 0.5
+    assert (low <= 1.001 * most).all() and (free > 1.1 * most).all() and len(low) == len(free) > 0
+    values = {**HOUSES, "system": "limited:SYSTEM", "cache-dir": str(cache)}
+    check_system(full_keys(FedVLNConfig, values), tmp_path / "checked")
 
 
 def test_a_drive_format(tmp_path: Path, play: Play) -> None:
