@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from PIL import Image
 
 from fedsuite.aggregation import Step
