@@ -31,6 +31,7 @@ class Limits:
 
     may_change: the value may differ when a run is resumed, because no result depends on it.
     path: a file or folder, made absolute before anything is launched; filled: never "", which would be the working folder.
+    added: after there were runs, which its default leaves as they are and which can go on.
     """
 
     help: str
@@ -42,6 +43,7 @@ class Limits:
     may_change: bool = False
     path: bool = False
     filled: bool = False
+    added: bool = False
 
     def complaint(self, value: Value) -> str | None:
         """What was expected, if `value` is outside; None if it is inside."""
@@ -56,15 +58,12 @@ class Limits:
 
     def bounds(self) -> dict[str, float]:
         """The bounds that there are, by sign."""
-        all_four = {">=": self.ge, ">": self.gt, "<=": self.le, "<": self.lt}
-        return {sign: bound for sign, bound in all_four.items() if bound is not None}
+        found = {">=": self.ge, ">": self.gt, "<=": self.le, "<": self.lt}.items()
+        return {sign: bound for sign, bound in found if bound is not None}
 
 
 def setting(default: Value, help: str, **limits: Any) -> Any:
-    """A dataclass field with a default, a help text and the limits that `Limits` has.
-
-    Numbers without other limits are at most a thousand million in size: no machine has room for more, nor anybody time.
-    """
+    """A dataclass field with a default, a help text and the limits that `Limits` has; numbers have 10^9 if no others."""
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     if is_number and "choices" not in limits:
         limits = limits if {"le", "lt"} & limits.keys() else {**limits, "le": _LARGEST}
@@ -227,8 +226,9 @@ def to_flat(config: object) -> dict[str, Value]:
 
 def config_digest(config: object) -> str:
     """SHA-256 of all that results depend on, that is every key but those that may change on resuming."""
-    limits = limits_of(type(config))
-    kept = {k: v for k, v in to_flat(config).items() if not limits[k].may_change}
+    limits, usual = limits_of(type(config)), to_flat(type(config)())
+    told = {k: v for k, v in to_flat(config).items() if not limits[k].may_change}
+    kept = {k: v for k, v in told.items() if not (limits[k].added and v == usual[k])}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 

@@ -149,6 +149,21 @@ def test_digest_covers_what_results_depend_on_and_nothing_else() -> None:
         assert same == limits_of(Example)[key].may_change, key
 
 
+def test_a_key_that_came_later_leaves_runs_of_before_as_they_are() -> None:
+    @dataclass(frozen=True)
+    class Before:
+        rate: float = setting(0.5, "rate")
+
+    @dataclass(frozen=True)
+    class Now(Before):
+        kind: str = setting("plain", "kind", added=True)
+
+    assert config_digest(Now(rate=0.1)) == config_digest(Before(rate=0.1))
+    assert config_digest(Now(rate=0.1, kind="other")) != config_digest(Before(rate=0.1))
+    with pytest.raises(InputError, match="cannot resume with kind"):
+        check_resumable(Now(), Now(kind="other"), "runs/x")
+
+
 def test_resuming_with_other_settings_names_the_key() -> None:
     check_resumable(Example(num_rounds=3, where="a"), Example(num_rounds=9, where="b"), "runs/x")
     with pytest.raises(

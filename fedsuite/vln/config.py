@@ -79,6 +79,7 @@ class AgentSettings:
     decoder: str = setting(
         "envdrop",
         "what decides where to go: envdrop (attentive LSTM, as published), or module:NAME of your own",
+        added=True,
     )
     hidden_size: int = setting(512, "H, LSTM and attention size (even)", ge=2, le=16_384)
     word_embedding_size: int = setting(256, "word embedding", ge=1, le=16_384)
