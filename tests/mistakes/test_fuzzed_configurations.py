@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import fedsuite.driving.checks
+import fedsuite.driving.trials
 from fedsuite.config import Limits, limits_of, read_config, to_flat, types_of
+from fedsuite.driving.model.networks import STEERING_NETWORKS
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
@@ -67,9 +69,12 @@ def few_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every model one size, and no overlays of many silos: those have tests of their own."""
     monkeypatch.setattr(fedsuite.driving.checks, "make_plan", lambda config: None)
     monkeypatch.setattr(
-        fedsuite.driving.checks,
+        fedsuite.driving.trials,
         "initial_network",
-        lambda c: _network("resnet8", min(c.data.image_size, 40), c.data.channels, c.network.batch_norm),
+        lambda c: _network(
+            "resnet8" if c.network.model in STEERING_NETWORKS else c.network.model,
+            min(c.data.image_size, 40), c.data.channels, c.network.batch_norm,
+        ),
     )  # fmt: skip
 
 
