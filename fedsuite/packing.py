@@ -30,6 +30,10 @@ _TYPES = {
 _NUMBERS = frozenset(_TYPES.values())
 
 
+class Misfit(ValueError):
+    """Arrays that can be read, of other names, shapes or types than were asked for."""
+
+
 def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
     """The arrays in one block; ValueError for what are no numbers."""
     for name, array in arrays.items():
@@ -67,7 +71,7 @@ def unpack(block: bytes, expected: Mapping[str, Form] | None = None) -> Arrays:
         raise ValueError(
             f"expected arrays packed as safetensors with their order: {why}"
         ) from error
-    raise ValueError(complaint)
+    raise Misfit(complaint)
 
 
 def from_npy(data: bytes, form: Form) -> np.ndarray:

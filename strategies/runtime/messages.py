@@ -14,6 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from fedsuite.arrays import LARGEST_COUNT, Arrays, Form
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
+from fedsuite.packing import Misfit
 from strategies.runtime.packing import arrays_of, packed_record, plain_record
 
 EXAMPLES = "num-examples"
@@ -89,6 +90,8 @@ def read_reply(message: Message | Exception, task: Task | None = None) -> RawRep
         if message.has_error():
             return _error(message.error.code, message.error.reason or "")
         return _content(message.content, task)
+    except Misfit as error:
+        return RawReply(error=one_line(str(error)), unreadable=True)
     except Exception as error:
         # The last guard. This is a function of the message alone: whatever it raises, memory and recursion included, the
         # sender is the cause.

@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from fedsuite.arrays import Arrays, Form
-from fedsuite.packing import forms_complaint, from_npy, pack, unpack
+from fedsuite.packing import Misfit, forms_complaint, from_npy, pack, unpack
 
 PACKED, FORMAT = "packed", "safetensors"
 _PLAIN = "numpy.ndarray"  # Flower's name for the format of .npy files
@@ -42,7 +42,7 @@ def arrays_of(record: ArrayRecord, expected: Mapping[str, Form] | None = None) -
         return unpack(record[PACKED].data, expected)
     found = {name: (array.shape, array.dtype) for name, array in record.items()}
     if complaint := forms_complaint(found, found if expected is None else expected):
-        raise ValueError(complaint)
+        raise Misfit(complaint)
     return {name: _plain(name, array) for name, array in record.items()}
 
 

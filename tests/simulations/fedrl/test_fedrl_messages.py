@@ -200,7 +200,7 @@ def test_a_partner_that_cannot_make_a_reward_function_answers_every_message_alik
             assert all(np.array_equal(again[k], letter.up[k]) for k in again), letter.phase
     with pytest.raises(AssertionError, match="asked for a reward function"):
         act = next(x for x in letters if x.phase == "act")
-        sites(config, tmp_path / "alone", 0).fit([], act.config | {"array-names": ""})
+        answered(sites(config, tmp_path / "alone", 0), act)
 
 
 @pytest.mark.parametrize("mode", ["alternating", "joint"])
