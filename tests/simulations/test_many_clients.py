@@ -30,7 +30,6 @@ from simulations.fedvln.client import _open_site
 from simulations.server_app import serve
 from simulations.systems import settings_of
 from strategies.runtime.identity import read_identity
-from strategies.runtime.messages import read_reply
 from tests import cdl_runs
 from tests.fedvln_runs import TINY
 from tests.harness import Recorder, config_from, prepared, results_of, run_toy
@@ -147,7 +146,7 @@ def test_who_is_asked_first_says_who_it_is_and_never_again(seen: Seen) -> None:
     assert len(replies) == len(seen.recorder.sent)
     said = [m for m in seen.recorder.received if "properties" in m.content]
     for message in said:
-        info = read_identity(read_reply(message).properties)
+        info = read_identity(dict(message.content["properties"]))
         assert info.partition not in met
         met.add(info.partition)
     asked = {r["partition"] for r in seen.runs.rows("few-open") if r["kind"] == "client"}

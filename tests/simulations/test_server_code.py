@@ -28,7 +28,7 @@ LIST = "print(json.dumps(sorted(sys.modules)))"
 NOT_FOR_SERVERS = (
     "fedsuite.vln.data.dataset", "fedsuite.vln.data.graph", "fedsuite.vln.data.prepare", "fedsuite.vln.data.sources",
     "fedsuite.vln.environment", "fedsuite.vln.generator", "fedsuite.vln.training",
-    "fedsuite.driving.data", "fedsuite.driving.training",
+    "fedsuite.driving.data", "fedsuite.driving.training.learner", "fedsuite.driving.training.silo_networks",
     "fedsuite.fedrl.gridworld", "fedsuite.fedrl.text2action", "fedsuite.fedrl.learning.party",
     "clients", "ray", "pandas",
 )  # fmt: skip

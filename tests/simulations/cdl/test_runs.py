@@ -9,6 +9,7 @@ import pytest
 
 from fedsuite.config import limits_of, value_of
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.training.contrastive import CONTRASTIVE_LOSSES
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import Digests, config_of, digests, model_of, round_rows
 from tests.harness import changed
@@ -101,12 +102,12 @@ def test_variants_train_differently(first_run: RunOnce) -> None:
 def test_every_scenario_and_loss_is_among_the_variants() -> None:
     configs = [changed(CDLConfig(), **changes) for changes in VARIANTS.values()]
     for key in (
-        "federation.scenario", "objective.loss", "network.batch-norm", "training.optimizer", "objective.influence",
-        "objective.sub-network",
+        "federation.scenario", "network.batch-norm", "training.optimizer", "objective.influence", "objective.sub-network",
     ):  # fmt: skip
         assert {value_of(c, key) for c in configs} == set(
             limits_of(CDLConfig)[key].choices or ()
         ), key
+    assert {c.objective.loss for c in configs} == CONTRASTIVE_LOSSES.keys()
 
 
 SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
