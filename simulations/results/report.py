@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsuite.errors import InputError
-from fedsuite.history import HISTORY, run_folders
+from fedsuite.history import HISTORY, TIMINGS, read_rows, run_folders
 from fedsuite.history.experiments import place_of
 from fedsuite.run_folder import RunFolder, read_stored_config
 from simulations.systems import load_system
@@ -82,15 +82,20 @@ def make_report(runs: list[str]) -> "Report":
     return report_of(_title(runs, places), systems)
 
 
+def _ended_without_a_word(folder: Path) -> bool:
+    """Whether a run's last step had no metrics, so that the history has no line of it: its times say so."""
+    file = folder / TIMINGS
+    rows = read_rows(file, torn_end=True) if file.is_file() else []
+    return any(row["kind"] == "closing" and row.get("metrics") == {} for row in rows)
+
+
 def _check_whole(place: "Place", run: "Run") -> None:
     """InputError where a completed run's history lacks lines: rounds between others, the first ones, or the end."""
     rounds = run.rounds["round"].tolist() if len(run.rounds) else []
-    whole = (
-        rounds == [*range(rounds[0], rounds[0] + len(rounds))] and rounds[0] <= 1
-        if rounds
-        else False
-    )
-    if place.status == "completed" and not (whole and len(run.closing)):
+    begun = bool(rounds) and rounds[0] <= 1
+    whole = begun and rounds == [*range(rounds[0], rounds[0] + len(rounds))]
+    ended = len(run.closing) or _ended_without_a_word(place.folder)
+    if place.status == "completed" and not (whole and ended):
         last = f"ends in round {rounds[-1]}" if rounds else "has no round"
         raise InputError(
             f"{place.folder / HISTORY}: the run is completed, but this lacks rounds or its last lines ({last}); it was cut, "

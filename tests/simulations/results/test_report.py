@@ -127,6 +127,18 @@ def test_a_completed_run_whose_history_was_cut_is_refused(call, tmp_path: Path, 
     assert call("cut")[0] == 0
 
 
+def test_a_run_whose_last_step_had_no_metrics_is_whole(call, tmp_path: Path) -> None:
+    """Its history has no line of it, but its times say that it came."""
+    run = houses_run(tmp_path / "runs" / "whole", 0, 0.4)
+    history = run / "history.jsonl"
+    lines = [x for x in history.read_text().splitlines(keepends=True) if '"closing' not in x]
+    history.write_text("".join(lines))
+    assert call("whole")[0] == 2
+    said = {"round": 2, "kind": "closing", "seconds": 0.1, "metrics": {}}
+    (run / "timings.jsonl").write_text(json.dumps(said) + "\n")
+    assert call("whole")[0] == 0
+
+
 def opened(page: Path) -> tuple[str, str, set[str]]:
     """The page as a browser has it when all has run; what the browser complained of; addresses that the page asked for."""
     folder = page.parent
