@@ -1,6 +1,7 @@
 """Warm client processes: as cold ones but quick, and nothing of them is left behind."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -68,6 +69,12 @@ def pid_of(process: subprocess.Popen[str]) -> int:
     return int(process.stdout.readline().split()[1])
 
 
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for the signal."""
+    (mask,) = re.findall(r"SigCgt:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def is_alive(pid: int) -> bool:
     return any(p.pid == pid for p in living_processes())
 
@@ -108,6 +115,7 @@ def test_exit_codes_and_signals_go_both_ways(warmed: dict[str, str]) -> None:
     for number, code in ((signal.SIGINT, 7), (signal.SIGTERM, -signal.SIGTERM)):
         process = start(warmed, "sleep", "60")
         pid = pid_of(process)
+        assert wait_until(lambda p=process.pid: catches(p, signal.SIGHUP), 5)  # handed on from now on
         process.send_signal(number)
         assert answers(process)[0] == code and not is_alive(pid)
 

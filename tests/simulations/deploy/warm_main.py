@@ -10,6 +10,8 @@ import time
 
 def main() -> None:
     what, *rest = sys.argv[1:]
+    if what == "sleep":
+        sleep(float(rest[0]))
     print(what, os.getpid(), flush=True)
     if what == "compute":
         print(computed(), flush=True)
@@ -20,12 +22,6 @@ def main() -> None:
         import numpy as np
 
         print(random.random(), np.random.rand())
-    elif what == "sleep":
-        try:
-            time.sleep(float(rest[0]))
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
-            sys.exit(7)
     elif what == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "where":
@@ -34,6 +30,17 @@ def main() -> None:
 
         print(fedsuite.__file__)
     sys.exit(int(rest[0]) if what == "exit" else 0)
+
+
+def sleep(seconds: float) -> None:
+    """Interrupted, it exits with 7; the line with the pid tells that it can be interrupted from now on."""
+    try:
+        print("sleep", os.getpid(), flush=True)
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        sys.exit(7)
+    sys.exit(0)
 
 
 def computed() -> str:
