@@ -40,7 +40,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m simulations.app_config
+	$(BIN)/python -m simulations.app.app_config
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from benchmarks.report import finish, median
 from fedsuite.arrays import module_arrays
-from fedsuite.config import read_config, with_keys
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Silo
@@ -38,7 +37,8 @@ from fedsuite.driving.training.contrastive import (
 )
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
-from fedsuite.machine import keep_freed_memory
+from fedsuite.settings.config import read_config, with_keys
+from simulations.app.machine import keep_freed_memory
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import to_run_config
 

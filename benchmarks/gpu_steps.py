@@ -21,13 +21,13 @@ from benchmarks import vln_optimizer_step as agent_step
 from benchmarks.cdl_round import settings
 from benchmarks.report import finish, median
 from fedsuite.arrays import module_arrays
-from fedsuite.config import with_keys
-from fedsuite.devices import check_device, device_of
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
+from fedsuite.settings.config import with_keys
+from fedsuite.settings.devices import check_device, device_of
 from fedsuite.vln.data.dataset import join_houses
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.training.learner import TrainingData, train_locally

@@ -2,8 +2,8 @@
 
 Houses: generated ones, parallel averaging with the server's Nesterov momentum; score: success rate over all validation
 instructions. Roads: generated, with group norm, on a ring and on a complete graph, whose mixing matrix is also
-the star's; score: RMSE of the honest silos' own models at home. Attacks are those of fedsuite/sabotage.py; partition 0 is
-hostile from round 1 on.
+the star's; score: RMSE of the honest silos' own models at home. Attacks are those of fedsuite/sabotage/attacks.py;
+partition 0 is hostile from round 1 on.
 
 Every run adds a line to FILE, and runs that are there already are not made again; --part 0/2 makes every other one, so that
 two processes can share the work. --table prints means and spreads over seeds of all that FILE holds.
@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.config import read_config
 from fedsuite.history import load_runs
 from fedsuite.report.tables import markdown_table
+from fedsuite.settings.config import read_config
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import load_system, to_run_config
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import finish, median
-from fedsuite.config import read_config
-from fedsuite.files import sha256_of
 from fedsuite.history import read_rows
 from fedsuite.progress import silent
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.settings.config import read_config
+from fedsuite.storage.files import sha256_of
 from fedsuite.vln.config import FedVLNConfig
 from simulations.engines.inprocess import run_inprocess
-from simulations.engines.placement import Placement
-from simulations.engines.ray import run_ray
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement
 from simulations.fedvln.server import prepare
 from simulations.systems import to_run_config
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import finish
-from fedsuite.config import flatten, read_config
 from fedsuite.history import load_runs
+from fedsuite.settings.config import flatten, read_config
 from fedsuite.vln.config import FedVLNConfig
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import to_run_config

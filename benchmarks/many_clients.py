@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import finish
-from fedsuite.config import read_config
 from fedsuite.history import HISTORY, read_rows
 from fedsuite.progress import in_lines, silent
-from fedsuite.run_folder import folder_of
+from fedsuite.runs.folder import folder_of
+from fedsuite.settings.config import read_config
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import prepare_sources
 from simulations.engines.inprocess import run_inprocess
-from simulations.engines.placement import Placement
-from simulations.engines.ray import run_ray
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement
 from simulations.systems import load_system, to_run_config
 
 TRAINED, ASKED, OPEN = 12, 6, 12  # of a round, of each kind in an evaluation, open in a process

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 
 from benchmarks.report import finish, median
-from fedsuite.aggregation import mean, server_step, shares
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
-from fedsuite.config import read_config
-from fedsuite.machine import keep_freed_memory
-from fedsuite.run_folder import folder_of
+from fedsuite.averaging.merging import mean, server_step, shares
+from fedsuite.runs.folder import folder_of
+from fedsuite.settings.config import read_config
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, join_houses
 from fedsuite.vln.data.roster import make_roster, open_house
@@ -33,8 +32,9 @@ from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.stages import local_steps
 from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
-from simulations.engines.placement import Placement
-from simulations.engines.ray import run_ray
+from simulations.app.machine import keep_freed_memory
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement
 from simulations.systems import to_run_config
 
 HOUSES, STEPS, GOAL = 12, 22, 1.05

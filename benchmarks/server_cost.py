@@ -27,12 +27,12 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from benchmarks.report import cpu_seconds, finish, median
-from fedsuite.aggregation import mean, server_step, shares
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.merging import mean, server_step, shares
 from fedsuite.federation import ClientInfo, Scalar, ServerState, Task
 from fedsuite.history import HistoryWriter
 from fedsuite.report.tables import markdown_table
-from fedsuite.versions import Checkpoints, RunState
+from fedsuite.runs.versions import Checkpoints, RunState
 from simulations.engines.inprocess import server_identity
 from strategies.chains import trainers
 from strategies.participation import Drawn

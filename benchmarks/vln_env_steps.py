@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from benchmarks.report import cpu_seconds, finish, median
-from fedsuite.machine import keep_freed_memory
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.environment import World, build_world
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
+from simulations.app.machine import keep_freed_memory
 
 ORIGINAL_STEPS_PER_CPU_SECOND = 137_000
 BATCH, STEPS_PER_CALL, REPEATS, GOAL = 1024, 200, 9, 40

@@ -32,7 +32,6 @@ import numpy as np
 import torch
 
 from benchmarks.report import finish, median
-from fedsuite.machine import keep_freed_memory
 from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.data.dataset import House, join_houses, load_house
 from fedsuite.vln.data.prepare import prepare_houses
@@ -43,6 +42,7 @@ from fedsuite.vln.training import objective
 from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.rollout import Walk
+from simulations.app.machine import keep_freed_memory
 
 SIZES = AgentSizes(vocabulary=992, feature=512)
 CONFIG = FedVLNConfig(objective=ObjectiveSettings(kind="a2c", batch_size=64))

@@ -21,8 +21,8 @@ from fedsuite.arrays import (
     under_prefix,
     with_prefix,
 )
-from fedsuite.control_variates import CONTROL
-from fedsuite.files import write_atomically
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.storage.files import write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
 from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER

@@ -25,10 +25,10 @@ from fedsuite.arrays import (
     under_prefix,
     with_prefix,
 )
-from fedsuite.control_variates import Correction
-from fedsuite.instructions import YES_NO, Fields, Instruction, Whole, query, task
-from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
-from fedsuite.versions import ANEW, Versions
+from fedsuite.averaging.control_variates import Correction
+from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
+from fedsuite.messages.instructions import YES_NO, Fields, Instruction, Whole, query, task
+from fedsuite.runs.versions import ANEW, Versions
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.sampled_paths import SampledPaths

@@ -19,8 +19,8 @@ from fedsuite.arrays import (
     under_prefix,
     with_prefix,
 )
-from fedsuite.control_variates import CONTROL, Correction
-from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.averaging.control_variates import CONTROL, Correction
+from fedsuite.runs.versions import Versions, checkpoint_rounds
 
 
 class KeepingClient(NumPyClient):

@@ -8,7 +8,8 @@ The client sees its arrays as the usual list, named in config["array-names"], on
 names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
 
 A client with a method `instruction(kind, config)` is asked it first, with the kind of a message (query, train, evaluate) and
-its config: a config that does not fit the fedsuite.instructions.Instruction that comes back is answered with an error.
+its config: a config that does not fit the Instruction (fedsuite.messages.instructions) that comes back is answered with an
+error.
 """
 
 import logging

@@ -28,8 +28,8 @@ from fedsuite.fedrl.learning.rewarded_party import RewardedParty
 from fedsuite.fedrl.learning.testing import TestPlan, num_envs
 from fedsuite.fedrl.protocol import LARGEST_MESSAGE, Protocol, check_turn
 from fedsuite.fedrl.worlds import Role, World
-from fedsuite.instructions import Instruction, query, refused
-from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.messages.instructions import Instruction, query, refused
+from fedsuite.runs.versions import Versions, checkpoint_rounds
 
 TEST, ANSWERED = "test.", "answered"
 Place = tuple[int, int]

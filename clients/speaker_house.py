@@ -12,8 +12,8 @@ import torch
 from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays, module_arrays
-from fedsuite.control_variates import CONTROL
-from fedsuite.files import make_private, write_json
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.storage.files import make_private, write_json
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
 from fedsuite.vln.data.instructions import Vocabulary

@@ -19,8 +19,7 @@ from clients.numpy_client_app import (
     named_reply,
 )
 from fedsuite.arrays import Arrays, range_complaint, with_prefix
-from fedsuite.errors import RunFailed
-from fedsuite.partial_sums import (
+from fedsuite.averaging.partial_sums import (
     MEMBERS,
     SECONDS,
     SUM,
@@ -30,6 +29,7 @@ from fedsuite.partial_sums import (
     tree_sum,
     weighted_change,
 )
+from fedsuite.errors import RunFailed
 
 
 class TogetherClient(NumPyClient):

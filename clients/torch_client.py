@@ -15,14 +15,14 @@ from torch.optim import SGD, Optimizer
 from clients.keeping import KeepingClient
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays, module_arrays
-from fedsuite.averaging_settings import FedAvgSettings
-from fedsuite.control_variates import CONTROL, Correction
-from fedsuite.devices import device_of
-from fedsuite.instructions import Instruction, Whole, query, task
-from fedsuite.penalties import chosen_penalty
+from fedsuite.averaging.control_variates import CONTROL, Correction
+from fedsuite.averaging.penalties import chosen_penalty
+from fedsuite.averaging.settings import FedAvgSettings
+from fedsuite.messages.instructions import Instruction, Whole, query, task
 from fedsuite.randomness import rng_for
-from fedsuite.roster import Member
-from fedsuite.versions import Versions
+from fedsuite.roster.members import Member
+from fedsuite.runs.versions import Versions
+from fedsuite.settings.devices import device_of
 
 Examples = tuple[Tensor, ...]  # inputs of the network, and the targets last; rows are examples
 ROWS = 4096  # that are scored at once

@@ -25,8 +25,8 @@ from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Matrix, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
-from fedsuite.instructions import Instruction, Whole, query, task
-from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.messages.instructions import Instruction, Whole, query, task
+from fedsuite.runs.versions import Versions, checkpoint_rounds
 
 
 @dataclass

@@ -13,9 +13,9 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from fedsuite.config import RunSettings, limits_of
-from fedsuite.values import shown
-from simulations.key_rows import KeyRow, key_rows
+from fedsuite.settings.config import RunSettings, limits_of
+from fedsuite.settings.values import shown
+from simulations.app.key_rows import KeyRow, key_rows
 from simulations.shipped import shipped
 from simulations.systems import BUILT_IN
 

@@ -27,7 +27,7 @@ def main() -> None:
     except InputError as error:
         print("error:", error, file=sys.stderr)
         raise SystemExit(EXIT_INPUT) from None
-    cli = import_module("simulations.cli")
+    cli = import_module("simulations.commands.cli")
     if heeded:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()

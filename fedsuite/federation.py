@@ -51,7 +51,7 @@ class Task:
     needs: metrics without which a reply is of no use; ranges: the least and the largest of an array's or a metric's numbers,
     all whole; not_negative: arrays that must hold no number below 0. together: the tasks of several clients of a simulation
     that this one message is for, its own client's first; of these the first alone has arrays, and says what comes back for
-    all (fedsuite/partial_sums.py).
+    all (fedsuite/averaging/partial_sums.py).
     """
 
     partition: int

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from fedsuite.checking.client import ask, check_client, info_of
 from fedsuite.checking.contract import no_exception, require
+from fedsuite.checking.numpy_client import ask, check_client, info_of
 from fedsuite.checking.strategy import check_strategy
-from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, RoundStrategy, Task
 from fedsuite.history import HISTORY
 from fedsuite.progress import silent
-from fedsuite.roster import ROSTER, Roster, read_roster, write_roster
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.roster.members import ROSTER, Roster, read_roster, write_roster
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, System, load_system, to_run_config
 from strategies.runtime.post import OnEvent

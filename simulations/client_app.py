@@ -16,14 +16,14 @@ from flwr.clientapp.typing import ClientAppCallable
 
 import fedsuite
 from clients.numpy_client_app import error_reply, numpy_client_app
-from fedsuite.config import RunSettings
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.machine import keep_freed_memory
-from fedsuite.node import NodeSettings
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import RunFolder, folder_of
-from fedsuite.values import importing_only
-from simulations.own_node import as_own, begin_run, check_system, own_node, state_of
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.roster.node import NodeSettings
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.settings.config import RunSettings
+from fedsuite.settings.values import importing_only
+from simulations.app.machine import keep_freed_memory
+from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Node, System, settings_of
 
 

@@ -16,17 +16,17 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import RunNotRunningException
 
 from fedsuite.arrays import arrays_to_bytes
-from fedsuite.config import to_flat
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused
-from fedsuite.escaping import LONGEST
-from fedsuite.files import write_atomically, write_json
 from fedsuite.history import Kind, kind_of, line_about
 from fedsuite.progress import Progress, in_lines, silent
-from fedsuite.roster import ROSTER, VOCABULARY, read_roster, write_roster
-from fedsuite.run_folder import RunFolder, check_folder, folder_of
-from fedsuite.same_data import check_same_data
-from fedsuite.unread import unread_lines
-from simulations.engines.placement import told_placement
+from fedsuite.roster.members import ROSTER, VOCABULARY, read_roster, write_roster
+from fedsuite.roster.same_data import check_same_data
+from fedsuite.runs.folder import RunFolder, check_folder, folder_of
+from fedsuite.settings.config import to_flat
+from fedsuite.settings.ineffective import unread_lines
+from fedsuite.storage.escaping import LONGEST
+from fedsuite.storage.files import write_atomically, write_json
+from simulations.engines.ray.placement import told_placement
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import OnEvent, is_real

@@ -14,21 +14,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat
-from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, unknown_key
-from fedsuite.node import NodeSettings
-from fedsuite.parts import Part
 from fedsuite.progress import Progress
-from fedsuite.roster import Member, Roster
-from fedsuite.unread import Unread
-from fedsuite.values import chosen, imported
+from fedsuite.roster.members import Member, Roster
+from fedsuite.roster.node import NodeSettings
+from fedsuite.roster.node_report import Part
+from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat
+from fedsuite.settings.ineffective import Unread
+from fedsuite.settings.values import chosen, imported
+from simulations.app.message_costs import StepCosts
 
 if TYPE_CHECKING:
     from flwr.client import NumPyClient
 
     from fedsuite.federation import ClientInfo, RoundStrategy
-    from fedsuite.report.page.answers import Answers, RunRead
+    from fedsuite.report.page.questions import Answers, RunRead
 
 BUILT_IN: Mapping[str, str] = {
     "fedvln": "simulations.fedvln.system:SYSTEM",
@@ -74,7 +74,7 @@ def later(path: str) -> Callable[..., Any]:
     return call
 
 
-_plain_answers = later("fedsuite.report.page.answers:plain_answers")
+_plain_answers = later("fedsuite.report.page.questions:plain_answers")
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class System(Generic[C]):
     known: what clients would say of themselves, from a roster that `prepare` has made; opens no data. None: every client of
     a simulation is asked, whatever evaluation-clients is.
     leaves: all names that draw, report, compare and clients give to files in a run's or an experiment's folder, as
-    fedsuite.deleting takes them ("learning.png", "clients/*/walks.json"); states of fedsuite.versions and results.md are
-    known. A folder with other files in it is not deleted to begin a run anew.
+    fedsuite.storage.deleting takes them ("learning.png", "clients/*/walks.json"); states of fedsuite.runs.versions
+    and results.md are known. A folder with other files in it is not deleted to begin a run anew.
     """
 
     name: str

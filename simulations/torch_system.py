@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 import torch
 
 from clients.torch_client import Examples, Score, TorchClient
-from fedsuite.averaging_checks import check_averaging
-from fedsuite.averaging_settings import FEDAVG_UNREAD, FedAvgSettings
+from fedsuite.averaging.requirements import check_averaging
+from fedsuite.averaging.settings import FEDAVG_UNREAD, FedAvgSettings
 from fedsuite.federation import Selection
-from fedsuite.roster import Roster
-from simulations.opened import Opened
+from fedsuite.roster.members import Roster
+from simulations.app.opened import Opened
 from simulations.systems import Node, System
 from strategies.fedavg import FedAvg, clients_of
 
@@ -33,7 +33,7 @@ def torch_system(
 ) -> System[C]:
     """A System; loss and metrics: (outputs, targets) -> the mean over rows.
 
-    clients: who takes part, with how many training examples each (`fedsuite.roster.roster_of`). data, test: what a client
+    clients: who takes part, with how many training examples each (`roster_of`). data, test: what a client
     trains on and is scored on, its own and nothing of others; without `test` the same. selection: as FedAvg's. more: further
     fields of System.
     """

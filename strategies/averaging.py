@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsuite.aggregation import (
+from fedsuite.arrays import Arrays, Share, under_prefix, with_prefix
+from fedsuite.averaging.control_variates import CONTROL, server_control
+from fedsuite.averaging.merging import (
     ONE,
     ServerOptimizer,
     Step,
@@ -19,8 +21,7 @@ from fedsuite.aggregation import (
     server_step,
     weighted_means,
 )
-from fedsuite.arrays import Arrays, Share, under_prefix, with_prefix
-from fedsuite.control_variates import CONTROL, server_control
+from fedsuite.averaging.robust import WEIGHTED_MEAN, Merge, lengths
 from fedsuite.federation import (
     ClientInfo,
     Clients,
@@ -33,7 +34,6 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.robust import WEIGHTED_MEAN, Merge, lengths
 from strategies.chains import (
     admitted_of,
     train_chains,

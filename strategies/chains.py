@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsuite.aggregation import Merged, capped, shares
 from fedsuite.arrays import Arrays
-from fedsuite.control_variates import CONTROL
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.merging import Merged, capped, shares
 from fedsuite.federation import Asking, ClientInfo, Clients, Reply, Task
 
 

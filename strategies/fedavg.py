@@ -5,15 +5,15 @@ from typing import Any
 
 import torch
 
-from fedsuite.aggregation import Step
 from fedsuite.arrays import Share, module_arrays
-from fedsuite.averaging_settings import AveragingSettings, FedAvgSettings
+from fedsuite.averaging.merging import Step
+from fedsuite.averaging.robust import MERGE_RULES, Merge
+from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
+from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
 from fedsuite.randomness import rng_for
-from fedsuite.robust import MERGE_RULES, Merge
-from fedsuite.roster import Roster
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS, TAKES
-from fedsuite.values import chosen
+from fedsuite.roster.members import Roster
+from fedsuite.settings.values import chosen
 from strategies.averaging import Averaging
 from strategies.chains import trainers
 from strategies.participation import Drawn, InGroups

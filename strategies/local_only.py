@@ -8,8 +8,8 @@ unseen houses; the score is the mean over the agents.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.averaging.merging import weighted_means
 from fedsuite.federation import (
     ClientInfo,
     Clients,

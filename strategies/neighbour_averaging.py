@@ -34,7 +34,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.values import chosen
+from fedsuite.settings.values import chosen
 
 
 class Schedule(Protocol):

@@ -1,19 +1,19 @@
 """Federated averaging with several houses in one message: a worker trains them and sends the sum of their weighted changes.
 
-Delta = sum_k p_k (w_k - w) as in FedAvg, added up as fedsuite/partial_sums.py says, so that the result has the same bytes
-whatever `per_message` and the number of workers. The server sees no house's own change: whatever looks at single changes
-(merge rules, bounds on lengths, control variates, FedExP's rate) cannot be had.
+Delta = sum_k p_k (w_k - w) as in FedAvg, added up as fedsuite/averaging/partial_sums.py says, so that the result has the
+same bytes whatever `per_message` and the number of workers. The server sees no house's own change: whatever looks at
+single changes (merge rules, bounds on lengths, control variates, FedExP's rate) cannot be had.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fedsuite.aggregation import server_step
 from fedsuite.arrays import Arrays, under_prefix
+from fedsuite.averaging.merging import server_step
+from fedsuite.averaging.partial_sums import SUM, WEIGHT, tree_sum
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Clients, Exchanges, RoundResult, ServerState, Task
-from fedsuite.partial_sums import SUM, WEIGHT, tree_sum
 from strategies.chains import trainers, weights_of
 from strategies.house_averaging import HouseAveraging
 

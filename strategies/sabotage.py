@@ -19,8 +19,8 @@ from fedsuite.federation import (
     around,
 )
 from fedsuite.randomness import rng_for
-from fedsuite.sabotage import ATTACKS, CLAIMED, Known, change
-from fedsuite.sabotage_settings import SabotageSettings
+from fedsuite.sabotage.attacks import ATTACKS, CLAIMED, Known, change
+from fedsuite.sabotage.settings import SabotageSettings
 
 # (state, honest replies of saboteurs) -> the state in which they have what they have learnt.
 Keep = Callable[[ServerState, Sequence[Reply]], ServerState]

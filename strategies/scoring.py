@@ -5,8 +5,8 @@ A house names its metrics `<split>.<metric>`, with `<split>.count`, its instruct
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fedsuite.aggregation import weighted_means
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.merging import weighted_means
 from fedsuite.federation import Asking, ClientInfo, Reply, Scalar, Task
 from fedsuite.vln.evaluation.bleu import speaker_scores
 from fedsuite.vln.message_keys import TEST, VALIDATION

@@ -7,8 +7,8 @@ from the round's w, and the server merges as FedAvg does.
 
 from dataclasses import dataclass, replace
 
-from fedsuite.aggregation import Step, mean, server_step
 from fedsuite.arrays import LARGEST_COUNT, Arrays, under_prefix, with_prefix
+from fedsuite.averaging.merging import Step, mean, server_step
 from fedsuite.federation import (
     ClientInfo,
     Clients,

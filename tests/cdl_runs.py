@@ -7,8 +7,8 @@ from typing import Any
 from PIL import Image
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.files import sha256_of
 from fedsuite.history import read_rows
+from fedsuite.storage.files import sha256_of
 from simulations.systems import settings_of
 from tests.harness import config_from
 

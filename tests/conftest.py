@@ -18,7 +18,7 @@ from fedsuite.vln.data.graph import NavGraph, load_graph
 from fedsuite.vln.data.prepare import prepare_houses, prepare_views
 from fedsuite.vln.environment import World
 from fedsuite.vln.mattersim import process_nav_graphs
-from simulations import cli as command
+from simulations.commands import cli as command
 from tests.harness import exit_code_of
 from tests.shared_data import cache, plays  # noqa: F401
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from fedsuite.roster import Member, Roster
-from simulations.deploy.address import Address
-from simulations.deploy.kit import hand_out, make_kit
+from fedsuite.roster.members import Member, Roster
+from simulations.deploy.kit.address import Address
+from simulations.deploy.kit.bundle import hand_out, make_kit
 
 NAMES = ("oak", "elm", "ash")
 REFUSED = "Exit Code: 305\nFailed to initialize the connection.\n[code: 2004] Failed to activate SuperNode.\n"

@@ -16,14 +16,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fedsuite.config import flatten, read_config
-from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.settings.config import flatten, read_config
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.sources import open_sources
-from simulations.engines.placement import Resources
+from simulations.engines.ray.placement import Resources
 from simulations.experiments.request import Request, read_toml
-from simulations.experiments.run import run_request
+from simulations.experiments.running import run_request
 from simulations.experiments.variants import runs_of
 from tests.conftest import random_items, tsv_line, write_grid
 from tests.harness import full_keys

@@ -14,8 +14,8 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.client import NumPyClient
 
 from clients.house import HouseClient
-from fedsuite.files import sha256_of
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
+from fedsuite.storage.files import sha256_of
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.roster import make_roster
 from fedsuite.vln.data.sources import open_sources

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsuite.files import write_json
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter
-from fedsuite.roster import ROSTER, Member, Roster, write_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import ROSTER, Member, Roster, write_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import write_json
 
 SECONDS = 2.0  # of every round
 STEPS = 10  # of every client and round

@@ -15,17 +15,17 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
 from fedsuite.arrays import Arrays
-from fedsuite.config import RunSettings, Value, limits_of, read_config, to_flat, with_keys
-from fedsuite.files import sha256_of
-from fedsuite.packing import pack
+from fedsuite.messages.packing import pack
 from fedsuite.progress import silent
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder, folder_of
-from fedsuite.versions import Versions
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.runs.versions import Versions
+from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat, with_keys
+from fedsuite.storage.files import sha256_of
 from fedsuite.vln.data.instructions import EOS, PAD
+from simulations.app.run_config import as_toml
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
-from simulations.run_config import as_toml
 from simulations.server_app import serve
 from simulations.systems import load_system, settings_of, to_run_config
 from strategies.runtime.packing import PACKED, arrays_of, is_packed
@@ -180,7 +180,7 @@ def start_cli(cwd: Path, *arguments: str, **popen: Any) -> subprocess.Popen[str]
     """`fedsuite ARGUMENTS` as a child process in `cwd`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
     return subprocess.Popen(
-        [sys.executable, "-m", "simulations.cli", *arguments],
+        [sys.executable, "-m", "simulations.commands.cli", *arguments],
         cwd=cwd,
         env=environment,
         stdout=subprocess.PIPE,

@@ -13,8 +13,8 @@ from flwr.app import Context, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from fedsuite.config import flatten
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.settings.config import flatten
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import ClientCall, InProcessGrid, server_identity
 from simulations.server_app import serve

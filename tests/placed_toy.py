@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.run_folder import folder_of
-from simulations.engines.placement import told_placement
+from fedsuite.runs.folder import folder_of
+from simulations.engines.ray.placement import told_placement
 from tests import toy
 
 FILE = "worker.json"

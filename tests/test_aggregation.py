@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsuite.aggregation import (
+from fedsuite.averaging.merging import (
     Step,
     capped,
     mean,

@@ -3,7 +3,10 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import (
+from fedsuite.driving.config import CDLConfig
+from fedsuite.errors import InputError
+from fedsuite.runs.folder import check_resumable
+from fedsuite.settings.config import (
     RunSettings,
     config_digest,
     limits_of,
@@ -16,9 +19,6 @@ from fedsuite.config import (
     value_of,
     with_keys,
 )
-from fedsuite.driving.config import CDLConfig
-from fedsuite.errors import InputError
-from fedsuite.run_folder import check_resumable
 from tests.harness import changed
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedsuite.control_variates import CONTROL, Correction, server_control
-from fedsuite.versions import Checkpoints
+from fedsuite.averaging.control_variates import CONTROL, Correction, server_control
+from fedsuite.runs.versions import Checkpoints
 from simulations.engines.inprocess import run_inprocess
 from tests.golden.runs import RUNS
 from tests.harness import config_from

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.deleting import check_own, delete, delete_made
 from fedsuite.errors import InputError
-from fedsuite.files import make_folder
+from fedsuite.storage.deleting import check_own, delete, delete_made
+from fedsuite.storage.files import make_folder
 from tests.test_structure import ROOT, sources
 
 DELETING = {"rmtree", "unlink", "rmdir", "remove", "removedirs"}
-ITSELF = ROOT / "fedsuite" / "deleting.py"
+ITSELF = ROOT / "fedsuite" / "storage" / "deleting.py"
 NAMES = ("run.json", "checkpoints/round-*.safetensors", "clients/*/*/round-*.safetensors")
 
 

@@ -10,7 +10,7 @@ import pytest
 from flwr.cli.app import app as flwr
 from typer.main import get_command
 
-from simulations.cli import app as fedsuite
+from simulations.commands.cli import app as fedsuite
 from tests.docker_files import ROOT, instructions, of
 
 TEXT = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from fedsuite.config import parse_text, read_config
-from simulations.cli import app
+from fedsuite.settings.config import parse_text, read_config
+from simulations.commands.cli import app
 from simulations.experiments.request import Request, describe, split_changes
 from simulations.experiments.sweep import SweepOptions
 from simulations.experiments.variants import chosen_labels

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedsuite.config import to_flat
+from fedsuite.settings.config import to_flat
 from simulations.systems import BUILT_IN, load_system
 from tests.harness import ROOT
 from tests.test_docs import PAGES

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from simulations import cli
-from simulations.app_config import PYPROJECT
+from simulations.app.app_config import PYPROJECT
+from simulations.commands import cli
 from tests.harness import ROOT, exit_code_of
 
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(100)\n"
@@ -45,7 +45,7 @@ def script() -> str:
 
 def test_ctrl_c_while_python_imports(tmp_path: Path) -> None:
     assert interrupted(tmp_path, script()) == (130, "")
-    code, err = interrupted(tmp_path, "simulations.cli")
+    code, err = interrupted(tmp_path, "simulations.commands.cli")
     assert code != 130 and "Traceback" in err  # so the script must not be this
 
 

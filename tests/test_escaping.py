@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedsuite.escaping import (
+from fedsuite.report.tables import markdown_table
+from fedsuite.storage.escaping import (
     LONGEST,
     PlainConsole,
     csv_text,
@@ -23,8 +24,7 @@ from fedsuite.escaping import (
     markdown_code,
     markdown_paragraph,
 )
-from fedsuite.report.tables import markdown_table
-from simulations import cli as command
+from simulations.commands import cli as command
 from simulations.experiments.comparison import write_comparison
 from tests.harness import exit_code_of
 from tests.written_runs import client_row, round_row, write_experiment, write_run

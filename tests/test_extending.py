@@ -10,11 +10,11 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
-from fedsuite.aggregation import Step
+from fedsuite.averaging.merging import Step
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.roster import ROSTER, read_roster
+from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.vln.config import FedVLNConfig
 from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.files import locked, make_folder, path_name, read_json
+from fedsuite.storage.files import locked, make_folder, path_name, read_json
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,7 +56,7 @@ def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
 MAKER = """
 import sys, time
 from pathlib import Path
-from fedsuite.files import make_folder
+from fedsuite.storage.files import make_folder
 
 def fill(partial):
     partial.mkdir()

@@ -11,8 +11,8 @@ import pytest
 import safetensors.numpy
 import torch
 
-from simulations.engines.dry_step import weighed
 from simulations.engines.inprocess import run_inprocess
+from simulations.engines.ray.dry_step import weighed
 from tests.golden.record import fingerprint_of_file
 from tests.golden.runs import RUNS, Settings
 from tests.harness import config_from

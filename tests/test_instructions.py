@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.instructions import MOST_ROUNDS, OneOf, Rounds, Text, Whole, query, task
+from fedsuite.messages.instructions import MOST_ROUNDS, OneOf, Rounds, Text, Whole, query, task
 
 TRAIN = task(10, {"steps": Whole(1, 5)}, {"keep": OneOf((True, False))})
 HONEST: dict[str, Any] = {"round": 3, "checkpoint-rounds": "0,2", "steps": 5, "last-trained": 2}

@@ -7,7 +7,7 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
-from fedsuite.node import NodeSettings, own_paths, read_node
+from fedsuite.roster.node import NodeSettings, own_paths, read_node
 from fedsuite.vln.config import FedVLNConfig
 
 

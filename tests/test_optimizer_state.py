@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedsuite.arrays import Arrays
-from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
+from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.vln.training.rmsprop import RMSprop
 
 Make = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedsuite.packing import pack, unpack
+from fedsuite.messages.packing import pack, unpack
 
 ARRAYS = {
     "z.weight": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not in C order

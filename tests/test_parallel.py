@@ -9,10 +9,10 @@ from unittest.mock import Mock, call
 import pytest
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.files import read_object
-from fedsuite.parallel import mapped
+from fedsuite.storage.files import read_object
 from fedsuite.vln.data.prepare import prepare_houses
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
+from fedsuite.vln.generator.parallel import mapped
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 9])

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.parts import Part, fingerprint_of, join, read_part, total_words, write_part
-from fedsuite.roster import Member
+from fedsuite.roster.members import Member
+from fedsuite.roster.node_report import (
+    Part,
+    fingerprint_of,
+    join,
+    read_part,
+    total_words,
+    write_part,
+)
 
 OAK = Part(
     "fedvln", Member("oak", "seen", 18, {"houses": ["oak"]}), {"feature-size": 8},

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsuite.files import make_private, write_atomically, write_json
-from fedsuite.node import NodeSettings
-from fedsuite.versions import Versions
-from simulations.own_node import begin_run
+from fedsuite.roster.node import NodeSettings
+from fedsuite.runs.versions import Versions
+from fedsuite.storage.files import make_private, write_atomically, write_json
+from simulations.app.own_node import begin_run
 from tests.harness import run_toy
 
 UMASKS = (0o000, 0o022)

@@ -11,8 +11,8 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import write_generated
 from fedsuite.fedrl.gridworld.world import open_gridworld
 from fedsuite.fedrl.text2action.world import open_text_world
-from fedsuite.read_once import read_once
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
+from fedsuite.storage.read_once import read_once
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.roster import make_roster
 from fedsuite.vln.data.sources import open_sources, prepare_sources

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import RunSettings
 from fedsuite.driving import refusals as driving
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.fedrl import refusals as fedrl
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.node import NodeSettings
+from fedsuite.roster.node import NodeSettings
+from fedsuite.settings.config import RunSettings
 from fedsuite.vln import refusals as vln
 from fedsuite.vln.config import FedVLNConfig
 from tests.harness import changed

@@ -12,9 +12,8 @@ from flwr.server.strategy.aggregate import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsuite.aggregation import Merged, MergeRule, capped, mean, shares
-from fedsuite.errors import RunFailed
-from fedsuite.robust import (
+from fedsuite.averaging.merging import Merged, MergeRule, capped, mean, shares
+from fedsuite.averaging.robust import (
     MERGE_RULES,
     Merge,
     geometric_median_weights,
@@ -22,6 +21,7 @@ from fedsuite.robust import (
     lengths,
     squared_distances,
 )
+from fedsuite.errors import RunFailed
 
 POINTS = [(1, 0), (0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (10, -10)]
 COUNTS = [10, 20, 30, 10, 20, 10, 900]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.roster import Member, Roster, read_roster, write_roster
+from fedsuite.roster.members import Member, Roster, read_roster, write_roster
 
 KEY = "SHA256:" + 43 * "k"
 OAK = Member("oak", "seen", 18, {"houses": ["oak"], "numbers": [0]}, key=KEY)

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.config import RunSettings, to_flat
 from fedsuite.errors import InputError
-from fedsuite.files import write_json
-from fedsuite.run_folder import RunFolder, check_folder, folder_of
+from fedsuite.runs.folder import RunFolder, check_folder, folder_of
+from fedsuite.settings.config import RunSettings, to_flat
+from fedsuite.storage.files import write_json
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 with RunFolder(Path(sys.argv[1])).locked():
     print("held", flush=True)
     time.sleep(60)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedsuite.aggregation import Step, capped, mean, server_step
-from fedsuite.robust import lengths
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS
+from fedsuite.averaging.merging import Step, capped, mean, server_step
+from fedsuite.averaging.robust import lengths
+from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS
 
 START = np.array([1.0, -2.0])
 DELTAS = np.array([(0.1, -0.2), (0.3, 0.1), (-0.05, 0.02)])

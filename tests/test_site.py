@@ -7,7 +7,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from simulations.key_rows import key_rows
+from simulations.app.key_rows import key_rows
 from simulations.shipped import shipped_names
 from simulations.systems import BUILT_IN
 from tests.harness import ROOT

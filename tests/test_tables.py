@@ -12,7 +12,7 @@ from fedsuite.driving.data.rendering.light import TIMES, WEATHERS, light_of
 from fedsuite.driving.data.rendering.looks import CorridorLook, RoadLook
 from fedsuite.driving.data.rendering.presets import Character, law_of, look_of, steering_of
 from fedsuite.fedrl.text2action.lexicon import TOPICS, WORDS
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 from fedsuite.vln.generator import catalog, phrases
 
 ROOT = Path(__file__).parent.parent

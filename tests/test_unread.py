@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import limits_of, read_config, value_of
-from fedsuite.unread import unread_lines
+from fedsuite.settings.config import limits_of, read_config, value_of
+from fedsuite.settings.ineffective import unread_lines
 from simulations.systems import load_system
 
 CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {

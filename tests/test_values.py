@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fedsuite.averaging.robust import MERGE_RULES
 from fedsuite.errors import InputError
-from fedsuite.robust import MERGE_RULES
-from fedsuite.values import chosen
+from fedsuite.settings.values import chosen
 
 KEY = "merge-rule"
 

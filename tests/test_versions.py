@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fedsuite.versions
+import fedsuite.runs.versions
 from fedsuite.arrays import Arrays, fingerprint
 from fedsuite.errors import InputError
 from fedsuite.federation import ServerState
-from fedsuite.versions import Checkpoints, RunState, Versions
+from fedsuite.runs.versions import Checkpoints, RunState, Versions
 
 
 def arrays(value: int) -> Arrays:
@@ -170,7 +170,7 @@ def test_no_flipped_bit_goes_unseen(tmp_path: Path) -> None:
 
 
 def test_other_format_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fedsuite.versions, "FORMAT", 99)
+    monkeypatch.setattr(fedsuite.runs.versions, "FORMAT", 99)
     checkpoints = with_checkpoints(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(InputError, match="checkpoint format 99, this version reads 2"):

@@ -19,7 +19,6 @@ import numpy as np
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
-from fedsuite.config import RunSettings, setting
 from fedsuite.errors import InputError
 from fedsuite.federation import (
     Clients,
@@ -32,9 +31,10 @@ from fedsuite.federation import (
 )
 from fedsuite.progress import Progress
 from fedsuite.randomness import rng_for
-from fedsuite.roster import Member, Roster
-from fedsuite.run_folder import folder_of
-from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.roster.members import Member, Roster
+from fedsuite.runs.folder import folder_of
+from fedsuite.runs.versions import Versions, checkpoint_rounds
+from fedsuite.settings.config import RunSettings, setting
 from simulations.systems import System
 
 

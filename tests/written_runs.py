@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import to_flat
 from fedsuite.history import HISTORY, TIMINGS
-from fedsuite.roster import Member, Roster, write_roster
+from fedsuite.roster.members import Member, Roster, write_roster
+from fedsuite.settings.config import to_flat
 from simulations.systems import load_system
 
 HOSTILE = ("<script>alert(1)</script>", r"50%_&$x$#{}~^\end{table} | `a` **b**", "oak \x1b[31mred")

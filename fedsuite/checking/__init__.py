@@ -4,9 +4,9 @@ Each raises ContractError for the first clause that is broken: what was expected
 meant for the tests of whoever extends fedsuite; simulations.check_system holds a whole System to its contract.
 """
 
-from fedsuite.checking.client import check_client
 from fedsuite.checking.contract import ContractError, echo
 from fedsuite.checking.environment import check_environment
+from fedsuite.checking.numpy_client import check_client
 from fedsuite.checking.strategy import check_strategy
 from fedsuite.checking.topology import check_topology
 

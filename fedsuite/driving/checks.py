@@ -2,7 +2,6 @@
 
 import torch
 
-from fedsuite.devices import check_device
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.federation_settings import CUSTOM
 from fedsuite.driving.plan import make_plan
@@ -10,6 +9,7 @@ from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
+from fedsuite.settings.devices import check_device
 
 
 def validate(config: CDLConfig) -> None:

@@ -6,9 +6,9 @@ something else, docs/cdl.md says what was chosen and why.
 
 from dataclasses import dataclass
 
-from fedsuite.config import RunSettings, section, setting
 from fedsuite.driving.federation_settings import FederationSettings
-from fedsuite.sabotage_settings import SabotageSettings
+from fedsuite.sabotage.settings import SabotageSettings
+from fedsuite.settings.config import RunSettings, section, setting
 
 
 @dataclass(frozen=True)

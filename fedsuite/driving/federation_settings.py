@@ -5,7 +5,7 @@ Overlays stand in fedsuite/driving/topology, mixing rules in fedsuite/driving/to
 
 from dataclasses import dataclass
 
-from fedsuite.config import setting
+from fedsuite.settings.config import setting
 
 # Who mixes with whom. "cll" pools all data in one silo; the second group has a server; the third has none.
 POOLED = "cll"

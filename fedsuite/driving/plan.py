@@ -39,8 +39,8 @@ from fedsuite.driving.topology.relay import relay_schedule
 from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, Scalar
 from fedsuite.randomness import rng_for
-from fedsuite.read_once import read_once
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
+from fedsuite.storage.read_once import read_once
 
 BY_SIZE = ("gaia", "nws", "geant", "exodus", "ebone")
 ONE_WAY = ("fedavg", "fedprox")  # counted as the papers count FedAvg; STAR pays for both ways

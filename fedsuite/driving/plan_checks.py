@@ -13,7 +13,7 @@ from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_group
 from fedsuite.driving.topology.relay import is_tree
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES
 from fedsuite.errors import InputError
-from fedsuite.values import chosen
+from fedsuite.settings.values import chosen
 
 
 def check_merge(config: CDLConfig, mixing: MixingSchedule) -> None:

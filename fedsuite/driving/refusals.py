@@ -1,8 +1,8 @@
-"""What a silo beside its own drives alone (fedsuite.node) cannot do."""
+"""What a silo beside its own drives alone (fedsuite.roster.node) cannot do."""
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
-from fedsuite.node import NodeSettings
+from fedsuite.roster.node import NodeSettings
 
 
 def accepts(config: CDLConfig, node: NodeSettings) -> None:

@@ -26,10 +26,10 @@ from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.silo_networks import BACKBONE
 from fedsuite.errors import InputError, suggestion
-from fedsuite.finished_run import model_of, open_finished
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Versions
+from fedsuite.history.finished import model_of, open_finished
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
 
 
 @dataclass(frozen=True, eq=False)

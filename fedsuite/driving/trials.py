@@ -20,7 +20,7 @@ from fedsuite.driving.training.contrastive import (
     noise_shape,
 )
 from fedsuite.errors import InputError
-from fedsuite.values import shown, tried
+from fedsuite.settings.values import shown, tried
 
 FRAMES, FEATURES = 3, 4
 

@@ -6,13 +6,13 @@ with the local steps until then, where these are counted.
 
 from typing import Any
 
-from fedsuite.deleting import delete_file
 from fedsuite.errors import InputError
 from fedsuite.export.formats import Output, package
 from fedsuite.export.points import Fed, Point
-from fedsuite.files import telling
 from fedsuite.history import Runs
 from fedsuite.history.metrics import is_evaluation
+from fedsuite.storage.deleting import delete_file
+from fedsuite.storage.files import telling
 
 BY_STEPS = "by-local-steps"
 _FILES = "events.out.tfevents.*"

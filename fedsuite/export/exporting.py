@@ -7,7 +7,7 @@ from pathlib import Path
 from fedsuite.export.formats import Format, Output
 from fedsuite.history import Run, Runs, load_runs
 from fedsuite.history.quiet import Changes
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 
 EVERY_S = 5.0
 PATIENCE_S = 600.0

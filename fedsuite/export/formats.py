@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedsuite.errors import InputError
-from fedsuite.files import telling
 from fedsuite.history import Runs
-from fedsuite.values import chosen, imported
+from fedsuite.settings.values import chosen, imported
+from fedsuite.storage.files import telling
 
 FORMATS: Mapping[str, str] = {
     "csv": "fedsuite.export.tables:CSV",

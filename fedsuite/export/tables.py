@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.errors import InputError
-from fedsuite.escaping import csv_text
 from fedsuite.export.formats import Output
-from fedsuite.files import telling, write_atomically
 from fedsuite.history import Runs
+from fedsuite.storage.escaping import csv_text
+from fedsuite.storage.files import telling, write_atomically
 
 FRAMES = ("about", "rounds", "clients", "closing", "closing_clients", "evaluations", "messages", "timing")  # fmt: skip
 _LEAST = ("run", "round")  # columns of a frame without rows

@@ -1,9 +1,9 @@
 """Combinations of FedRL settings that no single range can rule out: one line each, before anything is started."""
 
-from fedsuite.devices import check_device
 from fedsuite.errors import InputError
 from fedsuite.fedrl.actions import NUM_ACTIONS
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.settings.devices import check_device
 
 _IMITATING = ("fcn-alpha", "fcn-full")
 

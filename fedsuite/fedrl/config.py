@@ -6,8 +6,8 @@ exploration. Where the official code departs from the paper, fedsuite/fedrl/publ
 
 from dataclasses import dataclass
 
-from fedsuite.config import RunSettings, section, setting
 from fedsuite.fedrl.published_settings import PublishedSettings
+from fedsuite.settings.config import RunSettings, section, setting
 
 METHODS = (
     "fedrl", "dqn-alpha", "dqn-beta", "dqn-full", "fcn-alpha", "fcn-full", "random", "oracle",

@@ -28,9 +28,9 @@ from fedsuite.fedrl.open_world import open_world
 from fedsuite.fedrl.text2action.episode import text_episode
 from fedsuite.fedrl.text2action.world import TextWorld
 from fedsuite.fedrl.worlds import IDLE, World
-from fedsuite.finished_run import closing_metrics, model_of, open_finished
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Versions
+from fedsuite.history.finished import closing_metrics, model_of, open_finished
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
 
 BEST_MLP = "best-mlp."
 LEARNS_NOTHING = ("random", "oracle")

@@ -21,8 +21,16 @@ from fedsuite.fedrl.learning.party import Party
 from fedsuite.fedrl.learning.schedule import Schedule
 from fedsuite.fedrl.learning.testing import num_envs, plan_of
 from fedsuite.fedrl.worlds import IDLE, World
-from fedsuite.instructions import YES_NO, Allowed, Instruction, OneOf, Rounds, Whole, refused
-from fedsuite.packing import forms_complaint
+from fedsuite.messages.instructions import (
+    YES_NO,
+    Allowed,
+    Instruction,
+    OneOf,
+    Rounds,
+    Whole,
+    refused,
+)
+from fedsuite.messages.packing import forms_complaint
 
 ALONE = ("train-alone", "imitate", "scores", "close", "rest")
 PARTNER = ("propose", "answer", "learn", "look", "close", "rest")

@@ -6,7 +6,7 @@ Each is a key of its own whose value "auto" (-1 for numbers) follows `published.
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedsuite.config import setting
+from fedsuite.settings.config import setting
 
 
 def _switch(help: str, corrected: str, published: str) -> Any:

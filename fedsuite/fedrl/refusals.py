@@ -1,11 +1,11 @@
-"""What a party's own file (fedsuite.node) refuses of a run: Q-values that leave it with too little noise, or unclipped."""
+"""What a party's own file (fedsuite.roster.node) refuses: Q-values that leave it with too little noise, or unclipped."""
 
 from collections.abc import Iterator
 
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.node import NodeSettings
-from fedsuite.values import shown
+from fedsuite.roster.node import NodeSettings
+from fedsuite.settings.values import shown
 
 
 def accepts(config: FedRLConfig, node: NodeSettings) -> None:

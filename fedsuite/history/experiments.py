@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_object
 from fedsuite.history.rows import HISTORY
-from fedsuite.run_folder import RunFolder
-from fedsuite.values import shown
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.values import shown
+from fedsuite.storage.files import read_object
 
 FORMAT = 1
 EXPERIMENT_FILE = "experiment.json"

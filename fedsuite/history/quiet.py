@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedsuite.history.rows import HISTORY, TIMINGS
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import telling
 from fedsuite.history.rows import HISTORY, read_rows
+from fedsuite.storage.files import telling
 
 if TYPE_CHECKING:
     import pandas as pd

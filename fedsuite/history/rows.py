@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import sha256_of, telling, write_atomically
+from fedsuite.storage.files import sha256_of, telling, write_atomically
 
 HISTORY, TIMINGS = "history.jsonl", "timings.jsonl"
 Row = Mapping[str, Any]

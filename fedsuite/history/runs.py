@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_object, sha256_of
 from fedsuite.history.experiments import Place, has_begun, place_of, run_folders, unique_names
 from fedsuite.history.frames import RunFrames
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import RunFolder, variant_of
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.runs.folder import RunFolder, variant_of
+from fedsuite.storage.files import read_object, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd

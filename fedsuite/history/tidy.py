@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedsuite.history.metrics import is_evaluation, split_of, unit_of
 from fedsuite.history.reading import Sources
-from fedsuite.roster import ROSTER, read_roster
+from fedsuite.roster.members import ROSTER, read_roster
 
 FIELDS = ("run", "round", "partition", "name", "task", "status", "reason", "num-examples", "bytes-down", "bytes-up",
           "messages", "admitted")  # fmt: skip

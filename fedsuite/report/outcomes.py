@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from fedsuite.escaping import csv_text
 from fedsuite.history import RunFrames
 from fedsuite.report.tables import Spread, mean_and_spread
-from fedsuite.run_folder import variant_of
+from fedsuite.runs.folder import variant_of
+from fedsuite.storage.escaping import csv_text
 
 EMPTY = "-"
 BASELINES = "baselines.json"  # how well a run's data are met without learning; only who has the data can tell

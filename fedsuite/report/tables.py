@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedsuite.errors import InputError
-from fedsuite.escaping import in_markdown
+from fedsuite.storage.escaping import in_markdown
 
 
 @dataclass(frozen=True)

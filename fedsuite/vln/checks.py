@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from fedsuite.averaging_checks import averaging_complaints
-from fedsuite.devices import check_device
+from fedsuite.averaging.requirements import averaging_complaints
 from fedsuite.errors import InputError
-from fedsuite.values import shown
+from fedsuite.settings.devices import check_device
+from fedsuite.settings.values import shown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.model.decoders import tried_decoder
 from fedsuite.vln.stages import describes_paths, share_of

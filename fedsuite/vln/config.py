@@ -6,8 +6,8 @@ paper or the official release, docs/fedvln.md says so.
 
 from dataclasses import dataclass
 
-from fedsuite.config import RunSettings, section, setting
-from fedsuite.sabotage_settings import SabotageSettings
+from fedsuite.sabotage.settings import SabotageSettings
+from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.vln.federation_settings import FederationSettings
 
 

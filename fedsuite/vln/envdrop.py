@@ -21,8 +21,8 @@ from safetensors.numpy import save_file
 
 from fedsuite.arrays import Arrays, non_finite
 from fedsuite.errors import InputError
-from fedsuite.files import make_folder
-from fedsuite.roster import VOCABULARY
+from fedsuite.roster.members import VOCABULARY
+from fedsuite.storage.files import make_folder
 from fedsuite.vln.data.instructions import read_vocabulary
 from fedsuite.vln.model.agent import Agent, AgentSizes
 from fedsuite.vln.model.shapes import AGENT, DEAD, SPEAKER, VIEWS, WORDS, is_dead, sizes_of

@@ -1,12 +1,12 @@
 """Section `federation` of a FedVLN run: who trains, what is shared, how the server merges it.
 
-Symbols are those of Zhou & Wang 2022, Algorithm 1; merge rules stand in fedsuite/robust.py.
+Symbols are those of Zhou & Wang 2022, Algorithm 1; merge rules stand in fedsuite/averaging/robust.py.
 """
 
 from dataclasses import dataclass
 
-from fedsuite.averaging_settings import AveragingSettings
-from fedsuite.config import setting
+from fedsuite.averaging.settings import AveragingSettings
+from fedsuite.settings.config import setting
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, RateSchedule, Scalar, Selection
 from fedsuite.randomness import rng_for
-from fedsuite.roster import Member, Roster
+from fedsuite.roster.members import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import TEST, VALIDATION

@@ -1,7 +1,7 @@
-"""What a house's own file (fedsuite.node) refuses of a run: sharing more than it allows."""
+"""What a house's own file (fedsuite.roster.node) refuses of a run: sharing more than it allows."""
 
 from fedsuite.errors import InputError
-from fedsuite.node import SHARED, NodeSettings
+from fedsuite.roster.node import SHARED, NodeSettings
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import ENCODER, is_personal, share_of
 

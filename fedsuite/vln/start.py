@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 
 from fedsuite.arrays import Arrays, non_finite
 from fedsuite.errors import InputError
-from fedsuite.files import as_typed, check_readable
-from fedsuite.roster import VOCABULARY
+from fedsuite.roster.members import VOCABULARY
+from fedsuite.storage.files import as_typed, check_readable
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.model.shapes import Shapes, difference
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.arrays import Arrays, load_arrays, under_prefix
-from fedsuite.config import read_config
 from fedsuite.errors import InputError, one_line, suggestion
 from fedsuite.progress import Progress, silent
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import RunFolder, read_stored_config
-from fedsuite.values import shown
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.settings.config import read_config
+from fedsuite.settings.values import shown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import without_words
 from fedsuite.vln.data.dataset import House, Sample, join_houses, start_view

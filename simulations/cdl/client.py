@@ -7,14 +7,14 @@ from flwr.client import NumPyClient
 
 from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import module_arrays
-from fedsuite.devices import device_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import with_false_angles
 from fedsuite.driving.data.sources import open_own, prepare_own, roster_folder, with_limit
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
-from fedsuite.versions import Versions
-from simulations.opened import Opened
+from fedsuite.runs.versions import Versions
+from fedsuite.settings.devices import device_of
+from simulations.app.opened import Opened
 from simulations.systems import Node
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedsuite.errors import one_line
-from simulations.experiments.tables import find_run
+from simulations.experiments.result_tables import find_run
 from simulations.results.new_drawing import check_new
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """How many messages one after another a CDL run takes on real nodes, from its settings and the number of silos."""
 
-from fedsuite.costs import StepCosts
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.topology import load_network
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
+from simulations.app.message_costs import StepCosts
 
 CURE = "a larger evaluate-every, or fewer rounds of more training.local-updates"
 

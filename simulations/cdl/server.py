@@ -15,7 +15,7 @@ from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import clients_of, initial_network, mixing_of, plan_of
 from fedsuite.federation import Reply, RoundStrategy, ServerState
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
 from strategies.sabotage import with_saboteurs
 

@@ -1,7 +1,7 @@
 """CDL wired to the app: the strategy of a run, the client of a node, and what is done around a run."""
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.unread import UNREAD
+from fedsuite.driving.ineffective import UNREAD
 from simulations.systems import System, later
 
 SYSTEM = System(

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedsuite.errors import InputError, RunFailed, one_line
-from fedsuite.files import locked, make_private, telling, write_atomically
-from fedsuite.node import NodeSettings, read_node
-from simulations.deploy.address import Address, read_address
-from simulations.deploy.keys import fingerprint_of_private, read_private
+from fedsuite.roster.node import NodeSettings, read_node
+from fedsuite.storage.files import locked, make_private, telling, write_atomically
+from simulations.deploy.check.probe import Unreachable, ask
+from simulations.deploy.kit.address import Address, read_address
+from simulations.deploy.kit.keys import fingerprint_of_private, read_private
 from simulations.deploy.polling import DEFAULT_S, FLOWERS_S
-from simulations.deploy.probe import Unreachable, ask
 from simulations.deploy.programs import ended, run_program
 from simulations.engines.flower import command_path
-from simulations.engines.superlink import flower_settings, free_port
+from simulations.engines.ray.superlink import flower_settings, free_port
 
 REFUSED_S = 75.0  # Flower forgets a silent node after 60
 AGAIN_S = 5.0
@@ -139,7 +139,7 @@ def _clients(
     """The environment in which client processes start; warm: from one that has imported everything."""
     if not warm:
         return nullcontext(environment)
-    from simulations.deploy.warm import warm_clients
+    from simulations.deploy.warm.start import warm_clients
 
     return warm_clients(environment, start.own)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import Value
 from fedsuite.errors import InputError, RunFailed
-from simulations.run_config import as_toml
+from fedsuite.settings.config import Value
+from simulations.app.run_config import as_toml
 
 CLIENT_APP = "simulations.client_app:app"
 

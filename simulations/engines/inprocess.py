@@ -115,7 +115,7 @@ def server_identity() -> Iterator[None]:
 
 def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: None) -> None:
     """Run server and clients of a resolved run-config here."""
-    from fedsuite.roster import read_roster
+    from fedsuite.roster.members import read_roster
     from simulations.client_app import app as client_app
     from simulations.server_app import serve
     from simulations.systems import settings_of

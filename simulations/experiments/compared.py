@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from fedsuite.config import RunSettings, read_config
 from fedsuite.errors import InputError
-from fedsuite.run_folder import read_stored_config
+from fedsuite.runs.folder import read_stored_config
+from fedsuite.settings.config import RunSettings, read_config
 from simulations.experiments.plan import Experiment, Plan
 from simulations.experiments.sweep import Sweep
 

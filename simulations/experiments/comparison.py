@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedsuite.escaping import in_markdown
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, line_name, table
 from fedsuite.report.tables import markdown_table
-from fedsuite.run_folder import RunFolder, variant_of
+from fedsuite.runs.folder import RunFolder, variant_of
+from fedsuite.storage.escaping import in_markdown
 
 MOST_METRICS = 6
 DIGITS = 4

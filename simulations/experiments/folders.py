@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedsuite.errors import InputError
-from fedsuite.files import as_typed, full_path
 from fedsuite.history.experiments import EXPERIMENT_FILE as EXPERIMENT_FILE  # noqa: PLC0414
 from fedsuite.history.experiments import FORMAT as FORMAT  # noqa: PLC0414
 from fedsuite.history.experiments import is_experiment as is_experiment  # noqa: PLC0414
 from fedsuite.history.experiments import labels_of as labels_of  # noqa: PLC0414
 from fedsuite.history.experiments import read_record as read_record  # noqa: PLC0414
-from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.storage.files import as_typed, full_path
 
 LOCK = ".lock"
 

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from fedsuite.costs import long_run
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.files import as_typed
 from fedsuite.progress import Progress
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import read_stored_config
-from fedsuite.unread import unread_lines
-from simulations.engines.connection import Connection, connection_of
-from simulations.engines.placement import Placement, Resources, cores
-from simulations.engines.ray import run_ray
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.runs.folder import read_stored_config
+from fedsuite.settings.ineffective import unread_lines
+from fedsuite.storage.files import as_typed
+from simulations.app.message_costs import long_run
+from simulations.engines.nodes.connection import Connection, connection_of
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement, Resources, cores
 from simulations.experiments.plan import Plan
 
 Engine = Literal["auto", "ray", "inprocess", "deploy"]
@@ -75,7 +75,7 @@ class Way:
         console.print(where, highlight=False, soft_wrap=True)
         with _display(console) as show:
             if self.connection is not None:
-                from simulations.engines.deployed import run_deployed
+                from simulations.engines.nodes.deployed import run_deployed
 
                 run_deployed(plan.run_config, plan.folder, self.connection, show)
             elif self.engine == "inprocess":
@@ -92,7 +92,7 @@ class Way:
         placement = self.resources.placed(settings.device, clients)
         if not self.resources.leaves_open(settings.device, placement):
             return placement
-        from simulations.engines.dry_step import weighed
+        from simulations.engines.ray.dry_step import weighed
 
         try:
             with console.status("dry step: two clients train, to see how many workers a GPU holds"):

@@ -9,9 +9,9 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from fedsuite.deleting import check_own, delete
 from fedsuite.errors import InputError
-from fedsuite.run_folder import WRITTEN, RunFolder, read_stored_config
+from fedsuite.runs.folder import WRITTEN, RunFolder, read_stored_config
+from fedsuite.storage.deleting import check_own, delete
 from simulations.experiments import folders
 from simulations.experiments.plan import Experiment, checkpointed_rounds
 from simulations.systems import System, load_system

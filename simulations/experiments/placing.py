@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import Value, limits_of, read_config
 from fedsuite.errors import InputError
-from fedsuite.files import full_path, path_name
-from fedsuite.run_folder import folder_of
+from fedsuite.runs.folder import folder_of
+from fedsuite.settings.config import Value, limits_of, read_config
+from fedsuite.storage.files import full_path, path_name
 from simulations.experiments import folders
 from simulations.experiments.request import Described, Request
 from simulations.experiments.variants import PLACING

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import (
+from fedsuite.errors import InputError
+from fedsuite.runs.folder import RunFolder, check_folder, folder_of
+from fedsuite.settings.config import (
     RunSettings,
     Value,
     limits_of,
@@ -20,9 +22,7 @@ from fedsuite.config import (
     to_flat,
     with_keys,
 )
-from fedsuite.errors import InputError
-from fedsuite.files import full_path
-from fedsuite.run_folder import RunFolder, check_folder, folder_of
+from fedsuite.storage.files import full_path
 from simulations.experiments import folders
 from simulations.experiments.placing import check_kept, check_place_stays, left_alone, new_folder
 from simulations.experiments.request import Described, Request, describe, given, split_changes
@@ -104,7 +104,7 @@ def plan_experiment(request: Request) -> Experiment:
 
 def checkpointed_rounds(folder: RunFolder) -> list[int]:
     """Rounds from which a run can go on."""
-    from fedsuite.versions import Checkpoints  # brings torch
+    from fedsuite.runs.versions import Checkpoints  # brings torch
 
     return Checkpoints(folder.checkpoints).rounds()
 

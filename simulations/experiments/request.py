@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunSettings, to_flat
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import check_readable, sha256_of
-from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.settings.config import RunSettings, to_flat
+from fedsuite.storage.files import check_readable, sha256_of
 from simulations.experiments import folders
 from simulations.experiments.sweep import SWEEP, Sweep, SweepOptions, recorded_sweep
 from simulations.experiments.variants import (

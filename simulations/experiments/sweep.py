@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsuite.config import Value, flatten, parse_text, read_config
 from fedsuite.errors import InputError, suggestion
-from fedsuite.values import of_type
-from fedsuite.values import shown as as_given
+from fedsuite.settings.config import Value, flatten, parse_text, read_config
+from fedsuite.settings.values import of_type
+from fedsuite.settings.values import shown as as_given
 
 SWEEP, VARY = "sweep", "vary"
 _OPTIONS = {"metric": "--metric", "targets": "--target", "lower": "--lower", VARY: "--vary"}

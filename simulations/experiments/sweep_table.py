@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedsuite.config import Value
-from fedsuite.deleting import delete_file
-from fedsuite.escaping import csv_text, markdown_name
-from fedsuite.files import as_typed
 from fedsuite.history import load_runs
 from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
 from fedsuite.report.rounds_to_target import Course, course_of
 from fedsuite.report.sweep_curves import sweep_curves
 from fedsuite.report.tables import markdown_table
-from fedsuite.run_folder import RunFolder, read_stored_config, variant_of
+from fedsuite.runs.folder import RunFolder, read_stored_config, variant_of
+from fedsuite.settings.config import Value
+from fedsuite.storage.deleting import delete_file
+from fedsuite.storage.escaping import csv_text, markdown_name
+from fedsuite.storage.files import as_typed
 from simulations.experiments.sweep import Sweep, short_keys, shown
 
 DIGITS = 4

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsuite.config import flatten
 from fedsuite.errors import InputError, suggestion
-from fedsuite.files import path_name
-from fedsuite.run_folder import variant_of
-from fedsuite.values import shown
+from fedsuite.runs.folder import variant_of
+from fedsuite.settings.config import flatten
+from fedsuite.settings.values import shown
+from fedsuite.storage.files import path_name
 from simulations.experiments.sweep import SWEEP, Sweep, read_sweep
 
 VARIANTS, SEEDS = "variants", "seeds"

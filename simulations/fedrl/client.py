@@ -6,14 +6,14 @@ from typing import cast
 from flwr.client import NumPyClient
 
 from clients.party import PartyClient, PartySite
-from fedsuite.config import with_keys
-from fedsuite.devices import device_of
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.own_noise import OwnNoise
 from fedsuite.fedrl.open_world import open_world, prepare_world
 from fedsuite.fedrl.worlds import Role
 from fedsuite.progress import silent
+from fedsuite.settings.config import with_keys
+from fedsuite.settings.devices import device_of
 from simulations.systems import Node
 
 

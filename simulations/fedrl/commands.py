@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError, one_line
-from simulations.experiments.tables import find_run
+from simulations.experiments.result_tables import find_run
 from simulations.results.new_drawing import check_new
 
 FORMATS = (".gif", ".png", ".pdf", ".svg")

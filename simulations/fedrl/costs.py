@@ -4,11 +4,11 @@ strategies/two_party.py says what an exchange is made of. How long episodes last
 count as long as the longest may be, and training that counts episodes as if each lasted half as long.
 """
 
-from fedsuite.costs import StepCosts
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.schedule import Schedule
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
+from simulations.app.message_costs import StepCosts
 
 CURE = "a larger federation.parallel-episodes, which changes what is learnt, and a larger evaluate-every"
 TESTS = {"both": 2, "none": 1, "noisy": 1}

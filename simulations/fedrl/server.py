@@ -2,7 +2,7 @@
 
 from fedsuite.federation import RoundStrategy
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
 from strategies.two_party import TwoParty
 
 

@@ -2,7 +2,7 @@
 
 Partition 0 is the party with rewards (alpha, or the only learner of a baseline); partition 1 is beta, partition 2 gamma.
 A real node may have, in its node-config, "party" (alpha, beta) and "data-dir" (where its data lies, in place of the run's).
-Noise of its own needs a file of its own (fedsuite/node.py).
+Noise of its own needs a file of its own (fedsuite/roster/node.py).
 """
 
 from fedsuite.fedrl.config import FedRLConfig

@@ -9,10 +9,10 @@ from clients.house import HouseClient
 from clients.house_base import HouseSite
 from clients.speaker_house import SpeakerClient
 from clients.together import TogetherClient
-from fedsuite.devices import device_of
 from fedsuite.errors import InputError
-from fedsuite.roster import Roster
-from fedsuite.versions import Versions
+from fedsuite.roster.members import Roster
+from fedsuite.runs.versions import Versions
+from fedsuite.settings.devices import device_of
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import with_false_directions
 from fedsuite.vln.data.dataset import join_houses
@@ -25,7 +25,7 @@ from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.refusals import IN_SIMULATION
 from fedsuite.vln.stages import describes_paths
-from simulations.opened import Opened
+from simulations.app.opened import Opened
 from simulations.systems import Node
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedsuite.errors import InputError
-from fedsuite.escaping import PlainConsole
+from fedsuite.storage.escaping import PlainConsole
 
 if TYPE_CHECKING:
     from fedsuite.vln.evaluation.following import InstructionWalk
@@ -61,7 +61,7 @@ def walk(
     """Have a run's agent follow an instruction in a house; print every step, and draw it."""
     from fedsuite.vln.walking import Walker
     from simulations.experiments.progress import Preparing
-    from simulations.experiments.tables import find_run
+    from simulations.experiments.result_tables import find_run
     from simulations.fedvln.walk_table import lines_of
 
     if out is not None and out.exists() and not overwrite:

@@ -1,10 +1,10 @@
 """How many messages one after another a FedVLN run takes on real nodes, from its settings and who takes part."""
 
-from fedsuite.costs import StepCosts
 from fedsuite.federation import ClientInfo
-from fedsuite.roster import Member, Roster
+from fedsuite.roster.members import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import describes_paths, is_personal
+from simulations.app.message_costs import StepCosts
 from simulations.fedvln.server import participation_of
 
 SEEN, UNSEEN = "seen", "unseen"  # roles of the roster

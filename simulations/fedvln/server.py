@@ -3,10 +3,10 @@
 from functools import partial
 from typing import Any
 
-from fedsuite.control_variates import CONTROL
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.federation import RoundStrategy
 from fedsuite.progress import Progress
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.plan import (

@@ -1,7 +1,7 @@
 """FedVLN wired to the app: the strategy of a run, the client of a node, and what is done around a run."""
 
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.unread import UNREAD
+from fedsuite.vln.ineffective import UNREAD
 from simulations.systems import System, later
 
 SYSTEM = System(

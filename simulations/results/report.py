@@ -14,7 +14,7 @@ import typer
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, TIMINGS, read_rows, run_folders
 from fedsuite.history.experiments import place_of
-from fedsuite.run_folder import RunFolder, read_stored_config
+from fedsuite.runs.folder import RunFolder, read_stored_config
 from simulations.systems import load_system
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def report(
 
 def make_report(runs: list[str]) -> "Report":
     """A report of all runs that these names stand for, each once."""
-    from fedsuite.config import read_config, to_flat
-    from fedsuite.escaping import PlainConsole
     from fedsuite.report.page.build import report_of
     from fedsuite.report.page.digest import digest_of, read_ahead
+    from fedsuite.settings.config import read_config, to_flat
+    from fedsuite.storage.escaping import PlainConsole
 
     places = places_of(runs)
     systems: dict[str, tuple[list[Digest], dict[str, Any]]] = {}
@@ -148,7 +148,7 @@ def _place(folder: Path) -> "Place":
     """Label and line of a run, which may be one of an experiment's."""
     from fedsuite.report.outcomes import line_name
     from fedsuite.report.page.digest import Place
-    from simulations.experiments.tables import status_of
+    from simulations.experiments.result_tables import status_of
 
     found, status = place_of(folder), status_of(RunFolder(folder))
     if not found.label:

@@ -4,11 +4,11 @@ import textwrap
 from itertools import groupby
 from pathlib import Path
 
-from fedsuite.config import RunSettings
 from fedsuite.errors import InputError, refused
-from fedsuite.files import path_name
-from fedsuite.values import shown
-from simulations.key_rows import key_rows
+from fedsuite.settings.config import RunSettings
+from fedsuite.settings.values import shown
+from fedsuite.storage.files import path_name
+from simulations.app.key_rows import key_rows
 from simulations.shipped import config_file, shipped_names
 
 WIDTH = 98

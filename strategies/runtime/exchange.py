@@ -10,11 +10,11 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedsuite.arrays import Arrays
-from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Reply, Scalar, Task
 from fedsuite.history import Kind, event
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import RunSettings
 from strategies.runtime.identity import read_identity
 from strategies.runtime.members import Introductions, Members
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply

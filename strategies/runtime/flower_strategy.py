@@ -13,7 +13,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     Clients,
@@ -24,8 +23,9 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import RunSettings
 from strategies.runtime import bookkeeping
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, read_reply

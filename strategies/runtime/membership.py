@@ -12,11 +12,11 @@ from functools import partial
 
 from flwr.serverapp import Grid
 
-from fedsuite.config import RunSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Clients
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import RunSettings
 from strategies.runtime.keys import fingerprint
 from strategies.runtime.members import Members
 from strategies.runtime.messages import identity_message, read_reply

@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from fedsuite.arrays import LARGEST_COUNT, Arrays, Form
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
-from fedsuite.packing import Misfit
+from fedsuite.messages.packing import Misfit
 from strategies.runtime.packing import arrays_of, packed_record, plain_record
 
 EXAMPLES = "num-examples"

@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from fedsuite.arrays import Arrays, Form
-from fedsuite.packing import Misfit, forms_complaint, from_npy, pack, unpack
+from fedsuite.messages.packing import Misfit, forms_complaint, from_npy, pack, unpack
 
 PACKED, FORMAT = "packed", "safetensors"
 _PLAIN = "numpy.ndarray"  # Flower's name for the format of .npy files

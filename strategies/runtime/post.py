@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.superlink.grid import HttpGrid
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
 REAL_WAIT_S = 0.5

@@ -14,7 +14,7 @@ import numpy as np
 from fedsuite.arrays import LARGEST_COUNT, Arrays, extremes, forms_of, num_bytes, range_complaint
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
-from fedsuite.packing import few, forms_complaint
+from fedsuite.messages.packing import few, forms_complaint
 from strategies.runtime.messages import EXAMPLES, RawReply
 
 LONGEST_NAME = 200

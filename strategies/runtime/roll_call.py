@@ -11,7 +11,7 @@ from functools import cached_property
 import fedsuite
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import ClientInfo
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
 from strategies.runtime.identity import FACTS, read_identity
 from strategies.runtime.members import Members
 from strategies.runtime.messages import RawReply

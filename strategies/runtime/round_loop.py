@@ -15,7 +15,6 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from fedsuite.arrays import with_prefix
-from fedsuite.config import RunSettings, config_digest
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import (
     ClientInfo,
@@ -28,10 +27,11 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, Kind, event, finite_metrics
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import ANEW, Checkpoints, RunState
 from fedsuite.sampling import ASKED, OF, some_of
-from fedsuite.versions import ANEW, Checkpoints, RunState
+from fedsuite.settings.config import RunSettings, config_digest
 from strategies.runtime import bookkeeping
 from strategies.runtime.bookkeeping import BEST_ROUND
 from strategies.runtime.exchange import TaskExchange

@@ -7,8 +7,8 @@ no use, no part is, for what was sent is a sum.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from fedsuite.averaging.partial_sums import MEMBERS, SECONDS, for_member, of_member
 from fedsuite.federation import Scalar, Task
-from fedsuite.partial_sums import MEMBERS, SECONDS, for_member, of_member
 from strategies.runtime.messages import RawReply, seconds_of
 from strategies.runtime.reply_checks import CheckedReply, check_reply
 

@@ -13,7 +13,7 @@ import pytest
 from clients.numpy_client_app import named_arrays, named_reply
 from fedsuite.checking import ContractError, check_client
 from fedsuite.federation import Task
-from fedsuite.versions import Versions, checkpoint_rounds
+from fedsuite.runs.versions import Versions, checkpoint_rounds
 from tests.harness import toy_settings
 from tests.toy import ToyClient
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedsuite.arrays import Share
+from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.checking import ContractError, check_strategy, echo
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.message_keys import TERMS
@@ -22,7 +23,6 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.robust import MERGE_RULES, Merge
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly

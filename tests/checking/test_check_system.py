@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedsuite.checking import ContractError
-from fedsuite.config import setting
-from fedsuite.roster import Member, Roster
+from fedsuite.roster.members import Member, Roster
+from fedsuite.settings.config import setting
 from simulations.check_system import check_system
 from simulations.systems import load_system
 from tests import toy

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays, load_arrays, module_arrays
 from fedsuite.errors import InputError
-from fedsuite.run_folder import folder_of
+from fedsuite.runs.folder import folder_of
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop

@@ -12,7 +12,7 @@ import clients.house
 from clients.house import HouseClient
 from fedsuite.arrays import under_prefix
 from fedsuite.history import read_rows
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 from tests.fedvln_runs import METHODS, Chain, chain_in
 from tests.harness import results_of
 

@@ -11,8 +11,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from fedsuite.arrays import Arrays, module_arrays, under_prefix
+from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, join_houses
 from fedsuite.vln.data.roster import open_house

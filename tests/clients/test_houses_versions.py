@@ -11,7 +11,7 @@ from torch import nn
 from clients.house import HouseClient
 from clients.house_base import HouseClientBase, HouseSite
 from fedsuite.errors import InputError
-from fedsuite.versions import Versions
+from fedsuite.runs.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.training.learner import TrainingReport
 from fedsuite.vln.training.rmsprop import RMSprop

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedsuite.errors import RunFailed
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Checkpoints, Versions
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Checkpoints, Versions
 from tests.harness import results_of, run_toy
 
 

@@ -10,7 +10,7 @@ from flwr.clientapp.typing import Mod
 
 from clients.numpy_client_app import named_arrays, named_reply, numpy_client_app
 from clients.packing import plain_arrays
-from fedsuite.instructions import Instruction, Whole
+from fedsuite.messages.instructions import Instruction, Whole
 from simulations.engines.inprocess import server_identity
 from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 

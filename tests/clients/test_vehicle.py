@@ -20,7 +20,7 @@ from fedsuite.driving.model.networks import build_network
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.learner import Learner
-from fedsuite.versions import Versions
+from fedsuite.runs.versions import Versions
 from tests.harness import changed
 
 BASE: dict[str, Any] = {

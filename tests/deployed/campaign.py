@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedsuite.config import Value
 from fedsuite.history import read_rows
 from fedsuite.randomness import rng_for
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import Value
 from tests.deployed import worlds
 from tests.deployed.site import Site, command, environment, simulated
 from tests.deployed.worlds import World

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedsuite.config import Value
-from fedsuite.files import sha256_of
-from fedsuite.roster import read_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import read_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import Value
+from fedsuite.storage.files import sha256_of
 from simulations.engines.processes import living_processes
-from simulations.engines.superlink import free_port
+from simulations.engines.ray.superlink import free_port
 from tests.deployed.worlds import World
 
 ROOT = Path(__file__).parents[2]
@@ -215,7 +215,7 @@ def _newest(state: Path) -> Iterator[Path]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "simulations.cli", *arguments]
+    return [sys.executable, "-m", "simulations.commands.cli", *arguments]
 
 
 def environment() -> dict[str, str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedsuite.history import TIMINGS, Kind, kind_of
-from fedsuite.run_folder import RunFolder
-from simulations.engines.following import Tail
-from simulations.in_python import run
+from fedsuite.runs.folder import RunFolder
+from simulations.app.in_python import run
+from simulations.engines.nodes.following import Tail
 from tests.deployed import worlds
 from tests.deployed.site import Site, simulated
 from tests.deployed.worlds import World

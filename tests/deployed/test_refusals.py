@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulations.deploy.certificates import make_authority
+from simulations.deploy.kit.certificates import make_authority
 from tests.deployed.site import START_S, Site
 from tests.deployed.worlds import World
 

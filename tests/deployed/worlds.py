@@ -12,7 +12,7 @@ from typing import Any
 
 import h5py
 
-from fedsuite.config import Value
+from fedsuite.settings.config import Value
 from tests.harness import toml_from
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -8,13 +8,13 @@ import torch
 
 from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.ineffective import UNREAD
 from fedsuite.driving.model.layers import Output
 from fedsuite.driving.training.contrastive import CONTRASTIVE_LOSSES, ContrastiveLoss, Pair
 from fedsuite.driving.trials import check_loss
-from fedsuite.driving.unread import UNREAD
 from fedsuite.errors import InputError
-from fedsuite.unread import unread_lines
-from fedsuite.values import importing_only
+from fedsuite.settings.ineffective import unread_lines
+from fedsuite.settings.values import importing_only
 from tests.harness import changed
 
 TINY: dict[str, Any] = {"num-silos": 3, "image-size": 32}

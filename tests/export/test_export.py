@@ -200,7 +200,14 @@ def test_a_run_that_died_is_not_followed_for_ever(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_whole_files(tmp_path: Path) -> None:
     run = GrowingRun(tmp_path / "run")
     run.round(0)
-    command = [sys.executable, "-m", "simulations.cli", "export", str(run.path), "--follow"]
+    command = [
+        sys.executable,
+        "-m",
+        "simulations.commands.cli",
+        "export",
+        str(run.path),
+        "--follow",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [*command, "--to", "csv", "-o", str(tmp_path / "out")],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from fedsuite.config import Value
+from fedsuite.settings.config import Value
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import System, load_system
 from tests.harness import config_from

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.randomness import rng_for
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 from simulations.engines.inprocess import run_inprocess
 from tests import cdl_runs, fedrl_runs, harness
 from tests.simulations.fedvln import test_fedvln as fedvln_runs

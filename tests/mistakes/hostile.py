@@ -13,9 +13,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.app.error import Error
 from flwr.serverapp import Grid
 
-from fedsuite.config import RunSettings
-from fedsuite.roster import ROSTER, Roster, read_roster
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.settings.config import RunSettings
 from simulations.engines.inprocess import server_identity
 from simulations.systems import System, settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsuite.config import read_config
 from fedsuite.errors import InputError, one_line, refused
 from fedsuite.progress import silent
 from fedsuite.randomness import rng_for
+from fedsuite.settings.config import read_config
 from simulations.systems import Node, load_system
 from tests.cdl_runs import write_drives
 from tests.conftest import SCANS, features_of, write_data
@@ -729,7 +729,7 @@ ROSTERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("case", [*ROSTERS, *(c for c in ANY if c != "cut at 0.98")])
 def test_a_roster_that_is_none_is_refused(houses: Path, tmp_path: Path, case: str) -> None:
-    from fedsuite.roster import read_roster, write_roster
+    from fedsuite.roster.members import read_roster, write_roster
 
     keys = {"data.dir": str(houses), "data.features": str(houses / "views"), **TINY}
     own = load_system("fedvln")

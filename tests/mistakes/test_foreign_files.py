@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from simulations.cli import app
+from simulations.commands.cli import app
 from tests.harness import exit_code_of, write_toml
 from tests.mistakes.refusing import Call, said
 
@@ -126,7 +126,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             toml = write_toml(folder, stem, num_rounds=1, name=stem)
             toml.write_text(toml.read_text() + end)
             patch.setattr("sys.argv", ["fedsuite", "run", toml.name, "--engine", "inprocess"])
-            from simulations.cli import main
+            from simulations.commands.cli import main
 
             assert exit_code_of(main) == 0
     return folder

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 from simulations.engines.processes import living_processes
 from tests.harness import WAIT_S, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 from tests.mistakes.refusing import Call, said

@@ -8,11 +8,11 @@ import pytest
 
 import fedsuite.driving.checks
 import fedsuite.driving.trials
-from fedsuite.config import Limits, limits_of, read_config, to_flat, types_of
 from fedsuite.driving.model.networks import STEERING_NETWORKS
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
+from fedsuite.settings.config import Limits, limits_of, read_config, to_flat, types_of
 from simulations.systems import load_system, settings_of, to_run_config
 from tests.mistakes.refusing import SYSTEMS
 

@@ -17,10 +17,10 @@ from flwr.serverapp import Grid
 
 from fedsuite.arrays import fingerprint
 from fedsuite.history import HISTORY, read_rows
-from fedsuite.roster import ROSTER, write_roster
-from fedsuite.run_folder import folder_of
-from simulations import cli
+from fedsuite.roster.members import ROSTER, write_roster
+from fedsuite.runs.folder import folder_of
 from simulations.client_app import app as client_app
+from simulations.commands import cli
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy

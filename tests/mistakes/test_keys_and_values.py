@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import Limits, limits_of, types_of
+from fedsuite.settings.config import Limits, limits_of, types_of
 from simulations.systems import load_system
 from tests.mistakes.refusing import SYSTEMS, Call, literal, refused, toml
 

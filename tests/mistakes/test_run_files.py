@@ -11,8 +11,8 @@ import pytest
 
 from fedsuite.history import HISTORY, TIMINGS
 from fedsuite.randomness import rng_for
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Checkpoints
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Checkpoints
 from tests.harness import results_of, run_toy, write_toml
 from tests.mistakes.refusing import Call, said
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import read_config
+from fedsuite.averaging.robust import MERGE_RULES
 from fedsuite.errors import InputError
-from fedsuite.robust import MERGE_RULES
-from fedsuite.roster import Member, Roster
+from fedsuite.roster.members import Member, Roster
+from fedsuite.settings.config import read_config
 from simulations.systems import load_system
 from tests.cdl_runs import write_drives
 from tests.conftest import write_data
 from tests.mistakes.refusing import Call, names_of, refused, said, toml
 
 MINE = """
-from fedsuite.aggregation import MergeRule
+from fedsuite.averaging.merging import MergeRule
 
 def nothing(): pass
 def one(a): return 3
@@ -98,7 +98,7 @@ def test_an_export_that_is_none(call: Call, mine: None, tmp_path: Path, name: st
 def test_functions_of_ones_own_that_fit_are_taken(call: Call, mine: None, tmp_path: Path) -> None:
     own = load_system("fedvln")
     keys: dict[str, Any] = {"federation.server-optimizer": "mine:four"}
-    keys["federation.local-penalty"] = "fedsuite.penalties:Proximal"
+    keys["federation.local-penalty"] = "fedsuite.averaging.penalties:Proximal"
     own.validate(read_config(own.config_class, keys))
     keys = {"federation.merge": "mine:four", "data.num-silos": 3}
     load_system("cdl").validate(read_config(load_system("cdl").config_class, keys))

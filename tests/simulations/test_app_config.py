@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from flwr.common.config import flatten_dict
 
-from fedsuite.config import read_config
 from fedsuite.errors import InputError
-from simulations import app_config
+from fedsuite.settings.config import read_config
+from simulations.app import app_config
 from simulations.experiments.variants import runs_of
 from simulations.systems import BUILT_IN, load_system, settings_of, to_run_config
 
@@ -15,7 +15,7 @@ PYPROJECT = tomllib.loads(app_config.PYPROJECT.read_text())
 
 def test_the_block_is_up_to_date() -> None:
     text = app_config.PYPROJECT.read_text()
-    assert app_config.updated(text) == text, "run `python -m simulations.app_config --write`"
+    assert app_config.updated(text) == text, "run `python -m simulations.app.app_config --write`"
 
 
 def test_flower_sees_every_key_with_its_default() -> None:

@@ -12,7 +12,7 @@ from flwr.cli.config_utils import get_fab_metadata, load_and_validate
 from flwr.common.config import get_fab_config
 from flwr.supercore.fab_format_version import normalize_and_validate_fab_format
 
-from simulations.app_config import PYPROJECT
+from simulations.app.app_config import PYPROJECT
 
 ROOT = PYPROJECT.parent
 SHIPPED = ("fedsuite", "strategies", "clients", "simulations")

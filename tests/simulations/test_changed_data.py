@@ -9,8 +9,8 @@ import pytest
 
 import fedsuite.driving.report.run
 from fedsuite.errors import InputError
-from fedsuite.files import sha256_of
-from fedsuite.roster import CONTENT, Roster, read_roster, write_roster
+from fedsuite.roster.members import CONTENT, Roster, read_roster, write_roster
+from fedsuite.storage.files import sha256_of
 from simulations.engines.inprocess import run_inprocess
 from tests import cdl_runs, fedvln_runs
 from tests.harness import toml_from

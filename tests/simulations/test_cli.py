@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Versions
-from simulations import cli as command
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
+from simulations.commands import cli as command
 from tests.harness import (
     ROOT,
     cli,
@@ -118,7 +118,7 @@ def test_unknown_options_are_exit_code_2(call, arguments: list[str]) -> None:
 def test_gpus_that_are_not_there_are_told_before_anything_is_prepared(
     call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simulations.engines.placement.visible_gpus", lambda: 0)
+    monkeypatch.setattr("simulations.engines.ray.placement.visible_gpus", lambda: 0)
     write_toml(tmp_path)
     code, out, err = call("run", "toy.toml", "--gpus", "2")
     assert (code, out) == (2, "") and err.count("\n") == 1
@@ -256,7 +256,7 @@ def test_data_prepare_says_what_it_cuts_off(call, data_dir: Path, tmp_path: Path
 def test_help_comes_without_loading_torch() -> None:
     done = cli(ROOT, "--help")
     assert done.returncode == 0 and "run" in done.stdout
-    probe = "import sys, simulations.cli; print('torch' in sys.modules)"
+    probe = "import sys, simulations.commands.cli; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", probe], cwd=ROOT, text=True) == "False\n"
 
 

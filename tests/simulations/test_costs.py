@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import RunSettings, read_config
-from fedsuite.costs import StepCosts, duration, long_run, messages_of
-from fedsuite.roster import ROSTER, read_roster
-from fedsuite.run_folder import RunFolder, read_stored_config
-from simulations.deploy.cost import cost_table
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.settings.config import RunSettings, read_config
+from simulations.app.message_costs import StepCosts, duration, long_run, messages_of
+from simulations.deploy.check.cost import cost_table
 from simulations.engines.inprocess import InProcessGrid
 from simulations.systems import load_system
 from tests.golden.runs import _NAMING_A_RUN, RUNS, Plays

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from flwr.app import Context, Message
 
-from fedsuite.roster import Member, Roster, write_roster
+from fedsuite.roster.members import Member, Roster, write_roster
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import serve

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedsuite.arrays import Arrays
-from fedsuite.config import limits_of
 from fedsuite.federation import Task
 from fedsuite.fedrl.learning.party import Party
-from fedsuite.node import NodeSettings
-from fedsuite.roster import write_roster
+from fedsuite.roster.members import write_roster
+from fedsuite.roster.node import NodeSettings
+from fedsuite.settings.config import limits_of
 from simulations.engines.inprocess import server_identity
 from strategies.runtime.messages import RawReply, TaskMessages, identity_message, read_reply
 from strategies.runtime.packing import arrays_of

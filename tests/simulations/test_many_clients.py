@@ -15,8 +15,8 @@ from fedsuite.federation import ClientInfo
 from fedsuite.history import load_runs, read_rows
 from fedsuite.progress import silent
 from fedsuite.report.sampled import sampled_text
-from fedsuite.roster import Roster, write_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster, write_roster
+from fedsuite.runs.folder import RunFolder
 from fedsuite.sampling import ASKED, OF
 from fedsuite.vln.data import roster as houses
 from fedsuite.vln.plan import clients_of
@@ -24,8 +24,8 @@ from simulations import systems
 from simulations.client_app import app as client_app
 from simulations.client_app import node_of
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
-from simulations.engines.placement import Placement
-from simulations.engines.ray import run_ray
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement
 from simulations.fedvln.client import _open_site
 from simulations.server_app import serve
 from simulations.systems import settings_of
@@ -225,8 +225,8 @@ def test_the_roster_knows_what_houses_say(seen: Seen, changes: Mapping[str, Any]
 
 def answers(config: dict[str, Any], roster: Roster) -> list[ClientInfo]:
     """What every client says of itself when it is asked, its data open."""
-    from fedsuite.roster import ROSTER
-    from fedsuite.run_folder import folder_of
+    from fedsuite.roster.members import ROSTER
+    from fedsuite.runs.folder import folder_of
 
     system, settings = settings_of(config)
     folder_of(settings).path.mkdir(parents=True, exist_ok=True)

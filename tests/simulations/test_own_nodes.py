@@ -8,9 +8,9 @@ from flwr.app import Message
 
 import fedsuite.driving.report.run
 from fedsuite.federation import Task
-from fedsuite.files import sha256_of
-from fedsuite.roster import Member, Roster, write_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Member, Roster, write_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import sha256_of
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from strategies.runtime.messages import TaskMessages, identity_message, read_reply
 from tests import cdl_runs, fedrl_runs, fedvln_runs

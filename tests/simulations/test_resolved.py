@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flwr.common.config import flatten_dict, fuse_dicts, parse_config_args
 
-from simulations import app_config
+from simulations.app import app_config
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.systems import settings_of

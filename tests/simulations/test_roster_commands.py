@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedsuite.parts import Part, write_part
-from fedsuite.roster import CONTENT, Member, Roster, read_roster
+from fedsuite.roster.members import CONTENT, Member, Roster, read_roster
+from fedsuite.roster.node_report import Part, write_part
 from tests import cdl_runs, fedrl_runs, fedvln_runs
 from tests.harness import config_from, prepared, toml_from
 from tests.nodes import write_node, write_own_house

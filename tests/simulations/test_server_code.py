@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedsuite.roster import Member, Roster, write_roster
+from fedsuite.roster.members import Member, Roster, write_roster
 from tests.harness import ROOT, config_from
 
 LOAD = """
@@ -17,7 +17,7 @@ for module in pkgutil.walk_packages(strategies.__path__, "strategies."):
 """
 BUILD = """
 from pathlib import Path
-from fedsuite.roster import read_roster
+from fedsuite.roster.members import read_roster
 from simulations.systems import settings_of
 for config, file in json.loads(sys.argv[1]):
     system, settings = settings_of(config)

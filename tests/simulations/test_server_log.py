@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Message
 from flwr.supercore.run import RunNotRunningException
 
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import in_log, serve

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedsuite.errors import InputError
-from simulations import app_config
+from simulations.app import app_config
 from simulations.systems import BUILT_IN, System, load_system, settings_of, to_run_config
 from tests.toy import SYSTEM, ToySettings
 

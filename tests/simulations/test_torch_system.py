@@ -11,14 +11,14 @@ import torch
 
 from clients.numpy_client_app import NAMES
 from clients.torch_client import TorchClient
-from fedsuite.averaging_checks import check_averaging
-from fedsuite.averaging_settings import FedAvgSettings
-from fedsuite.config import read_config
-from fedsuite.control_variates import CONTROL
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.requirements import check_averaging
+from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
-from fedsuite.roster import roster_of
-from fedsuite.versions import Checkpoints
+from fedsuite.roster.members import roster_of
+from fedsuite.runs.versions import Checkpoints
+from fedsuite.settings.config import read_config
 from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, load_system, to_run_config

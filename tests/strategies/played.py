@@ -15,7 +15,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
 from fedsuite.vln.config import FedVLNConfig
 from simulations.fedvln import server
 from strategies.runtime import bookkeeping

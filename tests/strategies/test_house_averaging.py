@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedsuite.averaging.robust import MERGE_RULES, Merge
+from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS
 from fedsuite.federation import ClientInfo, RateSchedule, ServerState
-from fedsuite.robust import MERGE_RULES, Merge
-from fedsuite.server_optimizers import SERVER_OPTIMIZERS
 from strategies.house_averaging import HouseAveraging
 from strategies.participation import InGroups, one_by_one
 from tests.harness import changed

@@ -11,11 +11,11 @@ from flwr.app import Message
 
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.partial_sums import tree_sum
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import read_rows
-from fedsuite.node import NodeSettings
-from fedsuite.partial_sums import tree_sum
-from fedsuite.roster import ROSTER, Member, Roster, read_roster
+from fedsuite.roster.members import ROSTER, Member, Roster, read_roster
+from fedsuite.roster.node import NodeSettings
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import serve

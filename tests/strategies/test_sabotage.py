@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsuite.config import read_config
+from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, Task
 from fedsuite.history import load_runs
 from fedsuite.report.admitted import admitted_text
-from fedsuite.robust import MERGE_RULES, Merge
-from fedsuite.roster import ROSTER, read_roster
-from fedsuite.run_folder import RunFolder, read_stored_config
-from fedsuite.sabotage_settings import SabotageSettings
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.sabotage.settings import SabotageSettings
+from fedsuite.settings.config import read_config
 from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import with_false_directions

@@ -7,7 +7,7 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.progress import silent
-from fedsuite.roster import Member, Roster
+from fedsuite.roster.members import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
 from simulations.fedvln.server import make_strategy, prepare
 from tests.harness import changed

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from fedsuite.arrays import module_arrays
 from fedsuite.errors import InputError
 from fedsuite.history import read_rows
-from fedsuite.roster import ROSTER, read_roster
+from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.vln.walking import LONGEST_INSTRUCTION, Walker
 from tests.fedvln_runs import METHODS, Chain, chain_in
 

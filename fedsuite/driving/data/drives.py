@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from fedsuite.deleting import delete
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, Plan, SplitOptions, plan_split
 from fedsuite.driving.data.frames import SPLITS, WRITTEN, finish_silos, holds
@@ -20,6 +19,7 @@ from fedsuite.driving.data.readers import Drive, FrameFormat, pictures, read_pic
 from fedsuite.driving.data.readers.rows import BadRows
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
+from fedsuite.storage.deleting import delete
 
 ROLES = (TRAIN, TEST)
 

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedsuite.config import read_config, setting
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.doubts import assumptions, doubts
 from fedsuite.driving.data.finding import find_drives, find_release
@@ -26,8 +25,9 @@ from fedsuite.driving.data.readers.angles import NAMED
 from fedsuite.driving.data.readers.drive import LEFT, RIGHT, name_of
 from fedsuite.driving.data.row_order import NAMES, ROWS, in_time
 from fedsuite.errors import InputError, suggestion
-from fedsuite.files import check_readable
 from fedsuite.progress import Progress, silent
+from fedsuite.settings.config import read_config, setting
+from fedsuite.storage.files import check_readable
 
 FLEET = "drives.toml"
 

@@ -17,14 +17,18 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable, sync_folder, write_json
+from fedsuite.storage.files import check_readable, sync_folder, write_json
 
 INDEX = "silos.json"
 LEFT_OUT = "left-out"
 SPLITS = ("train", "test")
 WANTED = "settings.json"  # in an unfinished folder of generated roads: what it is being filled for
 FRAMES = tuple(f"{split}_{part}.npy" for split in SPLITS for part in ("images", "angles"))
-WRITTEN = (INDEX, WANTED, *(f"*/{name}" for name in FRAMES))  # as fedsuite.deleting takes names
+WRITTEN = (
+    INDEX,
+    WANTED,
+    *(f"*/{name}" for name in FRAMES),
+)  # as fedsuite.storage.deleting takes names
 
 
 @dataclass(frozen=True)

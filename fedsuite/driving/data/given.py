@@ -26,7 +26,7 @@ from fedsuite.driving.data.readers.rows import few
 from fedsuite.driving.data.roads import poses_of
 from fedsuite.driving.data.sources import open_own, road_settings, roster_folder
 from fedsuite.errors import InputError
-from fedsuite.roster import Roster
+from fedsuite.roster.members import Roster
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from fedsuite.deleting import delete, delete_file
 from fedsuite.driving.data.frames import FRAMES, SPLITS, WANTED, WRITTEN, finish_silos, holds
 from fedsuite.driving.data.rendering.scene import (
     Poses,
@@ -31,9 +30,10 @@ from fedsuite.driving.data.rendering.scene import (
     steering,
 )
 from fedsuite.driving.data.rendering.settings import RoadSettings
-from fedsuite.files import write_json
 from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
+from fedsuite.storage.deleting import delete, delete_file
+from fedsuite.storage.files import write_json
 
 SOURCE = "generated roads"
 LAYOUT_VERSION = 1  # raise when the same settings give other frames

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsuite.config import with_keys
 from fedsuite.driving.config import CDLConfig, DataSettings
 from fedsuite.driving.data.drives import about_drives, prepare_drives
 from fedsuite.driving.data.fleet import read_drives
@@ -31,10 +30,11 @@ from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import clients_of, make_plan
 from fedsuite.errors import InputError
-from fedsuite.files import in_turn, sha256_of
-from fedsuite.parts import Part
 from fedsuite.progress import Progress, silent
-from fedsuite.roster import CONTENT, Member, Roster
+from fedsuite.roster.members import CONTENT, Member, Roster
+from fedsuite.roster.node_report import Part
+from fedsuite.settings.config import with_keys
+from fedsuite.storage.files import in_turn, sha256_of
 
 GENERATOR_VERSION = 1  # raise it when generated roads change, so that cached ones are made anew
 LAYOUT_VERSION = 2  # the same for converted drives

@@ -25,7 +25,7 @@ from fedsuite.driving.model.resnet8 import ResNet8
 from fedsuite.driving.model.torchvision_nets import inception, mobilenet, vgg16_reduced
 from fedsuite.errors import InputError
 from fedsuite.randomness import torch_generator_for
-from fedsuite.values import chosen, shown
+from fedsuite.settings.values import chosen, shown
 
 __all__ = ["Norm", "Output", "build_network", "count_parameters"]
 

@@ -6,13 +6,13 @@ from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
-from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column, Outcome, read_baselines
-from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
+from fedsuite.report.page.questions import Answers, ClientScores, Curve, Paper, RunRead
 from fedsuite.report.page.shared_arrays import shared_line
 from fedsuite.report.sampled import sampled_text
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import read_table
 
 PAPER = read_table(__file__, "paper.json")
 ERRORS = tuple(Column(t, t, 3) for t in ("RMSE", "MAE", "silo RMSE", "worst silo", "everywhere"))

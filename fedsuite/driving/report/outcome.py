@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import LEFT_OUT
-from fedsuite.escaping import in_markdown
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import Outcome, last_values, read_baselines
-from fedsuite.roster import ROSTER, read_roster
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.storage.escaping import in_markdown
 
 ERRORS = {
     "RMSE": "rmse", "MAE": "mae", "silo RMSE": "silo-rmse.mean", "worst silo": "silo-rmse.worst",

@@ -27,16 +27,16 @@ from fedsuite.driving.plan import plan_of
 from fedsuite.driving.report.outcome import last_metrics, left_out_text
 from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
-from fedsuite.files import write_json
 from fedsuite.history import load_runs
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, read_baselines
 from fedsuite.report.plots import learning_curves, save_figure
 from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
-from fedsuite.roster import ROSTER, read_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder
 from fedsuite.sampling import some_of
+from fedsuite.storage.files import write_json
 
 DRAWN_SILOS = 12
 DRAWINGS = ("steering.png", "frames.png", "overlay.png")

@@ -23,8 +23,8 @@ import numpy as np
 
 from fedsuite.driving.topology.underlay import Network
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable
-from fedsuite.values import is_number
+from fedsuite.settings.values import is_number
+from fedsuite.storage.files import check_readable
 
 ROW_SUM_TOLERANCE = 1e-6
 

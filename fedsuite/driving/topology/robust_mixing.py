@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.robust import lengths, squared_distances, trimmed
 from fedsuite.driving.topology.mixing import Stack, mix
-from fedsuite.robust import lengths, squared_distances, trimmed
 
 
 @dataclass(frozen=True)

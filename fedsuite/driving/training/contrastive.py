@@ -31,13 +31,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsuite.averaging.penalties import Penalty, Proximal
 from fedsuite.driving.config import ObjectiveSettings
 from fedsuite.driving.federation_settings import FederationSettings
 from fedsuite.driving.model.layers import Output
 from fedsuite.driving.training.langevin import Chain, surrogate_loss
 from fedsuite.errors import InputError
-from fedsuite.penalties import Penalty, Proximal
-from fedsuite.values import check_callable, chosen, shown
+from fedsuite.settings.values import check_callable, chosen, shown
 
 Terms = tuple[Tensor, Tensor]  # L_cd+ and L_cd-, scalars: means over the batch
 FEATURE_EPS = 1e-5  # added to the variance of features, so that constant ones stay finite

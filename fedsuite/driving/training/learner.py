@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedsuite.averaging.penalties import Penalty
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Frames
@@ -39,7 +40,6 @@ from fedsuite.driving.training.contrastive import (
     total_loss,
 )
 from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks, Tensors
-from fedsuite.penalties import Penalty
 from fedsuite.randomness import torch_generator_for
 
 Matrix = Callable[[int], np.ndarray]

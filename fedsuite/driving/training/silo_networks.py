@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS, RuleOptimizer
 from fedsuite.driving.topology.device_mixing import mix_tensors
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training.sub_networks import SUB_NETWORKS
-from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 
 BACKBONE, SUB = "backbone.", "sub."
 STEM = "stem."

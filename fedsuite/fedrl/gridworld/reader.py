@@ -15,7 +15,7 @@ import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.fedrl.gridworld.maps import PATHS_PER_MAP, MapSet
-from fedsuite.files import check_readable, write_atomically
+from fedsuite.storage.files import check_readable, write_atomically
 
 NO_CELL = 255  # path_start and path_end of paths that do not exist
 LEAST_MAPS = 20  # so that a tenth of them is a split

@@ -28,7 +28,7 @@ from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make
 from fedsuite.fedrl.learning.networks import POSITION_HIDDEN, TwoLayers, WindowNetwork
 from fedsuite.fedrl.worlds import IDLE, Role, Split
 from fedsuite.progress import Progress, silent
-from fedsuite.read_once import read_once
+from fedsuite.storage.read_once import read_once
 
 AGENTS = {"alpha": ALPHA, "beta": BETA}
 

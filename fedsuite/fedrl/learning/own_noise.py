@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import PRIVATE_FILE, make_private, telling, write_atomically
+from fedsuite.storage.files import PRIVATE_FILE, make_private, telling, write_atomically
 
 
 class OwnNoise:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fedsuite.arrays import Arrays, load_arrays, module_arrays, under_prefix, with_prefix
+from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.networks import new_mlp
 from fedsuite.fedrl.learning.noise import PartyNoise
@@ -24,7 +25,6 @@ from fedsuite.fedrl.learning.replay import Memory
 from fedsuite.fedrl.learning.schedule import Schedule
 from fedsuite.fedrl.learning.testing import PartyTest, TestPlan
 from fedsuite.fedrl.worlds import Role, Side, World
-from fedsuite.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.privacy.gaussian import clip_rows
 from fedsuite.randomness import rng_for, torch_generator_for
 

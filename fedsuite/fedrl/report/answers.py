@@ -15,9 +15,9 @@ from fedsuite.fedrl.report.run import (
     outcomes_of,
 )
 from fedsuite.fedrl.report.scored_on import scored_on
-from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column
-from fedsuite.report.page.answers import Answers, Curve, Paper, RunRead
+from fedsuite.report.page.questions import Answers, Curve, Paper, RunRead
+from fedsuite.storage.files import read_table
 
 PAPER = read_table(__file__, "paper.json")
 WORK = (

@@ -15,7 +15,7 @@ from fedsuite.fedrl.gridworld.episode import GridEpisode
 from fedsuite.fedrl.report.grid_pictures import grid_lines, grid_still
 from fedsuite.fedrl.report.text_pictures import text_lines, text_still
 from fedsuite.fedrl.text2action.episode import TextEpisode
-from fedsuite.files import write_atomically
+from fedsuite.storage.files import write_atomically
 
 FRAMES_PER_S = 2.5
 END_S = 2.5  # how long the last frame stays

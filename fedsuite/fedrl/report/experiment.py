@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedsuite.config import to_flat
-from fedsuite.escaping import in_markdown
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.report.run import (
     CHANCE,
@@ -34,7 +32,9 @@ from fedsuite.fedrl.report.run import (
 from fedsuite.report.outcomes import EMPTY, Column, grouped, spread_of, table, write_csv
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
-from fedsuite.run_folder import variant_of
+from fedsuite.runs.folder import variant_of
+from fedsuite.settings.config import to_flat
+from fedsuite.storage.escaping import in_markdown
 
 # Runs of a variant differ in the first two; the others are places.
 PASSED_OVER = {

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.files import read_table
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.privacy.accounting import PrivacyStatement
 from fedsuite.report.outcomes import Column, Outcome, cells, grouped, last_values, rounds_of
 from fedsuite.report.plots import MOST_CURVES, learning_curves
 from fedsuite.report.tables import markdown_table
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import read_table
 
 # In the order of the paper's table 1, with the rows that it lacks.
 NAMES = {

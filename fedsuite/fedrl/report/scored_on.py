@@ -1,7 +1,7 @@
 """What the scores of a FedRL run are scores of: which world, which maps or texts, how many episodes."""
 
 from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.roster import CONTENT, Roster
+from fedsuite.roster.members import CONTENT, Roster
 
 # What an agent remembers, or reads words as, is no part of the world that it is tested in.
 OF_THE_LEARNER = ("history", "first-frame", "score", "train-episodes", "valid-episodes", CONTENT)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.fedrl.text2action.lexicon import WORDS, Topic, gerund, third_person
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 
 REQUIRED, OPTIONAL, EXCLUSIVE = 1, 2, 3
 NOT_IN_TEXT = -1

@@ -8,7 +8,7 @@ doubles its last letter before -ing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.text2action.corpus import NUM_FOLDS, Action, Corpus, Passage, Text
 from fedsuite.fedrl.text2action.generated import generate_corpus
-from fedsuite.files import check_readable, parsed_json, sha256_of
+from fedsuite.storage.files import check_readable, parsed_json, sha256_of
 
 SCHEMA = "t2a-1"
 FOLD_KEYS = {"names": "act5", "arguments": "arg5"}

@@ -20,9 +20,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable, sha256_of, write_atomically
 from fedsuite.randomness import rng_for
-from fedsuite.values import is_number
+from fedsuite.settings.values import is_number
+from fedsuite.storage.files import check_readable, sha256_of, write_atomically
 
 WINDOW = 5
 

@@ -5,15 +5,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fedsuite.config import Value
 from fedsuite.report.page.clients import failures_section, participation_section, scores_section
 from fedsuite.report.page.curves import curves_section
 from fedsuite.report.page.digest import Digest
 from fedsuite.report.page.model import Figure, Part, Report
 from fedsuite.report.page.results import answers_of, paper_section, results_section
-from fedsuite.report.page.settings import again_section, ends_section, settings_section
+from fedsuite.report.page.settings_table import again_section, ends_section, settings_section
 from fedsuite.report.page.times import times_section
 from fedsuite.report.page.traffic import traffic_section
+from fedsuite.settings.config import Value
 
 
 def part_of(title: str, digests: Sequence[Digest], defaults: Mapping[str, Value]) -> Part:

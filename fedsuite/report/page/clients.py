@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedsuite.report.page.answers import ClientScores
 from fedsuite.report.page.digest import Digest
 from fedsuite.report.page.model import Figure, Section, table_of
+from fedsuite.report.page.questions import ClientScores
 from fedsuite.report.page.results import lines_of
 
 if TYPE_CHECKING:

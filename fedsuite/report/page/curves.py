@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedsuite.report.page.answers import Curve
 from fedsuite.report.page.digest import AXES, Digest
 from fedsuite.report.page.model import Figure, Section
+from fedsuite.report.page.questions import Curve
 from fedsuite.report.page.results import lines_of
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsuite.config import Value
 from fedsuite.history import Run, RunFrames, load_run
 from fedsuite.report.admitted import admitted_rows
 from fedsuite.report.outcomes import last_values
-from fedsuite.report.page.answers import Answers, RunRead
-from fedsuite.roster import Roster
+from fedsuite.report.page.questions import Answers, RunRead
+from fedsuite.roster.members import Roster
+from fedsuite.settings.config import Value
 
 MOST_FAILURES = 20  # of a run, that are listed one by one
 BYTES, SECONDS = "bytes", "seconds"

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, spread_of, table
-from fedsuite.report.page.answers import Paper
 from fedsuite.report.page.digest import NO_FRAMES, Digest
 from fedsuite.report.page.model import Section, Table, table_of
+from fedsuite.report.page.questions import Paper
 from fedsuite.report.page.same_data import SameData, groups_by_data
 
 HOW = "how comparable"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_json
+from fedsuite.storage.files import read_json
 from fedsuite.vln.data.graph import NavGraph
 from fedsuite.vln.data.instructions import tokenize
 from fedsuite.vln.data.rxr import guide_file

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import read_json
+from fedsuite.storage.files import read_json
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD, Candidates, NavGraph, load_graph
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.environment import Episodes, World, build_world

@@ -11,8 +11,8 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.signal import find_peaks
 
 from fedsuite.vln.data.graph import NavGraph
+from fedsuite.vln.generator.house_plan import draw_house, scan_id
 from fedsuite.vln.generator.houses import HouseSettings, house_numbers
-from fedsuite.vln.generator.plan import draw_house, scan_id
 from fedsuite.vln.generator.walls import Room
 
 _BIN_M, _SPREAD_M, _APART_M = 0.1, 0.4, 2.0  # histogram of heights; storeys are so far apart

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_json
+from fedsuite.storage.files import read_json
 from fedsuite.vln.data.sight import displacement, elevations_rad, horizontal, in_the_eye
 
 NUM_VIEWS = 36

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable, read_json
+from fedsuite.storage.files import check_readable, read_json
 
 PAD, UNK, EOS = 0, 1, 2
 BASE_WORDS = ("<PAD>", "<UNK>", "<EOS>")

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.files import path_name, sha256_of
-from fedsuite.parallel import mapped
 from fedsuite.progress import Progress, silent
+from fedsuite.storage.files import path_name, sha256_of
 from fedsuite.vln.data.annotations import (
     SPLITS,
     annotation_files,
@@ -34,6 +33,7 @@ from fedsuite.vln.data.view_files import (
     read_tsv,
     write_record,
 )
+from fedsuite.vln.generator.parallel import mapped
 from fedsuite.vln.message_keys import TEST
 
 Episodes = dict[str, list[dict[str, Any]]]  # a house's items by split
@@ -51,7 +51,7 @@ def prepare_views(
 
     Rows follow the connectivity file; excluded panoramas stay zero. A house is written when its last panorama has come.
     feature_size: see `kept_width` and `read_tsv`. For a folder that is there in full or not at all, see
-    `fedsuite.files.make_folder`.
+    `fedsuite.storage.files.make_folder`.
     """
     if not features_file.is_file():
         raise InputError(f"{features_file}: no such feature file; give a .tsv or .hdf5 file")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable, parsed_json
-from fedsuite.values import of_type
+from fedsuite.settings.values import of_type
+from fedsuite.storage.files import check_readable, parsed_json
 
 ALL = "all"
 

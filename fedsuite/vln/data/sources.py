@@ -17,9 +17,9 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable, make_folder
 from fedsuite.progress import Progress, silent
-from fedsuite.read_once import read_once
+from fedsuite.storage.files import check_readable, make_folder
+from fedsuite.storage.read_once import read_once
 from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files, test_file
 from fedsuite.vln.data.dataset import read_manifest

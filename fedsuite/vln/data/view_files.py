@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import check_readable, read_json, write_json
+from fedsuite.storage.files import check_readable, read_json, write_json
 from fedsuite.vln.data.graph import NUM_VIEWS
 
 HDF5_SUFFIXES = (".hdf5", ".h5")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.files import make_private, write_atomically
+from fedsuite.storage.files import make_private, write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample, join_houses
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD

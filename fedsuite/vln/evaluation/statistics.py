@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean, pvariance
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 from fedsuite.vln.data.instructions import tokenize
 
 BLOCK = 1000  # trigrams

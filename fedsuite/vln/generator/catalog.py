@@ -6,7 +6,7 @@ The table is catalog.json. The order of its entries matters: random draws and vi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 
 
 @dataclass(frozen=True)

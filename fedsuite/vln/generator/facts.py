@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
+from fedsuite.vln.generator.house_plan import House
 from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, NO_STAIRS, TOP
-from fedsuite.vln.generator.plan import House
 from fedsuite.vln.generator.routes import Fact, Route, Visit, doors_on_side, wrapped_degrees
 
 STRAIGHT_DEG, AROUND_DEG, TURN_DEG = 25.0, 140.0, 32.0

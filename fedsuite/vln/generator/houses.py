@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.parallel import mapped
 from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
+from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.language import Instruction, describe
-from fedsuite.vln.generator.plan import House, draw_house
+from fedsuite.vln.generator.parallel import mapped
 from fedsuite.vln.generator.routes import Route, draw_paths
 from fedsuite.vln.generator.views import house_views
 

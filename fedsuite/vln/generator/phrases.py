@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 
 NUM_ANNOTATORS = 40
 _ANNOTATOR_SEED = 20221028  # the same people annotate all houses of all worlds

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedsuite.vln.generator.plan import House
+from fedsuite.vln.generator.house_plan import House
 from fedsuite.vln.generator.walls import Door
 
 Span = tuple[int, float, float, float]  # room, from, to, metres

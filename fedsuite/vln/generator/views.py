@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedsuite.vln.generator.catalog import COLOURS, KIND_INDEX, KINDS, MATERIALS, ROOM_KINDS
-from fedsuite.vln.generator.plan import House
+from fedsuite.vln.generator.house_plan import House
 from fedsuite.vln.generator.walls import ray_lengths
 
 NUM_VIEWS, HEADINGS = 36, 12

@@ -22,6 +22,7 @@ from typing import Any
 
 from fedsuite.errors import InputError
 from fedsuite.vln.mattersim import arguments
+from fedsuite.vln.mattersim.buildings import House, NavGraphs
 from fedsuite.vln.mattersim.geometry import (
     ELEVATION_STEP_RAD,
     HEADING_STEP_RAD,
@@ -30,9 +31,8 @@ from fedsuite.vln.mattersim.geometry import (
     snapped,
     wrapped,
 )
-from fedsuite.vln.mattersim.houses import House, NavGraphs
 from fedsuite.vln.mattersim.random import random_headings
-from fedsuite.vln.mattersim.settings import Settings
+from fedsuite.vln.mattersim.simulator_settings import Settings
 from fedsuite.vln.mattersim.state import SimState, ViewPoint, new_state
 
 __all__ = ["SimState", "Simulator", "ViewPoint", "make_simulator", "process_nav_graphs"]

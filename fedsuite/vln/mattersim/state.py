@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fedsuite.vln.mattersim.buildings import House
 from fedsuite.vln.mattersim.geometry import Candidates, Place, Relative
-from fedsuite.vln.mattersim.houses import House
 
 _HERE: Relative = (0.0, 0.0, 0.0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedsuite.vln import mattersim
 from fedsuite.vln.mattersim import arguments
-from fedsuite.vln.mattersim.houses import NavGraphs
+from fedsuite.vln.mattersim.buildings import NavGraphs
 
 # Snapshots with the fields of the newer objects, but point = [x, y, z] (m).
 ViewPoint = namedtuple("ViewPoint", "viewpointId ix point rel_heading rel_elevation rel_distance")

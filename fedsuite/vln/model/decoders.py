@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.errors import InputError
-from fedsuite.values import chosen, shown, tried
+from fedsuite.settings.values import chosen, shown, tried
 from fedsuite.vln.config import AgentSettings
 from fedsuite.vln.model.agent import (
     ActionDecoder,

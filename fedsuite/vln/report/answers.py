@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from fedsuite.files import read_table
 from fedsuite.report.outcomes import Column, read_baselines
-from fedsuite.report.page.answers import Answers, ClientScores, Curve, Paper, RunRead
+from fedsuite.report.page.questions import Answers, ClientScores, Curve, Paper, RunRead
 from fedsuite.report.page.shared_arrays import shared_line
 from fedsuite.report.sampled import sampled_text
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import read_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
 from fedsuite.vln.report.outcome import (

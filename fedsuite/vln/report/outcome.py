@@ -12,9 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.errors import InputError
-from fedsuite.files import read_table
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
+from fedsuite.storage.files import read_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import MODULES, VALIDATION
 

@@ -17,17 +17,17 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 from fedsuite.arrays import load_arrays
-from fedsuite.escaping import in_markdown
-from fedsuite.files import write_json
 from fedsuite.randomness import rng_for
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
-from fedsuite.roster import ROSTER, read_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder
 from fedsuite.sampling import some_of
+from fedsuite.storage.escaping import in_markdown
+from fedsuite.storage.files import write_json
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import join_houses
 from fedsuite.vln.data.floor_plan import floor_plan

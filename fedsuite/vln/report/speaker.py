@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.errors import InputError
-from fedsuite.escaping import csv_text, in_markdown
 from fedsuite.report.outcomes import Column, cells
 from fedsuite.report.plots import COLOURS, blank_figure, save_figure
 from fedsuite.report.tables import markdown_table
+from fedsuite.storage.escaping import csv_text, in_markdown
 from fedsuite.vln.evaluation.statistics import (
     InstructionStatistics,
     instruction_statistics,

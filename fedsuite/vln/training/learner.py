@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from fedsuite.control_variates import Correction
-from fedsuite.penalties import chosen_penalty
+from fedsuite.averaging.control_variates import Correction
+from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches

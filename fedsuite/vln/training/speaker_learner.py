@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from fedsuite.control_variates import Correction
+from fedsuite.averaging.control_variates import Correction
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches

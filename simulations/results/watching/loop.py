@@ -9,7 +9,7 @@ from rich.live import Live
 
 from fedsuite.history import TIMINGS, line_about
 from fedsuite.history.quiet import Changes
-from simulations.engines.following import Tail
+from simulations.engines.nodes.following import Tail
 from simulations.results.watching.screen import line, screen, status_text
 from simulations.results.watching.state import Standing, standing
 

@@ -12,7 +12,7 @@ import pandas as pd
 from fedsuite.errors import InputError, RunFailed, one_line
 from fedsuite.history import TIMINGS, Kind, Run, kind_of, line_about, load_run
 from fedsuite.history.metrics import is_evaluation
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 
 MOST_CURVES = 5
 _RECENT = 10  # rounds whose mean time tells how long the others will take

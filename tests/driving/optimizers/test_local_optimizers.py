@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from fedsuite.arrays import module_arrays
-from fedsuite.config import limits_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.model.tensor_names import names_of
@@ -18,6 +17,7 @@ from fedsuite.driving.topology.mixing import mix
 from fedsuite.driving.training import silo_networks
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
+from fedsuite.settings.config import limits_of
 from tests.harness import changed
 
 RING = np.array([[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]])

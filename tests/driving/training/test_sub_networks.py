@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fedsuite.arrays import Arrays, module_arrays
-from fedsuite.config import limits_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.batches import stacked_batch
 from fedsuite.driving.data.frames import Silo
@@ -25,6 +24,7 @@ from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.driving.training.sub_networks import SUB_NETWORKS
 from fedsuite.randomness import torch_generator_for
+from fedsuite.settings.config import limits_of
 from tests.harness import changed
 
 MIXING = np.array([[0.6, 0.4], [0.3, 0.7]])

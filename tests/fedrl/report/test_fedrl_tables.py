@@ -14,7 +14,7 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.report.experiment import draw_sweep, named, swept_key, write_comparison
 from fedsuite.fedrl.report.run import draw_validations, outcomes_of, row_name, write_results
 from fedsuite.history import load_runs
-from simulations import cli as command
+from simulations.commands import cli as command
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from tests.harness import changed, exit_code_of, toml_from

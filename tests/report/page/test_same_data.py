@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedsuite.roster import Member
+from fedsuite.roster.members import Member
 from simulations.results.report import make_report
 from tests.report.page.conftest import table_named
 from tests.written_runs import houses_run, parties_run, round_row, silos_run, write_run

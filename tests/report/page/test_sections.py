@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedsuite.report.page.answers import Curve
 from fedsuite.report.page.curves import MOST_POINTS, mean_course
+from fedsuite.report.page.questions import Curve
 from simulations.results.report import make_report
 from tests.report.page.conftest import table_named
 from tests.written_runs import houses_run
@@ -34,7 +34,7 @@ def test_scores_are_grouped_over_seeds_and_unfinished_runs_are_never_among_them(
 
 
 def test_a_run_that_is_being_written_is_running(written, tmp_path: Path) -> None:
-    from fedsuite.run_folder import RunFolder
+    from fedsuite.runs.folder import RunFolder
 
     run = houses_run(tmp_path / "live", 0, 0.3, status="running")
     with RunFolder(run).locked():

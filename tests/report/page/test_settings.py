@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.config import to_flat
-from fedsuite.report.page.settings import PLACES
+from fedsuite.report.page.settings_table import PLACES
+from fedsuite.settings.config import to_flat
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.results.report import make_report

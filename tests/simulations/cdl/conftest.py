@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fedsuite.driving.report.run
-from simulations import cli as command
+from simulations.commands import cli as command
 from tests.cdl_runs import TINY
 from tests.harness import exit_code_of, toml_from
 

@@ -13,8 +13,8 @@ from fedsuite.driving.plan import make_plan
 from fedsuite.driving.training.learner import Learner
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import read_rows
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Versions
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import config_of, digests, model_of, round_rows, settings_from
 from tests.harness import arrays_in, recorded

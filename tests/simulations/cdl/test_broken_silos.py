@@ -15,7 +15,7 @@ from fedsuite.driving.training.learner import Learner
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
 from fedsuite.progress import silent
-from fedsuite.versions import Checkpoints
+from fedsuite.runs.versions import Checkpoints
 from simulations.cdl.system import SYSTEM
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import config_of, round_rows, settings_from

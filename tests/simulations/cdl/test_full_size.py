@@ -9,7 +9,6 @@ import torch
 
 from benchmarks.cdl_round import BareLoop, settings
 from fedsuite.arrays import module_arrays
-from fedsuite.config import read_config
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.sources import open_silos, prepare_sources
 from fedsuite.driving.model.tensor_names import names_of
@@ -17,6 +16,7 @@ from fedsuite.driving.plan import initial_network, make_plan
 from fedsuite.driving.report.outcome import trained_parameters
 from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
+from fedsuite.settings.config import read_config
 from simulations.cdl.system import SYSTEM
 from simulations.experiments.variants import runs_of
 from tests.harness import changed

@@ -8,9 +8,9 @@ import pytest
 import fedsuite.driving.report.run
 from clients.vehicle import VehicleClient
 from fedsuite.errors import RunFailed
-from fedsuite.files import sha256_of
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Versions
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
+from fedsuite.storage.files import sha256_of
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import (
     config_of,

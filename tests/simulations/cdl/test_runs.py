@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsuite.config import limits_of, value_of
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.training.contrastive import CONTRASTIVE_LOSSES
+from fedsuite.settings.config import limits_of, value_of
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import Digests, config_of, digests, model_of, round_rows
 from tests.harness import changed

@@ -16,7 +16,7 @@ from fedsuite.driving.data.sources import open_own, road_settings, roster_folder
 from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.driving.steering import Pilot, silo_names
 from fedsuite.errors import InputError
-from simulations import cli as command
+from simulations.commands import cli as command
 from tests.cdl_runs import config_of, round_rows, write_drives
 from tests.harness import exit_code_of, recorded
 

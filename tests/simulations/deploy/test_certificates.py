@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 
 from fedsuite.errors import InputError
-from fedsuite.parts import fingerprint_of
-from simulations.deploy.certificates import Signed, make_authority, make_server, read_authority
-from simulations.deploy.keys import (
+from fedsuite.roster.node_report import fingerprint_of
+from simulations.deploy.kit.certificates import Signed, make_authority, make_server, read_authority
+from simulations.deploy.kit.keys import (
     check_private,
     fingerprint_of_private,
     make_key,

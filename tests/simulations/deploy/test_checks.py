@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.node import read_node
-from fedsuite.parts import Part, disagreement
-from fedsuite.roster import Member, read_roster, write_roster
-from simulations.deploy import checks
-from simulations.deploy.address import Address
-from simulations.deploy.checks import Subject, findings
-from simulations.deploy.keys import make_key
+from fedsuite.roster.members import Member, read_roster, write_roster
+from fedsuite.roster.node import read_node
+from fedsuite.roster.node_report import Part, disagreement
+from simulations.deploy.check import readiness as checks
+from simulations.deploy.check.readiness import Subject, findings
+from simulations.deploy.kit.address import Address
+from simulations.deploy.kit.keys import make_key
 from tests.deployment import answering, new_kit, small_roster
 
 Call = Callable[..., tuple[int, str, str]]

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from flwr.cli.flower_config import read_superlink_connection
 
-from fedsuite.config import limits_of
 from fedsuite.errors import InputError
-from fedsuite.node import NodeSettings, read_node
-from fedsuite.parts import disagreement, fingerprint_of
-from fedsuite.roster import read_roster
-from simulations.deploy.address import Address
-from simulations.deploy.kit import hand_out, make_kit, node_text
-from simulations.deploy.server_folder import misplaced, read_server
-from simulations.roster_commands import part_of_node
+from fedsuite.roster.members import read_roster
+from fedsuite.roster.node import NodeSettings, read_node
+from fedsuite.roster.node_report import disagreement, fingerprint_of
+from fedsuite.settings.config import limits_of
+from simulations.commands.roster import part_of_node
+from simulations.deploy.kit.address import Address
+from simulations.deploy.kit.bundle import hand_out, make_kit, node_text
+from simulations.deploy.kit.server_folder import misplaced, read_server
 from tests.deployment import NAMES, new_kit, small_roster
 
 Call = Callable[..., tuple[int, str, str]]

@@ -13,7 +13,7 @@ import pytest
 
 import simulations.deploy.node as deployed
 from fedsuite.errors import InputError, RunFailed
-from simulations.deploy.address import Address
+from simulations.deploy.kit.address import Address
 from simulations.deploy.node import run_node, start_of
 from simulations.deploy.polling import FLOWERS_S
 from simulations.engines.processes import can_follow, living_processes, wait_until
@@ -177,7 +177,7 @@ import sys
 import simulations.deploy.node as deployed
 program = sys.argv.pop()
 deployed.command_path = lambda _: program
-from simulations.cli import main
+from simulations.commands.cli import main
 main()
 """
 # A client that will not end when it is asked to.

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-import simulations.deploy.registered
-import simulations.deploy.server as deployed
+import simulations.deploy.check.registered
+import simulations.deploy.serving as deployed
 from fedsuite.errors import InputError, RunFailed
-from simulations.deploy.registered import register, registered
-from simulations.deploy.server import run_server
-from simulations.deploy.server_folder import read_server
+from simulations.deploy.check.registered import register, registered
+from simulations.deploy.kit.server_folder import read_server
+from simulations.deploy.serving import run_server
 from simulations.engines.processes import living_processes, wait_until
-from simulations.engines.superlink import free_port
+from simulations.engines.ray.superlink import free_port
 from tests.deployment import answering, new_kit, write_program
 from tests.harness import ROOT
 
@@ -71,7 +71,7 @@ def test_what_is_in_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cal
 def test_a_superlink_that_is_down(
     tmp_path: Path, call: Call, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulations.deploy.registered, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(simulations.deploy.check.registered, "PATIENCE_S", 0.1)
     new_kit(tmp_path / "kit", free_port())
     code, _, err = call("deploy", command, "kit/server", engine=False)
     assert code == 1 and err.count("\n") == 1
@@ -98,7 +98,7 @@ def running(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     settings = {"PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "simulations.cli", "deploy", *words],
+            [sys.executable, "-m", "simulations.commands.cli", "deploy", *words],
             env={**os.environ, **settings}, stdout=file, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from fedsuite.roster import Roster
-from simulations.deploy.registered import Registered
-from simulations.deploy.status import status_rows
+from fedsuite.roster.members import Roster
+from simulations.deploy.check.registered import Registered
+from simulations.deploy.check.status import status_rows
 from tests.deployment import small_roster
 
 OAK = Registered("oak", "SHA256:" + "o" * 43, 7, "online", "2026-01-02 03:04:05")

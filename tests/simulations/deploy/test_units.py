@@ -13,9 +13,9 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from simulations.cli import app
-from simulations.deploy.kit import make_kit
-from simulations.deploy.units import IMAGE_USER, compose_text, node_unit, superlink_unit
+from simulations.commands.cli import app
+from simulations.deploy.kit.bundle import make_kit
+from simulations.deploy.kit.units import IMAGE_USER, compose_text, node_unit, superlink_unit
 from tests.deployment import NAMES, Address
 from tests.docker_files import of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.errors import InputError
-from simulations.deploy import warm
+from simulations.deploy.warm import start as warm
 from simulations.engines.processes import living_processes, wait_until
 from tests.harness import ROOT
 
@@ -115,7 +115,9 @@ def test_exit_codes_and_signals_go_both_ways(warmed: dict[str, str]) -> None:
     for number, code in ((signal.SIGINT, 7), (signal.SIGTERM, -signal.SIGTERM)):
         process = start(warmed, "sleep", "60")
         pid = pid_of(process)
-        assert wait_until(lambda p=process.pid: catches(p, signal.SIGHUP), 5)  # handed on from now on
+        assert wait_until(
+            lambda p=process.pid: catches(p, signal.SIGHUP), 5
+        )  # handed on from now on
         process.send_signal(number)
         assert answers(process)[0] == code and not is_alive(pid)
 
@@ -170,7 +172,7 @@ def test_a_server_that_is_gone_is_said_and_replaced(environment: dict[str, str])
 
 OWNER = """
 import os, sys, time
-from simulations.deploy.warm import warm_clients
+from simulations.deploy.warm.start import warm_clients
 with warm_clients(os.environ, None, {entry!r}) as found:
     print(found["PATH"].split(os.pathsep)[0], flush=True)
     time.sleep(60)

@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fedsuite.roster import ROSTER, read_roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder
 from simulations.engines.flower import command_path
 from simulations.engines.processes import Family
-from simulations.engines.superlink import flower_settings, free_port
+from simulations.engines.ray.superlink import flower_settings, free_port
 from tests.golden.runs import RUNS
 from tests.harness import ROOT, cli, results_of, toml_from
 

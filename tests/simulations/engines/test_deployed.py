@@ -22,15 +22,15 @@ from cryptography.x509.oid import NameOID
 from rich.console import Console
 
 import tests.toy
-from fedsuite.costs import StepCosts
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import TIMINGS, HistoryWriter, Kind, event
-from fedsuite.roster import Member, Roster, write_roster
-from fedsuite.run_folder import RunFolder
-from simulations.engines import deployed
-from simulations.engines.connection import Connection, connection_of
-from simulations.engines.deployed import run_deployed
+from fedsuite.roster.members import Member, Roster, write_roster
+from fedsuite.runs.folder import RunFolder
+from simulations.app.message_costs import StepCosts
 from simulations.engines.inprocess import run_inprocess
+from simulations.engines.nodes import deployed
+from simulations.engines.nodes.connection import Connection, connection_of
+from simulations.engines.nodes.deployed import run_deployed
 from simulations.experiments.progress import RunDisplay
 from tests.harness import write_toml
 

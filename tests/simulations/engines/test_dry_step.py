@@ -13,12 +13,12 @@ import pytest
 
 from clients.house import HouseClient
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.roster import write_roster
+from fedsuite.roster.members import write_roster
 from fedsuite.vln.data import roster as houses
-from simulations import cli as command
-from simulations.engines import dry_step, placement
-from simulations.engines.dry_step import GpuMeter, weigh, weighed
-from simulations.engines.placement import Weight
+from simulations.commands import cli as command
+from simulations.engines.ray import dry_step, placement
+from simulations.engines.ray.dry_step import GpuMeter, weigh, weighed
+from simulations.engines.ray.placement import Weight
 from simulations.experiments import launching
 from simulations.fedvln.client import _open_site
 from simulations.systems import to_run_config

@@ -11,21 +11,21 @@ import pytest
 from flwr.app import Message, RecordDict
 from flwr.server.superlink.fleet.vce import vce_api
 
-from fedsuite.config import Value
 from fedsuite.errors import InputError
-from fedsuite.run_folder import RunFolder
-from simulations import cli as command
-from simulations.engines import dry_step, placement
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import Value
+from simulations.commands import cli as command
 from simulations.engines.inprocess import server_identity
-from simulations.engines.placement import (
+from simulations.engines.ray import dry_step, placement
+from simulations.engines.ray.client_app import in_order, widen
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import (
     Placement,
     Resources,
     Weight,
     default_workers,
     told_placement,
 )
-from simulations.engines.ray import run_ray
-from simulations.engines.ray_client_app import in_order, widen
 from simulations.experiments import launching
 from simulations.systems import to_run_config
 from tests.harness import exit_code_of, results_of, run_toy, toy_settings, write_toml

@@ -13,14 +13,14 @@ import pytest
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import read_rows
-from fedsuite.run_folder import RunFolder
-from simulations.engines import superlink
+from fedsuite.runs.folder import RunFolder
 from simulations.engines.flower import app_toml
-from simulations.engines.placement import Placement
 from simulations.engines.processes import living_processes, wait_until
-from simulations.engines.ray import run_ray
-from simulations.engines.ray_logs import FLOWER_LOG, RAY_LOGS
-from simulations.experiments.tables import runs_table
+from simulations.engines.ray import superlink
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.logs import FLOWER_LOG, RAY_LOGS
+from simulations.engines.ray.placement import Placement
+from simulations.experiments.result_tables import runs_table
 from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from simulations.engines.ray_logs import FLOWER_LOG, RAY_LOGS, cause, keep_logs
+from simulations.engines.ray.logs import FLOWER_LOG, RAY_LOGS, cause, keep_logs
 
 TIMED_OUT = "Exception: The current node timed out during startup."
 SAID = f"""ValueError: one that was caught earlier

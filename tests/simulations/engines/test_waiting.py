@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fedsuite.history import Kind, event, line_about
-from simulations.engines import waiting
-from simulations.engines.waiting import Waiting
+from simulations.engines.ray import waiting
+from simulations.engines.ray.waiting import Waiting
 
 
 def test_what_is_waited_for_is_said_until_the_run_speaks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder, variant_of
-from fedsuite.versions import Versions
-from simulations import cli as command
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder, variant_of
+from fedsuite.runs.versions import Versions
+from simulations.commands import cli as command
 from simulations.experiments.comparison import add_rounds
 from simulations.experiments.folders import labels_of
 from simulations.experiments.plan import plan_experiment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.config import setting
+from fedsuite.settings.config import setting
 from tests import toy
 from tests.harness import write_toml
 

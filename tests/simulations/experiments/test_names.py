@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedsuite.progress import Progress
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
 from simulations.experiments.folders import default_name
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -147,7 +147,7 @@ def test_of_two_processes_at_once_the_later_one_takes_the_next_number(
 def test_what_was_left_over_is_used_when_nobody_writes_there(
     call, quicker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simulations.experiments.run.MOMENT_S", 0.0)
+    monkeypatch.setattr("simulations.experiments.running.MOMENT_S", 0.0)
     write_toml(tmp_path, num_rounds=1)
     quicker(lambda: begin(tmp_path / "runs" / "toy", ".lock"))
     assert f"completed: {tmp_path / 'runs' / 'toy'}\n" in call("run", "toy.toml")[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 from tests import toy
 from tests.harness import results_of, run_toy, write_toml
 from tests.toy_sweep import NAMES, SWEEP, write

@@ -13,9 +13,9 @@ from clients.party import PartyClient
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.fedrl.gridworld.world import GridWorld
 from fedsuite.fedrl.open_world import open_world
-from fedsuite.roster import write_roster
-from simulations import cli
+from fedsuite.roster.members import write_roster
 from simulations.client_app import node_of
+from simulations.commands import cli
 from strategies.runtime.packing import packed_record
 from tests.fedrl_runs import SYSTEM, config_of, play, settings_from
 from tests.harness import Recorder, arrays_in, exit_code_of, prepared, toml_from

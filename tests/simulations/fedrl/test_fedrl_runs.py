@@ -13,9 +13,9 @@ from flwr.serverapp import Grid
 from clients.party import PartyClient
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
-from fedsuite.run_folder import RunFolder, folder_of
-from simulations.engines.placement import Placement
-from simulations.engines.ray import run_ray
+from fedsuite.runs.folder import RunFolder, folder_of
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement
 from tests.fedrl_runs import artefacts, config_of, play, settings_from
 from tests.harness import Recorder, kill_and_resume
 

@@ -14,8 +14,8 @@ from fedsuite.fedrl.gridworld.episode import GridEpisode, moves_of
 from fedsuite.fedrl.player import Player
 from fedsuite.fedrl.report.episodes import lines_of, shown_steps, still
 from fedsuite.fedrl.text2action.episode import TextEpisode
-from fedsuite.finished_run import closing_metrics
-from fedsuite.run_folder import RunFolder
+from fedsuite.history.finished import closing_metrics
+from fedsuite.runs.folder import RunFolder
 from tests.fedrl_runs import config_of, play
 
 Runs = Callable[[str], Path]

@@ -12,10 +12,10 @@ import torch
 from safetensors.numpy import load_file
 
 from fedsuite.arrays import Arrays
-from fedsuite.config import read_config, to_flat
 from fedsuite.history import RunFrames, load_runs
-from fedsuite.roster import Roster
-from fedsuite.run_folder import RunFolder
+from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import read_config, to_flat
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import open_sources
 from fedsuite.vln.plan import initial_agent, starting_model

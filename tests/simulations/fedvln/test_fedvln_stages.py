@@ -13,10 +13,10 @@ from safetensors.numpy import load_file, save_file
 
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.run_folder import folder_of
-from simulations import cli as command
-from simulations.engines.placement import Placement
-from simulations.engines.ray import run_ray
+from fedsuite.runs.folder import folder_of
+from simulations.commands import cli as command
+from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray.placement import Placement
 from tests.fedvln_runs import MARKER, METHODS, Chain, chain_in, results_of
 from tests.harness import cli, exit_code_of, prepared
 

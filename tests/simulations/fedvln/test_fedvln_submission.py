@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.files import sha256_of
+from fedsuite.storage.files import sha256_of
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.roster import make_roster

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.roster import ROSTER, read_roster
+from fedsuite.roster.members import ROSTER, read_roster
 from simulations.fedvln.commands import short_names
 from tests.fedvln_runs import chain_in
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simulations import cli as command
+from simulations.commands import cli as command
 from tests.harness import exit_code_of
 from tests.written_runs import houses_run, parties_run, round_row, silos_run, write_run
 
@@ -56,7 +56,7 @@ def test_it_loads_no_torch(tmp_path: Path) -> None:
     write_run(tmp_path / "cdl", "cdl", [round_row(0, rmse=0.4, mae=0.3)], status="stopped")
     probe = f"""
 import sys
-from simulations.cli import app
+from simulations.commands.cli import app
 app(["report", {str(tmp_path)!r}, "-o", {str(tmp_path / "all.html")!r}], standalone_mode=False)
 print(sorted({{"torch", "flwr", "ray", "scipy.signal"}} & sys.modules.keys()))
 """

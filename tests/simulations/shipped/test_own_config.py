@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.config import flatten, read_config, to_flat
 from fedsuite.history import read_rows
-from simulations.key_rows import key_rows
+from fedsuite.settings.config import flatten, read_config, to_flat
+from simulations.app.key_rows import key_rows
 from simulations.shipped import FOLDER
 from simulations.shipped.own_config import template
 from simulations.systems import BUILT_IN, load_system

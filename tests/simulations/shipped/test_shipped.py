@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.config import limits_of
 from fedsuite.driving.topology import optimal_weights
 from fedsuite.errors import InputError
-from simulations import completion
+from fedsuite.settings.config import limits_of
+from simulations.commands import completion
 from simulations.experiments.request import Request, describe
 from simulations.shipped import FOLDER, comments_of, config_file, shipped, shipped_names
 from simulations.systems import load_system

@@ -15,10 +15,10 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.files import sha256_of
 from fedsuite.history import read_rows
-from fedsuite.roster import ROSTER, write_roster
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.roster.members import ROSTER, write_roster
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.storage.files import sha256_of
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.systems import to_run_config

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
-from fedsuite.run_folder import RunFolder
+from fedsuite.runs.folder import RunFolder
 from strategies.runtime import post
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import FakeTime

@@ -16,10 +16,10 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, Result, Strategy
 
 from fedsuite.arrays import Arrays, fingerprint
-from fedsuite.config import read_config
-from fedsuite.roster import ROSTER, write_roster
-from fedsuite.run_folder import RunFolder, folder_of, read_stored_config
-from fedsuite.versions import Checkpoints
+from fedsuite.roster.members import ROSTER, write_roster
+from fedsuite.runs.folder import RunFolder, folder_of, read_stored_config
+from fedsuite.runs.versions import Checkpoints
+from fedsuite.settings.config import read_config
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.systems import load_system, to_run_config

@@ -9,12 +9,12 @@ import pytest
 from flwr.app import Error, Message
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedsuite.config import Value
 from fedsuite.errors import RunFailed
-from fedsuite.files import sha256_of
 from fedsuite.history import kind_of, line_about, read_rows
-from fedsuite.roster import ROSTER, write_roster
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.roster.members import ROSTER, write_roster
+from fedsuite.runs.folder import RunFolder, folder_of
+from fedsuite.settings.config import Value
+from fedsuite.storage.files import sha256_of
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import server_identity
 from simulations.server_app import serve

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsuite.federation import Task
-from fedsuite.packing import pack
+from fedsuite.messages.packing import pack
 from simulations.engines.inprocess import server_identity
 from strategies.runtime.messages import TaskMessages, read_reply
 from strategies.runtime.packing import FORMAT, PACKED, arrays_of, packed_record, plain_record
@@ -235,7 +235,7 @@ def test_nothing_is_decoded_of_what_nobody_asked_for(monkeypatch: pytest.MonkeyP
     def refuse(*_: Any) -> None:
         raise AssertionError("decoded")
 
-    monkeypatch.setattr("fedsuite.packing.safetensors.numpy.load", refuse)
+    monkeypatch.setattr("fedsuite.messages.packing.safetensors.numpy.load", refuse)
     monkeypatch.setattr("strategies.runtime.packing.from_npy", refuse)
     more = {**ARRAYS, "extra": np.zeros(3)}
     for make in (plain_record, packed_record):

@@ -12,8 +12,8 @@ from flwr.app import Message
 from fedsuite.errors import InputError
 from fedsuite.federation import RoundStrategy
 from fedsuite.history import HistoryWriter
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Checkpoints
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Checkpoints
 from strategies.house_averaging import HouseAveraging
 from tests.harness import Recorder, results_of, run_toy
 from tests.strategies.runtime.loops import Scored, left_in, looped, round_metrics

@@ -11,8 +11,8 @@ from flwr.app import Context, Message
 
 import fedsuite
 from fedsuite.errors import RunFailed
-from fedsuite.roster import Roster, read_roster, write_roster
-from fedsuite.run_folder import RunFolder, folder_of
+from fedsuite.roster.members import Roster, read_roster, write_roster
+from fedsuite.runs.folder import RunFolder, folder_of
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import server_identity
 from simulations.server_app import serve

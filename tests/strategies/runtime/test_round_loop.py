@@ -14,8 +14,8 @@ from flwr.serverapp import Grid
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import RateSchedule, Reply, Task
 from fedsuite.history import read_rows
-from fedsuite.run_folder import RunFolder
-from fedsuite.versions import Versions
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
 from strategies.runtime import messages
 from strategies.runtime.reply_checks import check_merged
 from strategies.sequential_averaging import SequentialAveraging

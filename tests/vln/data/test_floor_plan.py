@@ -5,9 +5,9 @@ import pytest
 
 from fedsuite.vln.data.floor_plan import floor_plan, storeys_of
 from fedsuite.vln.data.graph import NavGraph
+from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.houses import HouseSettings
 from fedsuite.vln.generator.panoramas import LANDING
-from fedsuite.vln.generator.plan import House, draw_house
 
 SETTINGS = HouseSettings(num_seen=8, num_unseen=1)
 

@@ -14,11 +14,11 @@ import pytest
 
 from fedsuite.vln.data.instructions import tokenize
 from fedsuite.vln.generator.catalog import COLOURS, KINDS, MATERIALS, ROOMS
+from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.houses import UNSEEN_FIRST, AnnotatedPath, HouseSettings, annotate_house
 from fedsuite.vln.generator.language import Instruction
 from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, TOP
 from fedsuite.vln.generator.phrases import RARE_NOUNS, RARE_ROOMS, annotators
-from fedsuite.vln.generator.plan import House, draw_house
 from fedsuite.vln.generator.routes import Fact, Route
 
 SETTINGS = HouseSettings(paths_per_house=40)

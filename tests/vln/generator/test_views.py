@@ -5,7 +5,7 @@ import pytest
 
 from fedsuite.randomness import rng_for
 from fedsuite.vln.generator.catalog import KIND_INDEX, KINDS, ROOM_KINDS
-from fedsuite.vln.generator.plan import House, draw_house
+from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.views import house_views, meaning_vectors, object_weights, room_weights
 
 WIDTH = 64

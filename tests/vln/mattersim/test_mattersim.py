@@ -16,7 +16,7 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.vln import mattersim
 from fedsuite.vln.mattersim import SimState, Simulator, ViewPoint, make_simulator
-from fedsuite.vln.mattersim.houses import NavGraphs
+from fedsuite.vln.mattersim.buildings import NavGraphs
 
 SCAN, EMPTY = "villa", "ruin"
 STEP = math.pi / 6

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedsuite.vln.mattersim import SimState, Simulator, ViewPoint
-from fedsuite.vln.mattersim.houses import NavGraphs
+from fedsuite.vln.mattersim.buildings import NavGraphs
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT.parent / "shared" / "golden" / "mattersim"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.errors import InputError
-from fedsuite.values import importing_only
+from fedsuite.settings.values import importing_only
 from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.model.agent import ActionDecoder, Decided

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedsuite.arrays import fingerprint, module_arrays
-from fedsuite.optimizer_state import optimizer_arrays
+from fedsuite.averaging.optimizer_state import optimizer_arrays
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches

@@ -12,7 +12,7 @@ from fedsuite.driving.data.readers.drive import Drive, ReadOptions
 from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_frame, read_picture
 from fedsuite.driving.data.readers.text_drives import Dronet, ImageCsv, UdacityReal, UdacitySim
 from fedsuite.errors import InputError
-from fedsuite.values import check_callable, chosen
+from fedsuite.settings.values import check_callable, chosen
 
 __all__ = [
     "AUTO",

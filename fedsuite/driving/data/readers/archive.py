@@ -20,7 +20,7 @@ from fedsuite.driving.data.readers.angles import RADIANS, assumed, law_of
 from fedsuite.driving.data.readers.drive import Drive, ReadOptions, first_of, name_of, visible
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.errors import InputError, one_line
-from fedsuite.files import check_readable
+from fedsuite.storage.files import check_readable
 
 KIND = "npz"
 FRAME = (1, 200, 200)

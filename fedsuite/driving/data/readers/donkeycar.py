@@ -25,7 +25,7 @@ from fedsuite.driving.data.readers.drive import (
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.driving.data.readers.tables import lines_of
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable
+from fedsuite.storage.files import check_readable
 
 KIND = "donkeycar"
 CATALOGS, RECORDS = "catalog_*.catalog", "record_*.json"

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from fedsuite.driving.data.readers.archive import stream_imgs
 from fedsuite.driving.data.readers.drive import Drive
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable
+from fedsuite.storage.files import check_readable
 
 WIDTH_PX, HEIGHT_PX, CROP_PX = 320, 240, 200
 LEFT_PX = (WIDTH_PX - CROP_PX) // 2

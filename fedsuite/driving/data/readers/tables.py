@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fedsuite.driving.data.readers.rows import BadRows
 from fedsuite.errors import InputError
-from fedsuite.files import check_readable
-from fedsuite.values import is_number
+from fedsuite.settings.values import is_number
+from fedsuite.storage.files import check_readable
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9])?(E[+-]?\d+)?", re.IGNORECASE)  # as short as can be
 DECIMAL_COMMA = re.compile(r"^(-?\d+),(\d+(E[+-]?\d+)?)$", re.IGNORECASE)

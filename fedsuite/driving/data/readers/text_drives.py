@@ -37,7 +37,7 @@ from fedsuite.driving.data.readers.recorders import Recorder, recorder_of
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames, located
 from fedsuite.driving.data.readers.tables import Row, body, header_of, read_rows
 from fedsuite.errors import InputError
-from fedsuite.values import is_number
+from fedsuite.settings.values import is_number
 
 CENTER = ("center_camera", "center")
 NUMBERS = ("steering", "throttle", "brake", "speed")

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 
 Weather = Literal["clear", "cloudy", "rain", "heavy rain", "wet", "windy", "snow"]
 Time = Literal["morning", "noon", "sunset", "night"]

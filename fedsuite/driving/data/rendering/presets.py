@@ -19,7 +19,7 @@ from fedsuite.driving.data.rendering.camera import Camera
 from fedsuite.driving.data.rendering.laws import Law, Steering
 from fedsuite.driving.data.rendering.light import RGB, TIMES, WEATHERS
 from fedsuite.driving.data.rendering.looks import CorridorLook, Look, RoadLook, Sensor
-from fedsuite.files import read_table
+from fedsuite.storage.files import read_table
 
 Character = Literal["udacity", "gazebo", "carla"]
 _TABLE = read_table(__file__, "presets.json")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsuite.errors import one_line
-from fedsuite.escaping import printable
 from fedsuite.report.page.model import Figure, Report
+from fedsuite.storage.escaping import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import one_line
-from fedsuite.escaping import LONGEST
 from fedsuite.report.page.formats.drawing import as_svg
 from fedsuite.report.page.model import Figure, Report, Table
+from fedsuite.storage.escaping import LONGEST
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+(e[+-]?\d+)?( ± [\d.]+)?( of \d+)?( \(.*seeds\))?(/[\d?]+)?")
 _HERE = Path(__file__).parent

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from fedsuite.errors import one_line
-from fedsuite.escaping import in_latex
 from fedsuite.report.page.formats.html import aligned
 from fedsuite.report.page.model import Report, Table
+from fedsuite.storage.escaping import in_latex
 
 
 def as_latex(report: Report) -> str:

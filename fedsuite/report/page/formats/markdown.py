@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from fedsuite.escaping import in_markdown, markdown_code, markdown_paragraph
 from fedsuite.report.page.formats.html import aligned
 from fedsuite.report.page.model import Report, Section, Table
+from fedsuite.storage.escaping import in_markdown, markdown_code, markdown_paragraph
 
 
 def as_markdown(report: Report, pictures: str = "") -> str:

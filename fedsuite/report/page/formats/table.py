@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedsuite.errors import InputError
-from fedsuite.files import telling, write_atomically
 from fedsuite.report.page.model import Report
+from fedsuite.storage.files import telling, write_atomically
 
 Writer = Callable[[Report, Path], None]
 

@@ -3,9 +3,9 @@
 from typing import Literal
 
 from fedsuite.errors import one_line
-from fedsuite.escaping import LONGEST, PlainConsole
 from fedsuite.report.page.formats.html import aligned
 from fedsuite.report.page.model import Report, Table
+from fedsuite.storage.escaping import LONGEST, PlainConsole
 
 MOST_ROWS = 12  # of a long table
 

@@ -135,7 +135,15 @@ def test_nobody_at_work_is_said_and_lines_end(
 
 def started(folder: Path, **options: object) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "simulations.cli", "watch", str(folder), "--every", "0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "simulations.commands.cli",
+        "watch",
+        str(folder),
+        "--every",
+        "0.1",
+    ]
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
     return subprocess.Popen(command, env=environment, **given)  # type: ignore[call-overload, no-any-return]
 

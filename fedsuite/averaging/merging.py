@@ -1,0 +1,142 @@
+"""How replies become the next model.
+
+Symbols (FedVLN, Zhou & Wang 2022, Eq. 7 and Algorithm 1): w server model, w_k model of client k after local training,
+n_k its samples, p_k = n_k / sum of n over the round's clients, eta server learning rate, Delta the merged change.
+
+  parallel    Delta = sum_k p_k (w_k - w);  w <- w + eta Delta        every client starts from the same w
+  sequential  w <- w + eta p_k (w_k - w)  for k in turn               client k starts from the w its predecessor moved
+
+A merge rule makes Delta of what the clients sent (robust.py has those that withstand hostile clients), a server
+optimizer makes the next w of Delta (server_optimizers.py has those with a state); both are values, chosen by
+configuration, `module:NAME` for one's own. Sums are taken in float64 in the order given (sort by partition first), then
+rounded once to the array's own type.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from fedsuite.arrays import Arrays
+
+Named = Mapping[str, np.ndarray]
+Weights = Sequence[float] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Merged:
+    """delta: Delta by name, float64; admitted [N]: how much of the say that its weight gives it every client had, from 1
+    (all) to 0 (rejected, or shortened to nothing); empty if the rule weighs single numbers, not clients."""
+
+    delta: Arrays
+    admitted: np.ndarray = field(default_factory=lambda: np.ones(0))
+
+
+@dataclass(frozen=True)
+class MergeRule:
+    """How changes become one. combine: (w, [w_k], [p_k], adding up to 1, f) -> Merged, of the names that the clients sent,
+    all the same ones; f: how many hostile clients it has to withstand; least: f -> the fewest clients that it works with."""
+
+    combine: Callable[[Named, Sequence[Named], np.ndarray, int], Merged]
+    least: Callable[[int], int] = lambda _: 1
+
+
+def _unknown() -> float:
+    raise ValueError("this step knows no changes of clients")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The constants of a server optimizer's step. rate: eta; momentum: beta (beta_1); second_momentum: beta_2; tau: what is
+    added to a divisor; corrected: running means are divided by 1 - beta^t; mean_square(): sum_k p_k ||w_k - w||^2."""
+
+    rate: float = 1.0
+    momentum: float = 0.9
+    second_momentum: float = 0.99
+    tau: float = 1e-3
+    corrected: bool = False
+    mean_square: Callable[[], float] = _unknown
+
+
+ONE = Step()  # eta = 1
+
+
+class ServerOptimizer(Protocol):
+    """What moves the server's model."""
+
+    def __call__(
+        self, server: Named, delta: Named, state: Named, step: Step
+    ) -> tuple[Arrays, Arrays]:
+        """w, Delta (float64), own state ({} at first), constants -> the next w of Delta's names, float64; the next state."""
+
+
+def shares(num_examples: Sequence[int]) -> np.ndarray:
+    """p_k [N] float64, adding up to 1; ValueError unless some n_k is positive and none negative."""
+    counts = np.asarray(num_examples, np.float64)
+    if len(counts) == 0 or (counts < 0).any() or counts.sum() <= 0:
+        raise ValueError(
+            f"expected sample counts >= 0 with a positive sum, got {list(num_examples)}"
+        )
+    return counts / counts.sum()
+
+
+def capped(weights: Weights, most: float) -> np.ndarray:
+    """p_k with none above `most`: those above get it, the others share the rest in proportion (those of weight 0
+    alike, where there are no others), until none is above.
+
+    With fewer than 1 / `most` clients all are equal.
+    """
+    p = np.asarray(weights, np.float64)
+    if len(p) * most <= 1:
+        return np.full(len(p), 1 / len(p))
+    full = np.zeros(len(p), bool)
+    while (over := (p > most) & ~full).any():
+        full |= over
+        others = p[~full] if p[~full].any() else np.ones((~full).sum())
+        p = np.full(len(p), most)
+        p[~full] = others * ((1 - most * full.sum()) / others.sum())
+    return p
+
+
+def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
+    """Delta = sum_k p_k (w_k - w): FedAvg (McMahan et al. 2017)."""
+    delta: Arrays = {}
+    for name in clients[0]:
+        start = server[name].astype(np.float64)
+        delta[name] = np.zeros_like(start)
+        for arrays, weight in zip(clients, weights, strict=True):
+            delta[name] += weight * (arrays[name] - start)
+    return delta
+
+
+def plain(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arrays, Arrays]:
+    """w + eta Delta; no state."""
+    return {k: server[k].astype(np.float64) + step.rate * d for k, d in delta.items()}, {}
+
+
+def server_step(
+    server: Named,
+    delta: Named,
+    step: Step = ONE,
+    optimizer: ServerOptimizer = plain,
+    state: Named | None = None,
+) -> tuple[Arrays, Arrays]:
+    """The next server model, names that Delta does not have as they were, and the optimizer's next state."""
+    moved, after = optimizer(server, delta, state or {}, step)
+    copied = {k: v.copy() for k, v in server.items()}
+    return copied | {k: np.asarray(v, server[k].dtype) for k, v in moved.items()}, after
+
+
+def weighted_means(
+    metrics: Sequence[Mapping[str, float]], weights: Sequence[float]
+) -> dict[str, float]:
+    """Mean of every metric over the clients that report it, weighted; metrics of zero total weight are left out."""
+    names = dict.fromkeys(n for m in metrics for n in m)
+    means = {}
+    for name in names:
+        pairs = [(m[name], w) for m, w in zip(metrics, weights, strict=True) if name in m]
+        total = sum(w for _, w in pairs)
+        if total > 0:
+            means[name] = sum(v * w for v, w in pairs) / total
+    return means

@@ -1,0 +1,44 @@
+"""What of the averaging settings cannot work: one line each, before anything is started."""
+
+from collections.abc import Iterator
+
+from fedsuite.averaging.merging import MergeRule
+from fedsuite.averaging.penalties import chosen_penalty
+from fedsuite.averaging.robust import MERGE_RULES
+from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
+from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
+from fedsuite.errors import InputError
+from fedsuite.settings.devices import check_device
+from fedsuite.settings.values import check_callable, chosen
+
+
+def check_averaging(config: FedAvgSettings) -> None:
+    """InputError for the first complaint; quick, reads no data, writes nothing. A system's `validate`."""
+    for complaint in averaging_complaints(config.federation):
+        raise InputError(complaint)
+    if config.federation.control_variates and not _plain_mean(config.federation):
+        raise InputError(
+            "federation.control-variates: they are a plain mean over clients; set merge=mean, update-bound=0"
+        )
+    check_device(config.device)
+
+
+def averaging_complaints(own: AveragingSettings) -> Iterator[str]:
+    """Of single values, and of what a merge rule withstands; InputError for a name that stands for nothing."""
+    chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
+    rule = chosen("federation.merge", own.merge, MERGE_RULES)
+    if not isinstance(rule, MergeRule):
+        yield f"federation.merge: {own.merge} is a {type(rule).__name__}, expected a MergeRule of fedsuite.averaging.merging"
+    check_callable("federation.merge", own.merge, rule.combine, ("w", "models", "weights", "f"))
+    check_callable("federation.merge", own.merge, rule.least, ("f",))
+    chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
+    if own.tolerated and own.merge in ("mean", "geometric-median"):
+        yield f"federation.tolerated: {own.merge} has no use for it; set it to 0, or choose another federation.merge"
+    if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:
+        yield (
+            f"federation.tolerated: 0, so {own.merge} would withstand nobody; say how many hostile clients a round may have"
+        )
+
+
+def _plain_mean(own: AveragingSettings) -> bool:
+    return own.merge == "mean" and not own.update_bound

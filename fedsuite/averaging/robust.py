@@ -1,0 +1,247 @@
+"""Merging replies of which some may be hostile: what one client can do to the model is bounded.
+
+Every rule makes Delta of the changes d_k = w_k - w of N clients with weights p_k, of which up to f are hostile. All names
+count together, in float64; distances are of whole clients, taken from the changes themselves.
+
+  mean              sum p_k d_k                                                                   withstands nobody
+  median            per number the middle change (Yin et al. 2018)                                N > 2 f, unweighted
+  trimmed-mean      per number the mean without the f lowest and the f highest (Yin et al. 2018)  N > 2 f, unweighted
+  krum              the change with the least sum of its N - f - 2 smallest squared distances     N >= 2 f + 3
+                    to the others (Blanchard et al. 2017)
+  multi-krum        weighted mean of the N - f best by that score                                 N >= 2 f + 3
+  bulyan            Krum picks N - 2 f one by one; per number the mean of the N - 4 f picked that N >= 4 f + 3
+                    are nearest their median (El Mhamdi et al. 2018)
+  geometric-median  least weighted sum of distances, by Weiszfeld's steps (RFA: Pillutla et al.   bad weight < 1/2
+                    2022)
+
+Before any rule a cap may be put on weights (merging.capped) and a bound on lengths (`Merge`). Between equals
+the client of the lower partition is taken.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+
+from fedsuite.arrays import Arrays
+from fedsuite.averaging.merging import Merged, MergeRule, Named, mean
+from fedsuite.errors import InputError, RunFailed
+
+_BLOCK = 1 << 14  # numbers a client whose distances are taken at once
+# Weiszfeld's steps: the least distance that is divided by, when to stop, and when to give up.
+SMALLEST, ENOUGH, MOST_STEPS = 1e-6, 1e-10, 1000
+FEWEST_TO_COMPARE = 3  # lengths of which one can be said to be out of the ordinary
+
+
+def squared_distances(clients: Sequence[Named]) -> np.ndarray:
+    """||w_i - w_j||^2 [N, N] float64 over all floating-point arrays together."""
+    total = np.zeros(len(clients) * (len(clients) - 1) // 2)
+    for name in sorted(clients[0]):
+        if clients[0][name].dtype.kind != "f":
+            continue
+        flat = [c[name].reshape(-1) for c in clients]
+        for start in range(0, flat[0].size, _BLOCK):
+            block = np.array([row[start : start + _BLOCK] for row in flat], np.float64)
+            total += pdist(block, "sqeuclidean")
+    return squareform(total)
+
+
+def lengths(server: Named, clients: Sequence[Named]) -> np.ndarray:
+    """||w_k - w|| [N] float64 over all floating-point arrays together."""
+    squares = np.zeros(len(clients))
+    for name in sorted(clients[0]):
+        if clients[0][name].dtype.kind != "f":
+            continue
+        for k, arrays in enumerate(clients):
+            change = (arrays[name] - server[name].astype(np.float64)).ravel()
+            squares[k] += change @ change
+    return np.sqrt(squares)
+
+
+# --- rules that weigh whole clients: a choice of coefficients c_k, Delta = sum c_k d_k --------------
+
+Choice = Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # (squared distances, p, f) -> c
+
+
+def _weighing(choose: Choice) -> Callable[[Named, Sequence[Named], np.ndarray, int], Merged]:
+    def combine(
+        server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
+    ) -> Merged:
+        chosen = choose(squared_distances(clients), weights, tolerated)
+        return Merged(mean(server, clients, chosen), np.minimum(1.0, chosen / weights))
+
+    return combine
+
+
+def _all_equal(
+    server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
+) -> Merged:
+    return Merged(mean(server, clients, weights), np.ones(len(clients)))
+
+
+def krum_scores(squared: np.ndarray, nearest: int) -> np.ndarray:
+    """Sums [N] of the `nearest` smallest squared distances to others."""
+    others = squared[~np.eye(len(squared), dtype=bool)].reshape(len(squared), -1)
+    return np.asarray(np.sort(others, axis=1)[:, :nearest].sum(axis=1))
+
+
+def _krum(squared: np.ndarray, weights: np.ndarray, tolerated: int) -> np.ndarray:
+    chosen = np.zeros(len(weights))
+    chosen[np.argmin(krum_scores(squared, len(weights) - tolerated - 2))] = 1.0
+    return chosen
+
+
+def _multi_krum(squared: np.ndarray, weights: np.ndarray, tolerated: int) -> np.ndarray:
+    scores = krum_scores(squared, len(weights) - tolerated - 2)
+    best = np.argsort(scores, kind="stable")[: len(weights) - tolerated]
+    chosen = np.zeros(len(weights))
+    chosen[best] = weights[best]
+    return np.asarray(chosen / chosen.sum())
+
+
+def geometric_median_weights(
+    squared: np.ndarray, weights: np.ndarray, steps: int = MOST_STEPS
+) -> np.ndarray:
+    """Coefficients c [N] of the point z = sum c_k d_k with the least sum of p_k ||d_k - z||.
+
+    With D the squared distances, ||d_k - z||^2 = (D c)_k - c D c / 2, so the changes themselves are not needed.
+    """
+    c = weights
+    for _ in range(steps):
+        reach = squared @ c
+        from_z = np.sqrt(np.maximum(reach - 0.5 * (c @ reach), 0.0))
+        after = weights / np.maximum(from_z, SMALLEST)
+        after /= after.sum()
+        moved, c = np.abs(after - c).max(), after
+        if moved <= ENOUGH:
+            break
+    return c
+
+
+# --- rules that weigh single numbers -----------------------------------------------------------------
+
+
+def _by_number(
+    middle: Callable[[np.ndarray, int], np.ndarray],
+) -> Callable[[Named, Sequence[Named], np.ndarray, int], Merged]:
+    """The rule that gets each array's changes, [N, ...] float64."""
+
+    def combine(
+        server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
+    ) -> Merged:
+        delta: Arrays = {}
+        for name in clients[0]:
+            changes = np.array([c[name] - server[name].astype(np.float64) for c in clients])
+            delta[name] = np.asarray(middle(changes, tolerated))
+        return Merged(delta)
+
+    return combine
+
+
+def trimmed(values: np.ndarray, tolerated: int) -> np.ndarray:
+    """Per number the mean of [N, ...] without the `tolerated` lowest and highest, N > 2 `tolerated`; float64."""
+    ordered = np.sort(values.astype(np.float64), axis=0)
+    middle: np.ndarray = ordered[tolerated : len(values) - tolerated].mean(axis=0)
+    return middle
+
+
+def _near_the_median(changes: np.ndarray, count: int) -> np.ndarray:
+    """Mean of the `count` changes nearest the median, which of sorted ones stand side by side."""
+    middle = np.median(changes, axis=0)
+    order = np.argsort(np.abs(changes - middle), axis=0, kind="stable")[:count]
+    near: np.ndarray = np.take_along_axis(changes, order, axis=0).mean(axis=0)
+    return near
+
+
+def _bulyan(server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int) -> Merged:
+    squared, left = squared_distances(clients), list(range(len(clients)))
+    picked: list[int] = []
+    while len(picked) < len(clients) - 2 * tolerated:
+        nearest = max(1, len(left) - tolerated - 2)
+        best = left[int(np.argmin(krum_scores(squared[np.ix_(left, left)], nearest)))]
+        picked.append(best)
+        left.remove(best)
+    delta: Arrays = {}
+    for name in clients[0]:
+        start = server[name].astype(np.float64)
+        changes = np.sort([clients[k][name] - start for k in sorted(picked)], axis=0)
+        delta[name] = np.asarray(_near_the_median(changes, len(clients) - 4 * tolerated))
+    admitted = np.zeros(len(clients))
+    admitted[picked] = 1.0
+    return Merged(delta, admitted)
+
+
+MEAN = MergeRule(_all_equal)
+MERGE_RULES: Mapping[str, MergeRule] = {
+    "mean": MEAN,
+    "median": MergeRule(_by_number(lambda x, _: np.median(x, axis=0)), lambda f: 2 * f + 1),
+    "trimmed-mean": MergeRule(_by_number(trimmed), lambda f: 2 * f + 1),
+    "krum": MergeRule(_weighing(_krum), lambda f: 2 * f + 3),
+    "multi-krum": MergeRule(_weighing(_multi_krum), lambda f: 2 * f + 3),
+    "bulyan": MergeRule(_bulyan, lambda f: 4 * f + 3),
+    "geometric-median": MergeRule(_weighing(lambda d, p, _: geometric_median_weights(d, p))),
+}
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge rule and what goes before it; called with (w, [w_k], [p_k]) it gives Merged. RunFailed if clients are too few.
+
+    bound: a change longer than `bound` times the median length is shortened to that (clips) or left out; 0 = no bound.
+    Where most clients did not move, the median is 0, and those who moved are shortened to nothing (`admitted` 0), so that
+    the model stays: measured by those alone who moved, a single hostile client among idle ones would have no bound.
+    """
+
+    rule: MergeRule = MEAN
+    tolerated: int = 0
+    bound: float = 0.0
+    clips: bool = True
+    name: str = "mean"
+
+    def __call__(self, server: Named, clients: Sequence[Named], weights: np.ndarray) -> Merged:
+        self.check(len(clients))
+        if not self.bound:
+            return self.rule.combine(server, clients, weights, self.tolerated)
+        own = lengths(server, clients)
+        most = self.bound * float(np.median(own))
+        beyond = most / np.maximum(own, np.finfo(float).tiny) if self.clips else 0.0
+        factors = np.where(own > most, beyond, 1.0)
+        inside = [k for k, factor in enumerate(factors) if self.clips or factor]
+        self._check(len(inside), self.rule.least(self.tolerated))
+        kept = [_shortened(server, clients[k], factors[k]) for k in inside]
+        p = weights[inside] / weights[inside].sum() if len(inside) < len(clients) else weights
+        merged = self.rule.combine(server, kept, p, self.tolerated)
+        factors[inside] *= merged.admitted if len(merged.admitted) else 1.0
+        return Merged(merged.delta, factors)
+
+    def check(self, count: int) -> None:
+        """RunFailed if `count` clients are too few to start with."""
+        least = self.rule.least(self.tolerated)
+        self._check(count, max(least, FEWEST_TO_COMPARE) if self.bound else least)
+
+    def check_planned(self, count: int) -> None:
+        """InputError if the `count` changes that every round is to have are too few."""
+        try:
+            self.check(count)
+        except RunFailed as error:
+            raise InputError(f"federation.merge: {error}") from None
+
+    def _check(self, count: int, least: int) -> None:
+        if count < least:
+            bound = " and federation.update-bound" if self.bound else ""
+            raise RunFailed(
+                f"merge rule {self.name}: {count} changes to merge, but with federation.tolerated = {self.tolerated}{bound} "
+                f"it needs {least}; let more clients take part, or tolerate fewer hostile ones"
+            )
+
+
+WEIGHTED_MEAN = Merge()
+
+
+def _shortened(server: Named, client: Named, factor: float) -> Named:
+    """w + factor (w_k - w), float64; the client's own arrays where nothing changes."""
+    if factor == 1.0:
+        return client
+    starts = {k: server[k].astype(np.float64) for k in client}
+    return {k: starts[k] + factor * (v - starts[k]) for k, v in client.items()}

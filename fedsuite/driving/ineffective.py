@@ -1,0 +1,52 @@
+"""Keys of a CDL run that nothing reads with certain values of others."""
+
+from fedsuite.settings.ineffective import Unread, among, but
+
+_GENERATED = ("data.dir", bool)
+_DRIVES = ("data.dir", among(""))
+_LOSS = ("objective.loss", among("none"))
+_NOBODY = ("sabotage.clients", among(""))
+_ONE_SILO = ("federation.scenario", among("cll"))  # which mixes with nobody
+_CHAIN = ("objective.loss", but("cd_k"))
+
+UNREAD: Unread = {
+    "data.road-character": _GENERATED,
+    "data.generated-seed": _GENERATED,
+    "data.train-frames": _GENERATED,
+    "data.test-frames": _GENERATED,
+    "data.silo-sizes": _GENERATED,
+    "data.label-skew": _GENERATED,
+    "data.appearance-skew": _GENERATED,
+    "data.concept-skew": _GENERATED,
+    "data.label-noise": _GENERATED,
+    "data.kind": _DRIVES,
+    "data.bad-rows": _DRIVES,
+    "data.angle-scale": _DRIVES,
+    "objective.loss-space": _LOSS,
+    "objective.beta": _LOSS,
+    "objective.apply-beta": _LOSS,
+    "objective.temperature": _LOSS,
+    "objective.influence": _LOSS,
+    "objective.sub-network": _LOSS,
+    "objective.sub-network=reset": ("training.local-updates", among(1)),
+    "objective.sub-network-momentum": ("objective.sub-network", but("average")),
+    "objective.kl-direction": ("objective.loss", but("kl")),
+    "objective.chain-steps": _CHAIN,
+    "objective.chain-rate": _CHAIN,
+    "objective.chain-samples": _CHAIN,
+    "objective.energy-std": _CHAIN,
+    "objective.metropolis": _CHAIN,
+    "federation.scenario=fedprox": (
+        "training.local-updates",
+        among(1),
+    ),  # the pull is 0 at a step's start
+    "federation.proximal-mu": ("federation.scenario", but("fedprox")),
+    "federation.matcha-budget": ("federation.scenario", but("matcha", "matcha_plus")),
+    "federation.clip-ratio": [("federation.merge", among("mean", "trimmed-mean")), _ONE_SILO],
+    "federation.tolerated": [("federation.merge", among("mean", "clipped")), _ONE_SILO],
+    # Weights of mixing are of no one's claims.
+    "sabotage.clients": ("sabotage.attack", among("weight-lie")),
+    "sabotage.attack": _NOBODY,
+    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip"))],
+    "sabotage.from-round": [_NOBODY, ("sabotage.attack", among("label-flip"))],
+}

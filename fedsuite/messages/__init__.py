@@ -1,0 +1,1 @@
+"""What travels between server and client: instructions as tables, and arrays as bytes."""

@@ -1,0 +1,133 @@
+"""What a system says of its runs in a report, and what is said of a system that says nothing.
+
+`System.answers` is called with the settings of a run and with what was read of it, once for every run, and returns
+an Answers. Everything else in a report is the same for all systems.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedsuite.history import RunFrames
+from fedsuite.report.outcomes import Column, Outcome, last_values
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+
+MOST_METRICS, DIGITS = 6, 4
+PANELS = 2  # curves of a system that names none
+COUNTS = ("local-steps", "serial-depth", "server-learning-rate", "update-norm", "selected-round")
+
+
+@dataclass(frozen=True)
+class RunRead:
+    """A run as it was read. line: what its line in tables is called; completed: whether it ended well, tables and all."""
+
+    folder: Path
+    label: str
+    line: str
+    completed: bool
+    frames: RunFrames
+
+    @property
+    def roster(self) -> Roster | None:
+        """Who took part; None where the folder does not say."""
+        file = self.folder / ROSTER
+        return read_roster(file) if file.is_file() else None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of the rounds; scale: 100 draws shares in percent; lower: is better, None: nobody knows."""
+
+    metric: str
+    label: str
+    scale: float = 1.0
+    lower: bool | None = False
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """The final score of every client: name -> value. counts: how many examples it is a score of, where that is known; unit:
+    who is scored, where a client may hold several of them."""
+
+    label: str
+    values: Mapping[str, float]
+    lower: bool = False
+    digits: int = 1
+    counts: Mapping[str, float] = field(default_factory=dict)
+    unit: str = "client"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A published table beside ours.
+
+    rows: name -> cells as they are printed, by title of a column; data, size, budget: in what the run differs from the
+    published ones, in a few words each. Other data makes numbers not comparable, whatever their size.
+    """
+
+    source: str
+    table: str
+    columns: Sequence[Column]
+    rows: Mapping[str, Mapping[str, str]]
+    data: Sequence[str] = ()
+    size: Sequence[str] = ()
+    budget: Sequence[str] = ()
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """How comparable ours are, with the first reason why not."""
+        if self.data:
+            return f"not comparable: {self.data[0]}"
+        rest = [*self.size, *self.budget]
+        return f"in part: {rest[0]}" if rest else "yes: same data, size and budget"
+
+    @property
+    def reasons(self) -> str:
+        """All that differs."""
+        return "; ".join([*self.data, *self.size, *self.budget])
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is to be said of one run.
+
+    outcomes: lines of the table of results, () for a run that has not completed; an outcome without a name is called after
+    the run's line. columns: of that table, the score that the report opens with first. lower: whether less of that is
+    better, None where nobody knows. baselines: name -> metrics of what did not learn. axes: metrics of the rounds that
+    curves may stand over besides rounds, steps, bytes and time, and their labels. leaves: sentences on what leaves a
+    client. line: the run's line, where it is another than its variant. data: what the scores are scores of, as the words
+    that tell it, by what they tell ("silos" -> "11 silos"); scores of runs are ranked and averaged where all of it is
+    equal. learns: False for a method that is itself a baseline. chance: where no run has a baseline, how to get one.
+    """
+
+    outcomes: Sequence[Outcome] = ()
+    columns: Sequence[Column] = ()
+    lower: bool | None = False
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    curves: Sequence[Curve] = ()
+    axes: Mapping[str, str] = field(default_factory=dict)
+    scores: ClientScores | None = None
+    leaves: Sequence[str] = ()
+    papers: Sequence[Paper] = ()
+    notes: Sequence[str] = ()
+    line: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    learns: bool = True
+    chance: str = ""
+
+
+def plain_answers(_: Any, run: RunRead) -> Answers:
+    """Of a system that has no answers of its own: the last values and the curves of the first metrics."""
+    values = last_values(run.frames.rounds, run.frames.closing)
+    names = [name for name in values if name not in COUNTS]
+    outcome = Outcome("", run.label, {}, values, run.frames)
+    columns = [Column(name, name, DIGITS) for name in names[:MOST_METRICS]]
+    drawn = [name for name in names if name in run.frames.rounds]
+    return Answers(
+        outcomes=(outcome,) if run.completed else (),
+        columns=columns,
+        lower=None,
+        curves=[Curve(name, name, lower=None) for name in drawn[:PANELS]],
+    )

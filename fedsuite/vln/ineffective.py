@@ -1,0 +1,38 @@
+"""Keys of a FedVLN run that nothing reads with certain values of others."""
+
+from fedsuite.averaging.settings import AVERAGING_UNREAD, DECAYED
+from fedsuite.settings.ineffective import Unread, among, but
+
+_GENERATED = ("data.dir", bool)
+_NOBODY = ("sabotage.clients", among(""))
+_ALONE = ("federation.method", but("federated"))
+
+UNREAD: Unread = {
+    **AVERAGING_UNREAD,
+    "data.language": ("data.dataset", but("rxr")),
+    "data.generated-seed": _GENERATED,
+    "data.generated-seen-houses": _GENERATED,
+    "data.generated-unseen-houses": _GENERATED,
+    "data.generated-paths-per-house": _GENERATED,
+    "data.generated-feature-size": _GENERATED,
+    "data.features": ("data.dir", among("")),
+    "agent.decoder": ("stage", among("speaker")),
+    "objective.discount": ("objective.kind", but("a2c")),
+    "objective.entropy-weight": ("objective.kind", but("a2c")),
+    "objective.sampled-weight": ("objective.kind", among("none")),
+    "objective.generated-weight": ("stage", among("train", "speaker")),
+    "objective.environment-dropout": ("stage", among("train", "speaker")),
+    "objective.max-generated-length": ("stage", among("train")),
+    "evaluation.personal-encoder": ("stage", but("pre-explore")),
+    "federation.server-learning-rate": _ALONE,
+    "federation.server-learning-rate-decay": _ALONE,
+    "federation.server-decay-steps": [
+        DECAYED,
+        _ALONE,
+    ],
+    "federation.max-share": _ALONE,
+    "federation.group-size": ("federation.aggregation", among("sequential")),
+    "sabotage.attack": _NOBODY,
+    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip"))],
+    "sabotage.from-round": [_NOBODY, ("sabotage.attack", among("label-flip"))],
+}

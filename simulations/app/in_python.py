@@ -1,0 +1,94 @@
+"""`from simulations import run`: a configuration, played in the caller's process, as data frames.
+
+from simulations import run
+frames = run("fedvln/quickstart", seed=1, **{"federation.participation-rate": 0.5})
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from fedsuite.errors import InputError
+from fedsuite.history import Run, Runs, load_run, load_runs
+from fedsuite.settings.values import Value, shown
+from fedsuite.storage.escaping import PlainConsole
+from simulations.engines.ray.placement import Resources
+from simulations.experiments.launching import way_of
+from simulations.experiments.plan import plan_experiment
+from simulations.experiments.request import Request
+from simulations.experiments.running import run_experiment
+
+T = TypeVar("T")
+
+
+def run(
+    config: str | Path = "",
+    *,
+    name: str = "",
+    results_dir: str | Path = "",
+    resume: str | Path = "",
+    overwrite: bool = False,
+    only: str | Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    quiet: bool = False,
+    **keys: Value,
+) -> Run | Runs:
+    """Play a configuration to its end; its run with the frames of its history, or all its runs where it describes several.
+
+    config: a TOML, or a name that `fedsuite configs` lists; "" with `resume` alone. only: one variant or several.
+    keys: what --set takes, "-" or "_": seed=1, num_rounds=2, **{"federation.participation-rate": 0.5}. The others are the
+    options of `fedsuite run`. A bar, or lines where there is no terminal, says how far it is, unless quiet. InputError
+    before anything starts, RunFailed for a run that failed. KeyboardInterrupt leaves what `resume` goes on from.
+    """
+    _check("config", config, (str, Path), "the path or name of a configuration")
+    _check("overwrite", overwrite, (bool,), "True or False")
+    _check("quiet", quiet, (bool,), "True or False")
+    variants = [only] if isinstance(only, str) else _listed("only", only, str, "names of variants")
+    numbers = _listed("seeds", seeds, int, "whole numbers, such as [0, 1]")
+    changes = {key.replace("_", "-"): value for key, value in keys.items()}
+    if len(changes) < len(keys):
+        raise InputError("run: a key is given twice, with - and with _; leave one of them out")
+    placed = {"name": str(name), "results-dir": str(results_dir)}
+    changes |= {key: value for key, value in placed.items() if value}
+    request = Request(
+        Path(config) if str(config) else None,
+        [f"{key}={_as_text(key, value)}" for key, value in changes.items()],
+        resume=str(resume),
+        overwrite=overwrite,
+        only=variants,
+        seeds=",".join(map(str, numbers)) if numbers else None,
+    )
+    experiment = plan_experiment(request)
+    way = way_of("inprocess", "inprocess", Resources(), "")
+    console = PlainConsole(quiet=quiet)
+    try:
+        experiment = run_experiment(experiment, way, console)
+    except KeyboardInterrupt as stopped:
+        console.print(str(stopped), highlight=False, markup=False, soft_wrap=True)
+        raise
+    folders = [experiment.plans[label].folder.path for label in experiment.chosen]
+    return load_run(folders[0]) if experiment.record is None else load_runs(folders)
+
+
+def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
+    if not isinstance(value, kinds):
+        raise InputError(f"run: {name} must be {what}, got {value!r}")
+
+
+def _listed(name: str, values: Iterable[T], kind: type[T], what: str) -> list[T]:
+    wrong = isinstance(values, str | bytes) or not isinstance(values, Iterable)
+    found = [] if wrong else list(values)
+    if wrong or not all(isinstance(v, kind) and not isinstance(v, bool) for v in found):
+        raise InputError(f"run: {name} must be a list of {what}, got {values!r}")
+    return found
+
+
+def _as_text(key: str, value: object) -> str:
+    """A value as --set takes it."""
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, bool | int | float | str):
+        raise InputError(
+            f"{key}: expected text, a number, True or False, got {type(value).__name__}"
+        )
+    return value if isinstance(value, str) else shown(value)

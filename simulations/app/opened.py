@@ -1,0 +1,39 @@
+"""Clients' data that a process keeps open, no more than the settings allow."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from fedsuite.settings.config import RunSettings
+from simulations.systems import Node
+
+C = TypeVar("C", bound=RunSettings)
+S = TypeVar("S")
+
+
+class Opened(Generic[C, S]):
+    """`open(settings, node)`, remembered; of more than `open-clients` the one that was not asked for longest is let go.
+
+    What is let go is closed as soon as nobody uses it: memory maps and their files go with the last array on them.
+    """
+
+    def __init__(self, open: Callable[[C, Node], S]) -> None:
+        self._open = open
+        self._kept: OrderedDict[tuple[C, Node], S] = OrderedDict()
+
+    def __call__(self, settings: C, node: Node) -> S:
+        key = settings, node
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        while len(self._kept) >= settings.open_clients:
+            self._kept.popitem(last=False)
+        self._kept[key] = opened = self._open(settings, node)
+        return opened
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def cache_clear(self) -> None:
+        """Let go of all."""
+        self._kept.clear()

@@ -1,0 +1,243 @@
+"""The `fedsuite` command: run an experiment, look at runs, prepare data.
+
+Exit codes: 0 done; 1 the run failed; 2 bad input, found before training starts wherever that is
+possible; 130 stopped.
+"""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
+from fedsuite.storage.escaping import PlainConsole
+from simulations.app.run_config import as_toml
+from simulations.cdl import commands as cdl
+from simulations.commands.configs import add_to as add_shipped
+from simulations.commands.deploy import deploy
+from simulations.commands.options import (
+    Changes,
+    Config,
+    ConfigUnlessResumed,
+    Gpus,
+    Only,
+    Resume,
+    Run,
+    Start,
+    Workers,
+    WorkersPerGpu,
+)
+from simulations.commands.results import add_to as add_look_commands
+from simulations.commands.roster import make_roster, prepare_node
+from simulations.commands.stopping import EXIT_STOPPED, stop_as_ctrl_c
+from simulations.engines.ray.placement import Resources
+from simulations.experiments.launching import Engine
+from simulations.experiments.plan import plan_experiment
+from simulations.experiments.request import Request
+from simulations.experiments.running import run_request
+from simulations.experiments.sweep import SweepOptions
+from simulations.fedrl import commands as fedrl
+from simulations.fedvln.commands import add_to as add_walk
+from simulations.results.report import add_to as add_report
+
+EXIT_FAILED, EXIT_INPUT = 1, 2
+
+app = typer.Typer(
+    help="Federated embodied learning on Flower.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+data = typer.Typer(help="Prepare data.", no_args_is_help=True)
+app.add_typer(data, name="data")
+app.add_typer(deploy, name="deploy")
+add_shipped(app)
+add_report(app)
+add_look_commands(app)
+add_walk(app)
+data.command("prepare-node")(prepare_node)
+data.command("make-roster")(make_roster)
+cdl.add_to(app)
+fedrl.add_to(app)
+
+
+@app.command(
+    "sweep", help="Run all combinations of some keys' values: which reaches targets soonest?"
+)
+@app.command()
+def run(
+    context: typer.Context,
+    config: ConfigUnlessResumed = None,
+    change: Changes = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="S1,S2", help="Run every variant with each of these seeds."),
+    ] = None,
+    start: Start = "",
+    resume: Resume = "",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is there; with --only these runs.")
+    ] = False,
+    only: Only = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=V1,V2", help="Sweep this key over these values."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Metric of the rounds to judge a sweep by.")] = "",
+    target: Annotated[
+        list[str] | None, typer.Option(metavar="NUMBER", help="Value to be reached in a sweep.")
+    ] = None,
+    lower: Annotated[bool, typer.Option("--lower", help="Lower values are better.")] = False,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Clients run in workers, in this process, on the nodes of a SuperLink (deploy), or as suits the system."
+        ),
+    ] = "auto",
+    workers: Workers = None,
+    gpus: Gpus = None,
+    workers_per_gpu: WorkersPerGpu = None,
+    connection: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The SuperLink (deploy): connection of Flower's config.toml, or a server folder.",
+        ),
+    ] = "",
+) -> None:
+    """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
+    stop_as_ctrl_c()
+    swept = context.info_name == "sweep" or any((vary, metric, target, lower))
+    typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
+    request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
+    run_request(request, engine, Resources(workers, gpus, workers_per_gpu), connection)
+
+
+@app.command("config")
+def print_config(
+    config: Config,
+    change: Changes = None,
+    only: Only = None,
+) -> None:
+    """Print the resolved run-config of one run, ready for `flwr run . --stream -c FILE`."""
+    experiment = plan_experiment(Request(config, change or [], only=only or [], dry=True))
+    if len(experiment.chosen) > 1:
+        labels = ", ".join(experiment.chosen)
+        raise InputError(f"{config}: describes several runs; choose one with --only: {labels}")
+    print(as_toml(experiment.plans[experiment.chosen[0]].run_config), end="")
+
+
+@app.command()
+def runs(
+    results_dir: Annotated[Path, typer.Argument(help="Folder of run folders.")] = Path("runs"),
+) -> None:
+    """List runs: status, rounds, latest metrics."""
+    from simulations.experiments.result_tables import runs_table
+
+    console = PlainConsole()
+    table, complaints = runs_table(results_dir)
+    console.print(table)
+    for line in complaints:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    run_folder: Run,
+    rounds: Annotated[int, typer.Option(min=1, help="Latest rounds to show.")] = 10,
+) -> None:
+    """Show one run: status, configuration, metrics by round."""
+    from simulations.experiments.result_tables import run_tables
+
+    console = PlainConsole()
+    for table in run_tables(run_folder, rounds):
+        console.print(table)
+
+
+@app.command()
+def keys(
+    system: Annotated[str, typer.Argument(help="System, or module:ATTRIBUTE.")] = "fedvln",
+) -> None:
+    """List every key of a system: default, meaning, valid values."""
+    from simulations.experiments.result_tables import keys_table
+
+    PlainConsole().print(keys_table(system))
+
+
+@data.command()
+def prepare(
+    features: Annotated[Path, typer.Argument(help="View features, .tsv or .hdf5.")],
+    connectivity: Annotated[Path, typer.Argument(help="Folder of <scan>_connectivity.json.")],
+    out: Annotated[Path, typer.Argument(help="New folder to write <scan>.npy to.")],
+    feature_size: Annotated[
+        int, typer.Option(help="Width F to keep; 1000 logits behind it are cut off.", min=0)
+    ] = 0,
+) -> None:
+    """Convert view features once, to one memory-mapped array per house."""
+    from fedsuite.storage.files import make_folder
+    from fedsuite.vln.data.prepare import prepare_views
+    from simulations.experiments.progress import Preparing
+
+    console = PlainConsole()
+    with Preparing(console) as progress:
+
+        def fill(folder: Path) -> None:
+            width = prepare_views(features, connectivity, folder, progress, feature_size)
+            console.print(f"{out}: features of width {width}", highlight=False)
+
+        if not make_folder(out, fill, progress):
+            raise InputError(
+                f"{out}: is there already, nothing in it was touched; give a new folder"
+            )
+
+
+@data.command("import-envdrop")
+def import_envdrop(
+    file: Annotated[Path, typer.Argument(help="What the EnvDrop code saved: agent or speaker.")],
+    vocabulary: Annotated[Path, typer.Option(help="Its train_vocab.txt.")],
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for the model; default: beside FILE.")
+    ] = None,
+    dead_layers: Annotated[
+        bool, typer.Option("--dead-layers", help="For runs with agent.dead-layers=true.")
+    ] = False,
+) -> None:
+    """Make a checkpoint of the public EnvDrop code a model that --from and speaker-from take."""
+    from fedsuite.vln.envdrop import import_checkpoint
+
+    folder = out or file.with_name(f"{file.stem}-imported")
+    for line in import_checkpoint(file, vocabulary, folder, dead_layers):
+        print(line)
+
+
+def main() -> None:
+    """Entry point: known errors become one line and an exit code."""
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command has begun
+        raise SystemExit(EXIT_STOPPED) from None
+    except (InputError, RunFailed) as error:
+        raise _ended(error) from error
+    except OSError as error:
+        if not is_refusal(error):
+            raise
+        raise _ended(refused(error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if not short_of_memory(error):
+            raise
+        told = (
+            f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
+        )
+        raise _ended(RunFailed(told)) from error
+
+
+def _ended(error: InputError | RunFailed) -> SystemExit:
+    """The exit of a known error, which is said in one line."""
+    with suppress(OSError):  # whoever was to read it may be gone
+        print("error:", one_line(" ".join(str(error).split()), 2000), file=sys.stderr)
+    return SystemExit(EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Arguments and options that several commands take."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulations.commands import completion
+
+_CONFIG = "TOML of the experiment, or a name that `fedsuite configs` lists"
+
+Config = Annotated[Path, typer.Argument(help=f"{_CONFIG}.", autocompletion=completion.configs)]
+ConfigUnlessResumed = Annotated[
+    Path | None,
+    typer.Argument(
+        help=f"{_CONFIG}; may be left out with --resume.", autocompletion=completion.configs
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key, in all variants; repeat for more."
+    ),
+]
+Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help="Run this variant only.")]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="Go on from this run's model, or model file.",
+        autocompletion=completion.runs,
+    ),
+]
+Resume = Annotated[
+    str,
+    typer.Option(
+        metavar="RUN",
+        help="Continue this run or experiment (path or name).",
+        autocompletion=completion.runs,
+    ),
+]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="Run folder (path or name).", autocompletion=completion.runs
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes (ray); default: one per core, or as the GPUs say."),
+]
+Gpus = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="GPUs for the workers (ray); default: all, or none where device is cpu."
+    ),
+]
+WorkersPerGpu = Annotated[
+    int | None,
+    typer.Option(
+        metavar="1|2|4|8", help="Workers on each GPU (ray); default: as a dry step finds."
+    ),
+]

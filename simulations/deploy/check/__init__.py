@@ -1,0 +1,1 @@
+"""Whether a deployment can start, who has joined it, and what it costs."""

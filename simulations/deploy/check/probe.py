@@ -1,0 +1,89 @@
+"""Asks a SuperLink over TLS whether it answers: what is wrong with a certificate, an address or a clock shows here first."""
+
+import email.utils
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedsuite.errors import InputError
+from fedsuite.storage.files import telling
+from simulations.deploy.kit.address import Address
+
+TIMEOUT_S = 10.0
+_EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_IP = 10, 9, 62, 64  # OpenSSL's X509_V_ERR_*
+
+
+class Unreachable(Exception):
+    """Nobody answers there, now."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """ahead_s: how far this machine's clock is ahead of the SuperLink's, None where it tells no time."""
+
+    ahead_s: float | None
+
+
+def ask(address: Address, authority: Path, timeout_s: float = TIMEOUT_S) -> Answer:
+    """What the SuperLink there says; Unreachable if nothing, InputError with the cure for a wrong certificate."""
+    request = urllib.request.Request(f"https://{address}/health")
+    direct = urllib.request.ProxyHandler({} if address.is_local else None)
+    secure = urllib.request.HTTPSHandler(context=_context(authority))
+    try:
+        with urllib.request.build_opener(direct, secure).open(request, timeout=timeout_s) as reply:
+            return Answer(_ahead_s(reply.headers.get("Date")))
+    except urllib.error.HTTPError as error:
+        raise Unreachable(f"{address} answers {error.code}, which no SuperLink does") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise InputError(_complaint(reason, address, authority)) from None
+        if isinstance(reason, ssl.SSLError):
+            raise Unreachable(f"{address} does not speak TLS ({reason.reason or reason})") from None
+        raise Unreachable(f"{address} cannot be reached ({reason})") from None
+
+
+def _context(authority: Path) -> ssl.SSLContext:
+    with telling(authority):
+        authority.open("rb").close()
+    try:
+        return ssl.create_default_context(cafile=str(authority))
+    except ssl.SSLError:
+        raise InputError(
+            f"{authority}: no certificate in PEM form; copy ca.crt from the server's folder"
+        ) from None
+
+
+def _complaint(error: ssl.SSLCertVerificationError, address: Address, authority: Path) -> str:
+    if error.verify_code == _EXPIRED:
+        return f"{address}: the SuperLink's certificate, or its authority's, has expired; make new ones, or set the clock"
+    if error.verify_code == _NOT_YET:
+        return f"{address}: the SuperLink's certificate is not valid yet; set this machine's clock"
+    if error.verify_code in (_OTHER_NAME, _OTHER_IP):
+        return (
+            f"{address}: the SuperLink's certificate is not for {address.host}; use the host that `fedsuite deploy init` "
+            "was given"
+        )
+    return (
+        f"{address}: the SuperLink's certificate is not signed by the authority in {authority} "
+        f"({error.verify_message}); copy ca.crt from the server's folder"
+    )
+
+
+def _ahead_s(date: str | None) -> float | None:
+    """From a Date header, whose seconds are whole: right to half a second."""
+    if not date:
+        return None
+    now = time.time()
+    try:
+        told = email.utils.parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if told.tzinfo is None:
+        told = told.replace(tzinfo=UTC)
+    return (datetime.fromtimestamp(now, UTC) - told).total_seconds() - 0.5

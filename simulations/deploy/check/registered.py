@@ -1,0 +1,110 @@
+"""Which SuperNodes a running SuperLink knows, by their keys, and registering more.
+
+It asks Flower's Control API, as `flwr supernode` does, whose answers leave out keys.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from flwr.cli.cli_client_interceptor import CliClientHttpInterceptor
+from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.error import FlowerError
+from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
+
+from fedsuite.errors import InputError, RunFailed, one_line
+from fedsuite.storage.files import as_typed
+from simulations.deploy.check.probe import Unreachable, ask
+from simulations.deploy.kit.keys import read_public
+from simulations.deploy.kit.server_folder import ServerFolder
+from simulations.engines.processes import wait_until
+from strategies.runtime.keys import fingerprint
+
+PATIENCE_S = 30.0  # for a SuperLink that has just been started
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One SuperNode. status: registered (it has never connected), online or offline; since: of that status, UTC."""
+
+    name: str
+    key: str
+    node_id: int
+    status: str
+    since: str
+
+
+def registered(server: ServerFolder) -> list[Registered]:
+    """All SuperNodes that are registered now, in order of registration."""
+    with _client(server) as client:
+        return _listed(client)
+
+
+def register(server: ServerFolder, keys: Sequence[Path]) -> Iterator[str]:
+    """Register public keys; a line for each. A key that is registered already stays as it is."""
+    named = {file: read_public(file) for file in keys}
+    wait_until(lambda: _answers(server), PATIENCE_S, 0.5)
+    with _client(server) as client:
+        known = {node.key: node for node in _listed(client)}
+        for file, (name, pem) in named.items():
+            if (node := known.get(fingerprint(pem))) is not None:
+                yield f"{name}: is registered already ({node.status}), key {node.key}"
+                continue
+            client.RegisterNode(RegisterNodeRequest(public_key=pem, name=name))
+            yield f"{name}: registered, key {fingerprint(pem)} ({file})"
+
+
+def _listed(client: ControlHttpClient) -> list[Registered]:
+    nodes = client.ListNodes(ListNodesRequest()).nodes_info
+    since = {"online": "last_activated_at", "offline": "last_deactivated_at"}
+    return [
+        Registered(
+            node.name,
+            fingerprint(node.public_key),
+            node.node_id,
+            node.status,
+            getattr(node, since.get(node.status, "registered_at"))[:19].replace("T", " "),
+        )
+        for node in sorted(nodes, key=lambda node: str(node.registered_at))
+        if node.status != "unregistered"
+    ]
+
+
+def _answers(server: ServerFolder) -> bool:
+    try:
+        ask(server.address, server.authority)
+    except Unreachable:
+        return False
+    return True
+
+
+@contextmanager
+def _client(server: ServerFolder) -> Iterator[ControlHttpClient]:
+    """Flower's client; what goes wrong with it is said in one line."""
+    try:
+        ask(server.address, server.authority)
+    except Unreachable as error:
+        raise RunFailed(
+            f"{error}; start it with `fedsuite deploy server {as_typed(server.path)}`"
+        ) from None
+    client = ControlHttpClient.from_server_address(
+        server_address=str(server.address),
+        insecure=False,
+        root_certificates=server.authority.read_bytes(),
+        interceptors=[CliClientHttpInterceptor(), RuntimeVersionHttpInterceptor("flwr CLI")],
+    )
+    try:
+        yield client
+    except httpx.HTTPStatusError as error:
+        told = FlowerError.from_json(error.response.text)
+        why = one_line(told.message if told else str(error))
+        raise InputError(f"{server.address}: the SuperLink refuses this: {why}") from None
+    except httpx.HTTPError as error:
+        raise RunFailed(
+            f"{server.address}: the SuperLink does not answer any more ({error})"
+        ) from None
+    finally:
+        client.close()

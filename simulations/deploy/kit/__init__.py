@@ -1,0 +1,1 @@
+"""What `fedsuite deploy` writes for each node: certificates, keys, service units, an address."""

@@ -1,0 +1,61 @@
+"""`fedsuite deploy server`: a SuperLink in the foreground, from its folder."""
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing
+
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.storage.files import locked, open_new
+from simulations.deploy.kit.server_folder import ServerFolder, misplaced
+from simulations.deploy.programs import ended, run_program
+from simulations.engines.flower import command_path
+from simulations.engines.processes import wait_until
+from simulations.engines.ray.superlink import flower_settings
+
+# What a killed SuperLink left behind is being ended meanwhile.
+PATIENCE_S = 15.0
+
+
+def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
+    """Run until we are asked to end (KeyboardInterrupt); RunFailed if it ends by itself."""
+    command = [command_path("flower-superlink"), *server.superlink_arguments()]
+    environment = {**os.environ, **flower_settings(server.home)}
+    with locked(server.path / ".lock", PATIENCE_S) as ours:
+        if not ours:
+            raise InputError(
+                f"{server.path}: another `fedsuite deploy server` runs on this folder; stop it first"
+            )
+        if not wait_until(lambda: _is_free(server), PATIENCE_S, 0.5):
+            raise InputError(
+                f"{server.listen}:{server.port}: another program listens there; stop it, or change port in "
+                f"{server.path / 'server.toml'} and in node.toml of the nodes"
+            )
+        for line in filter(None, [misplaced(server)]):
+            say(f"note: {line}")
+        if not server.database.exists():  # Flower would let everybody read it
+            open_new(server.database).close()
+        say(f"SuperLink at {server.address}, folder {server.path}; Ctrl-C ends it")
+        status = run_program(command, environment, server.path, say)
+    raise RunFailed(f"flower-superlink {ended(status)}; its last lines say why; start it again")
+
+
+def _is_free(server: ServerFolder) -> bool:
+    """Whether the SuperLink can listen on its port."""
+    family = socket.AF_INET6 if ":" in server.listen else socket.AF_INET
+    with closing(socket.socket(family)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((server.listen, server.port))
+            probe.listen()
+        except PermissionError as error:
+            raise InputError(
+                f"port {server.port}: {error.strerror}; choose one above 1023 in {server.path / 'server.toml'}"
+            ) from None
+        except OSError as error:
+            if isinstance(error, socket.gaierror):
+                raise InputError(
+                    f"{server.path / 'server.toml'}: listen: {server.listen} is no address of this machine; correct it"
+                ) from None
+            return False
+    return True

@@ -1,0 +1,110 @@
+"""Warm client processes: a SuperNode's `flwr-clientapp` without the seconds of imports that each message costs.
+
+A SuperNode starts the program `flwr-clientapp`, found on PATH, for every message. Within `warm_clients` PATH begins with a
+folder that holds a small program of that name. It hands its arguments, environment and files to a server process
+(warm_server.py) that has torch, Flower and our packages imported, and that forks a child which runs Flower's own program.
+"""
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fedsuite.errors import InputError
+from fedsuite.roster.node import NodeSettings
+from fedsuite.storage.deleting import WARM, delete_made
+from simulations.systems import BUILT_IN
+
+PROGRAM = "flwr-clientapp"
+ENTRY = "flwr.supernode.cli:flwr_clientapp"  # what it runs
+SOCKET = "clients.sock"
+LONGEST_FOLDER = 60  # a socket's whole path must stay under 108 bytes
+STOP_LIMIT_S = 10.0
+_ROOT = Path(__file__).resolve().parents[3]
+_START = (
+    "import sys; sys.path[: not sys.flags.safe_path] = [{root!r}]; "
+    "from simulations.deploy.warm.prefork_server import main; main({folder!r}, {program!r}, {entry!r}, {systems!r})"
+)
+
+
+@contextmanager
+def warm_clients(
+    environment: Mapping[str, str], own: NodeSettings | None, entry: str = ENTRY
+) -> Iterator[dict[str, str]]:
+    """An environment for `flower-supernode` in which client processes start warm.
+
+    environment: the SuperNode's, with which the server is started too; own: the node's file, which says what systems to
+    import; None: all built-in ones. Where this system cannot do it (it needs Linux), that is said on stderr and the
+    environment comes back as it was. Server, children and folder are gone when the block, or this process, has ended.
+    """
+    program = shutil.which(PROGRAM, path=environment.get("PATH"))
+    if program is None:
+        raise InputError(
+            f"{PROGRAM}: not on the SuperNode's PATH; install flwr[simulation] in this environment"
+        )
+    if not hasattr(os, "pidfd_open"):
+        print("client processes start cold: warm ones need Linux", file=sys.stderr)
+        yield dict(environment)
+        return
+    systems = [s for s in BUILT_IN if own is None or s in own.allowed]
+    short = None if len(tempfile.gettempdir().encode()) <= LONGEST_FOLDER else "/tmp"
+    folder = Path(tempfile.mkdtemp("", WARM, short))
+    try:
+        path = _write_program(folder, program)
+        server = _start(folder, (program, entry), systems, environment)
+        try:
+            yield {**environment, "PATH": os.pathsep.join([path, environment.get("PATH", "")])}
+        finally:
+            _stop(server)
+    finally:
+        delete_made(folder)
+
+
+def _write_program(folder: Path, program: str) -> str:
+    """The folder for PATH. -I and -S keep the start short: no packages, no PYTHONPATH."""
+    script = Path(__file__).with_name("program.py")
+    words = [sys.executable, "-I", "-S", str(script), str(folder / SOCKET), program]
+    file = folder / "bin" / PROGRAM
+    file.parent.mkdir()
+    file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    file.chmod(0o700)
+    return str(file.parent)
+
+
+def _start(
+    folder: Path, program: tuple[str, str], systems: list[str], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """The server. Its socket listens at once, so that whoever comes while it imports waits for it.
+
+    It ends when its stdin is closed, as it is when this process ends in whatever way.
+    """
+    names = {"folder": str(folder), "program": program[0], "entry": program[1], "systems": systems}
+    code = _START.format(root=str(_ROOT), **names)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / SOCKET))
+        listener.listen(64)
+        number = listener.fileno()
+        return subprocess.Popen(
+            [sys.executable, "-c", code, str(number)],
+            stdin=subprocess.PIPE,
+            env=dict(environment),
+            pass_fds=[number],
+            start_new_session=True,  # Ctrl-C reaches children through the programs that they stand for
+        )
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdin is not None
+    with suppress(OSError):
+        server.stdin.close()
+    try:
+        server.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

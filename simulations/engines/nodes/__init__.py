@@ -1,0 +1,1 @@
+"""The engine that runs on SuperNodes of a running SuperLink."""

@@ -1,0 +1,1 @@
+"""The engine that runs clients as Ray workers under Flower's simulation."""

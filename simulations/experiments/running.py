@@ -1,0 +1,238 @@
+"""Carries out what was planned: data, then one run after the other, then their comparison.
+
+Completed runs are passed over, begun ones go on from their last checkpoint, others start. One process
+at a time works on an experiment of several: it holds a lock in the experiment's folder beside the run's own.
+"""
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.history import HISTORY, read_rows
+from fedsuite.progress import Progress
+from fedsuite.roster.members import ROSTER, Roster, write_roster
+from fedsuite.roster.same_data import check_same_data
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.settings.config import RunSettings
+from fedsuite.storage.deleting import delete, delete_file
+from fedsuite.storage.escaping import PlainConsole
+from fedsuite.storage.files import as_typed, telling, write_json
+from simulations.commands.stopping import EXIT_STOPPED
+from simulations.engines.ray.placement import Resources
+from simulations.experiments import folders, leavings
+from simulations.experiments.compared import check_metric, compare
+from simulations.experiments.launching import Engine, Way, way_of
+from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
+from simulations.experiments.request import Request
+
+# The processes of a killed run need a moment to notice and let go of its folder.
+RESUME_PATIENCE_S = 15.0
+MOMENT_S = 0.5  # within which a process that has made its folder has put something in it
+
+
+def run_request(
+    request: Request, engine: Engine, resources: Resources, connection: str = ""
+) -> None:
+    """Run what was asked for, show its table of results, say where it lies."""
+    console = PlainConsole(stderr=False)
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    resources.check(engine)  # quick, and before what takes seconds
+    experiment = plan_experiment(request)
+    way = way_of(engine, experiment.system.engine, resources, connection)
+    for label in experiment.chosen:
+        way.check(experiment.plans[label])
+    if experiment.note:
+        say(experiment.note)
+    try:
+        experiment = run_experiment(experiment, way, console)
+    except KeyboardInterrupt as stopped:
+        with suppress(OSError):  # a terminal that was closed takes no more words
+            print(stopped, file=sys.stderr, flush=True)
+        raise typer.Exit(EXIT_STOPPED) from None
+    results = RunFolder(experiment.folder).results
+    if results.is_file():
+        console.print(Markdown(results.read_text(encoding="utf-8"), hyperlinks=False))
+    say(f"completed: {experiment.folder}")
+
+
+def run_experiment(experiment: Experiment, way: Way, console: Console) -> Experiment:
+    """Find out who takes part in all runs, run them, compare them where there are several.
+
+    Returns what was run: `experiment`, under another number where a process beside this one has taken its folder.
+    A failing run ends the experiment with its error, named by the run; --resume goes on. KeyboardInterrupt says how.
+    """
+    from simulations.experiments.progress import Preparing
+
+    leavings.check_replaced(experiment)
+    try:
+        if experiment.folder.exists() and not experiment.unnamed:
+            with RunFolder(experiment.folder).locked(_patience_s(experiment)):
+                pass  # nobody else writes here
+        with Preparing(console) as progress:
+            rosters = _prepare(experiment, way, progress)
+        if experiment.unnamed:
+            experiment = _reserved(experiment, console)
+        _run_all(experiment, rosters, way, console)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_stopped(experiment, way)) from None
+    return experiment
+
+
+def _patience_s(experiment: Experiment) -> float:
+    return RESUME_PATIENCE_S if experiment.request.resume else 0.0
+
+
+def _reserved(experiment: Experiment, console: Console) -> Experiment:
+    """The experiment, its folder made; under the next number where another process was quicker."""
+    while True:
+        with telling(experiment.folder), suppress(FileExistsError):
+            experiment.folder.mkdir(parents=True)
+            return experiment
+        time.sleep(MOMENT_S)  # whoever has made it writes into it now
+        if folders.first_free(experiment.folder) == experiment.folder:
+            return experiment  # it was left over
+        experiment = plan_experiment(experiment.request)
+        console.print(experiment.note, highlight=False, markup=False, soft_wrap=True)
+
+
+def _run_all(
+    experiment: Experiment, rosters: Mapping[str, Roster], way: Way, console: Console
+) -> None:
+    """The runs in turn, then their comparison."""
+    place, several = RunFolder(experiment.folder), experiment.record is not None
+    # A single run's lock is its server's.
+    with place.locked(_patience_s(experiment)) if several else nullcontext():
+        _claim(experiment)
+        for number, label in enumerate(experiment.chosen, 1):
+            done = "" if label in rosters else "  (completed before)"
+            title = f"[{number}/{len(experiment.chosen)}] {label}" if several else str(place.path)
+            if several or done:
+                console.print(title + done, highlight=False, markup=False, soft_wrap=True)
+            if not done:
+                _run(experiment, label, rosters[label], way, console)
+            if number == 1 and experiment.sweep is not None:
+                check_metric(experiment, experiment.sweep, label)
+        if several:
+            compare(experiment)
+
+
+def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, Roster]:
+    """Who takes part in every run that is to be run now."""
+    rosters: dict[str, Roster] = {}
+    known: dict[RunSettings, Roster] = {}
+    for label in experiment.chosen:
+        plan = experiment.plans[label]
+        kept = not experiment.request.overwrite and plan.folder.is_completed()
+        if kept and read_stored_config(plan.folder).get("num-rounds") == plan.settings.num_rounds:
+            continue  # it is not to be made longer
+        alike = dataclasses.replace(plan.settings, name="", results_dir="")
+        if alike not in known:
+            try:
+                known[alike] = way.roster(plan, progress)
+            except InputError as error:
+                raise InputError(f"{label}: {error}".removeprefix(": ")) from None
+        rosters[label] = known[alike]
+        if not experiment.request.overwrite and checkpointed_rounds(plan.folder):
+            check_same_data(plan.folder.path / ROSTER, known[alike])
+        for line in way.remarks(plan, rosters[label]):
+            progress(f"{label}: {line}".removeprefix(": "))
+    return rosters
+
+
+def _claim(experiment: Experiment) -> None:
+    """Delete what is to be replaced, and write down what will be in the folder."""
+    folder, several = experiment.folder, experiment.record is not None
+    if not experiment.request.resume:  # again, now that nobody else can write
+        if not several:
+            RunFolder(folder).check_free()
+        folders.check_place(folder, several, experiment.request.overwrite)
+    leavings.delete_replaced(experiment)
+    if several:
+        write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
+
+
+def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: Console) -> None:
+    """One run to its end; the server's process may be gone before it could write how it ended.
+
+    The server gets the roster in place of data; what needs the data is drawn here.
+    """
+    plan = experiment.plans[label]
+    try:
+        way.launch(_ready(plan, roster, way), len(roster), console)
+        with _unfinished(plan.folder):
+            way.finish(plan)
+            delete_file(plan.folder.unfinished)
+    except KeyboardInterrupt:
+        with suppress(InputError, RunFailed):
+            if plan.folder.status().get("status") == "running":
+                plan.folder.end("stopped", "stopped by the user")
+        raise
+    except (InputError, RunFailed) as error:
+        if experiment.record is None:
+            raise
+        again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
+        raise type(error)(f"{label}: {error} ({again})") from None
+
+
+@contextmanager
+def _unfinished(folder: RunFolder) -> Iterator[None]:
+    """A run whose tables could not be written has not ended: it will be resumed, not passed over."""
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        why = "stopped by the user" if stopped else f"its tables could not be written: {error}"
+        with suppress(InputError, RunFailed):
+            folder.end("stopped" if stopped else "failed", why)
+        raise
+
+
+def _ready(plan: Plan, roster: Roster, way: Way) -> Plan:
+    """The plan to launch: a continued run where there is a checkpoint, else a new one in a clean folder."""
+    folder, changes = plan.folder, dict[str, str]()
+    if folder.path.exists():
+        with folder.locked(RESUME_PATIENCE_S):
+            pass  # nobody else writes here
+        if checkpointed_rounds(folder):
+            changes["resume"] = str(folder.path)
+        elif _has_results(folder):
+            raise InputError(
+                f"{folder.checkpoints}: no checkpoint, although the run has got further; put the folder back from a copy, "
+                "or start the run again under another name"
+            )
+        else:
+            delete(folder.path, leavings.names_of_run(folder, plan.system))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.unfinished.touch()
+    if way.connection is None:  # else the server has the roster that the nodes have
+        write_roster(folder.path / ROSTER, roster)
+        changes["roster"] = str(folder.path / ROSTER)
+    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
+
+
+def _has_results(folder: RunFolder) -> bool:
+    """Whether something lies here that a run has only after its first checkpoint."""
+    history = folder.path / HISTORY
+    rows = read_rows(history, torn_end=True) if history.is_file() else []
+    return folder.model.exists() or any(row["round"] > 0 for row in rows)
+
+
+def _stopped(experiment: Experiment, way: Way) -> str:
+    """What is left after Ctrl-C, and how to go on."""
+    again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
+    if experiment.record is not None:
+        if not folders.is_experiment(experiment.folder):
+            return "stopped before the first run"
+        return f"stopped; completed runs are kept, {again}"
+    done = checkpointed_rounds(RunFolder(experiment.folder))
+    if not done:
+        return "stopped before the first checkpoint"
+    return f"stopped; round {done[-1]} is saved, {again}"
