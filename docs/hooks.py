@@ -1,6 +1,7 @@
 """What MkDocs adds when it builds the site: pages that are made of the code, so that they are never out of date.
 
-reference/SYSTEM.md: every key of a system, from its settings classes. index.md, changelog.md, contributing.md, licence.md:
+reference/SYSTEM.md: every key of a system, from its settings classes. reference/python.md: what `from fedsuite import ...`
+has. index.md, changelog.md, contributing.md, licence.md:
 the files at the top of the repository. results/NAME/index.md: what lies in a folder of scores, which pages link to.
 """
 
@@ -8,11 +9,13 @@ import html
 import re
 from itertools import groupby
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+import fedsuite
 from fedsuite.settings.config import RunSettings, limits_of
 from fedsuite.settings.values import shown
 from simulations.app.key_rows import KeyRow, key_rows
@@ -36,6 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages."""
     for system in BUILT_IN:
         _add(files, config, f"reference/{system}.md", reference(system))
+    _add(files, config, "reference/python.md", public_names())
     for page, source in TOP.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         if source == "LICENSE":
@@ -52,6 +56,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Links to a folder of scores lead to its listing."""
     return FOLDER_LINK.sub(r"](\1/index.md)", markdown)
+
+
+def public_names() -> str:
+    """The page of what `from fedsuite import ...` has: each name with the first paragraph of its docstring."""
+    lines = ["# Public names", "", "`from fedsuite import` any of these:", ""]
+    lines += ["| name | what it is |", "| --- | --- |"]
+    for name in sorted(fedsuite.__all__, key=str.lower):
+        value = getattr(fedsuite, name)
+        alias = isinstance(value, GenericAlias)  # whose docstring is that of dict
+        text = str(value) if alias else " ".join(str(value.__doc__).split("\n\n")[0].split())
+        lines.append(f"| `{name}` | {html.escape(text).replace('|', '&#124;')} |")
+    return "\n".join(lines) + "\n"
 
 
 def reference(system: str) -> str:

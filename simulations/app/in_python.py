@@ -1,7 +1,8 @@
-"""`from simulations import run`: a configuration, played in the caller's process, as data frames.
+"""`from fedsuite import run, report`: a configuration, played in the caller's process, as data frames, and a report on runs.
 
-from simulations import run
+from fedsuite import report, run
 frames = run("fedvln/quickstart", seed=1, **{"federation.participation-rate": 0.5})
+report(frames, "page.html")
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,8 @@ from typing import TypeVar
 
 from fedsuite.errors import InputError
 from fedsuite.history import Run, Runs, load_run, load_runs
+from fedsuite.report.page.formats.table import check_free, format_of
+from fedsuite.report.page.model import Report
 from fedsuite.settings.values import Value, shown
 from fedsuite.storage.escaping import PlainConsole
 from simulations.engines.ray.placement import Resources
@@ -17,6 +20,7 @@ from simulations.experiments.launching import way_of
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from simulations.experiments.running import run_experiment
+from simulations.results.report import make_report
 
 T = TypeVar("T")
 
@@ -68,6 +72,30 @@ def run(
         raise
     folders = [experiment.plans[label].folder.path for label in experiment.chosen]
     return load_run(folders[0]) if experiment.record is None else load_runs(folders)
+
+
+def report(
+    runs: str | Path | Run | Runs | Sequence[str | Path | Run],
+    out: str | Path | Sequence[str | Path] = (),
+    *,
+    overwrite: bool = False,
+) -> Report:
+    """A report on runs, as `fedsuite report` makes it; a notebook shows it as a page.
+
+    runs: what `run`, `load_run` or `load_runs` returned, or paths or names of runs, experiments, folders of either.
+    out: files to write it to, by their endings (.html, .md, .tex, .pdf, or a folder, with "/" at its end). InputError for
+    what is no run, and for files that are there already, unless overwrite.
+    """
+    several = runs.runs if isinstance(runs, Runs) else runs
+    given = [several] if isinstance(several, str | Path | Run) else list(several)
+    files = [str(f) for f in ([out] if isinstance(out, str | Path) else out)]
+    writers = {name: format_of(name) for name in files}
+    for name in writers:
+        check_free(name, overwrite)
+    made = make_report([str(r.folder if isinstance(r, Run) else r) for r in given])
+    for name, write in writers.items():
+        write(made, Path(name))
+    return made
 
 
 def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
