@@ -5,9 +5,18 @@ same bytes with any number of workers and after a restart at any round.
 """
 
 import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+EVALUATION = "evaluation clients"
+# Metrics of a round whose evaluation asked some clients only.
+ASKED, OF = "evaluation-clients", "evaluation-clients-of"
 
 
 def rng_for(seed: int, purpose: str, round: int = 0, partition: int = 0) -> np.random.Generator:
@@ -23,7 +32,20 @@ def rng_for(seed: int, purpose: str, round: int = 0, partition: int = 0) -> np.r
 
 def torch_generator_for(
     seed: int, purpose: str, round: int = 0, partition: int = 0, device: str = "cpu"
-) -> torch.Generator:
+) -> "torch.Generator":
     """Torch generator seeded from the stream."""
+    import torch  # which reports do without
+
     state = int(rng_for(seed, purpose, round, partition).integers(2**63))
     return torch.Generator(device=device).manual_seed(state)
+
+
+def some_of(items: Sequence[T], most: int, seed: int, number: int, group: int = 0) -> list[T]:
+    """`most` of the items, drawn without replacement for the evaluation after round `number`, in their order.
+
+    All of them if there are no more, or if `most` is 0. group: draws of its own for each kind of client.
+    """
+    if not 0 < most < len(items):
+        return list(items)
+    drawn = rng_for(seed, EVALUATION, number, group).choice(len(items), most, replace=False)
+    return [items[i] for i in sorted(drawn.tolist())]

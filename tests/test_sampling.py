@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fedsuite.randomness import rng_for
-from fedsuite.sampling import some_of
+from fedsuite.randomness import rng_for, some_of
 
 
 def slow_sample(items: list[str], most: int, seed: int, number: int, group: int) -> list[str]:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from fedsuite.history import RunFrames
-from fedsuite.sampling import ASKED, OF
+from fedsuite.randomness import ASKED, OF
 
 
 def sampled_text(frames: RunFrames, chosen: bool = False) -> str:

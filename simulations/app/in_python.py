@@ -6,11 +6,13 @@ report(frames, "page.html")
 """
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import TypeVar
 
 from fedsuite.errors import InputError
 from fedsuite.history import Run, Runs, load_run, load_runs
+from fedsuite.report.page.formats.html import as_html
 from fedsuite.report.page.formats.table import check_free, format_of
 from fedsuite.report.page.model import Report
 from fedsuite.settings.values import Value, shown
@@ -23,6 +25,14 @@ from simulations.experiments.running import run_experiment
 from simulations.results.report import make_report
 
 T = TypeVar("T")
+
+
+class ShownReport(Report):
+    """A report that a notebook shows as a page, in a frame so that its styles stay its own."""
+
+    def _repr_html_(self) -> str:
+        page = escape(as_html(self))
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 45em; border: 0"></iframe>'
 
 
 def run(
@@ -79,7 +89,7 @@ def report(
     out: str | Path | Sequence[str | Path] = (),
     *,
     overwrite: bool = False,
-) -> Report:
+) -> "ShownReport":
     """A report on runs, as `fedsuite report` makes it; a notebook shows it as a page.
 
     runs: what `run`, `load_run` or `load_runs` returned, or paths or names of runs, experiments, folders of either.
@@ -95,7 +105,7 @@ def report(
     made = make_report([str(r.folder if isinstance(r, Run) else r) for r in given])
     for name, write in writers.items():
         write(made, Path(name))
-    return made
+    return ShownReport(made.title, made.answer, made.parts)
 
 
 def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:

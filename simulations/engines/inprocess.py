@@ -93,12 +93,12 @@ class InProcessGrid(Grid):
 
     def _reply(self, message: Message) -> Message:
         node_id = message.metadata.dst_node_id
-        context = _copy(self.contexts[node_id])
+        context = _with_own_state(self.contexts[node_id])
         try:
             reply = self.client_app(message, context)
         except Exception:  # as on a real grid: the server is told
             return Message(Error(CLIENT_RAISED, traceback.format_exc()), reply_to=message)
-        self.contexts[node_id] = _copy(context)
+        self.contexts[node_id] = _with_own_state(context)
         return _copy(reply)
 
 
@@ -128,6 +128,13 @@ def run_inprocess(run_config: Mapping[str, Any], on_event: OnEvent = lambda _: N
     grid = InProcessGrid(client_app, nodes, run_config)
     with server_identity():
         serve(grid, run_config, on_event, placement={"engine": "inprocess"})
+
+
+def _with_own_state(context: Context) -> Context:
+    """A copy: settings are plain values, which nobody can change in place."""
+    node, run = dict(context.node_config), dict(context.run_config)
+    state = _copy(context.state) if context.state else RecordDict()
+    return Context(context.run_id, context.node_id, node, state, run)
 
 
 def _copy(thing: T) -> T:

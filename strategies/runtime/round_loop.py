@@ -27,10 +27,10 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, Kind, event, finite_metrics
+from fedsuite.randomness import ASKED, OF, some_of
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import ANEW, Checkpoints, RunState
-from fedsuite.sampling import ASKED, OF, some_of
 from fedsuite.settings.config import RunSettings, config_digest
 from strategies.runtime import bookkeeping
 from strategies.runtime.bookkeeping import BEST_ROUND

@@ -5,7 +5,6 @@ Every text may hold names that came from clients. Nothing in here is escaped; a 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -80,13 +79,6 @@ class Report:
     def figures(self) -> list[Figure]:
         """All of them, in order."""
         return [f for part in self.parts for s in part.sections for f in s.figures]
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the page in a frame, so that its styles stay its own."""
-        from fedsuite.report.page.formats.html import as_html
-
-        page = escape(as_html(self))
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 45em; border: 0"></iframe>'
 
 
 def table_of(

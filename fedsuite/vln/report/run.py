@@ -17,7 +17,7 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 from fedsuite.arrays import load_arrays
-from fedsuite.randomness import rng_for
+from fedsuite.randomness import rng_for, some_of
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
 from fedsuite.report.plots import learning_curves
@@ -25,7 +25,6 @@ from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder
-from fedsuite.sampling import some_of
 from fedsuite.storage.escaping import in_markdown
 from fedsuite.storage.files import write_json
 from fedsuite.vln.config import FedVLNConfig
