@@ -52,13 +52,18 @@ def serve(
     on_event: OnEvent = lambda _: None,
     progress: Progress = silent,
     placement: Mapping[str, Any] | None = None,
+    validated: bool = False,
 ) -> None:
-    """A whole run over any grid. However it ends, run.json says how, and a failure is raised. placement: for run.json."""
+    """A whole run over any grid. However it ends, run.json says how, and a failure is raised.
+
+    placement: for run.json; validated: this process has put the settings through all checks already.
+    """
     system, settings = settings_of(run_config)
     folder = folder_of(settings)
     check_folder(folder, settings)
     with folder.locked(LOCK_PATIENCE_S), _status_kept(folder, placement):
-        system.validate(settings)
+        if not validated:
+            system.validate(settings)
         given = Path(settings.roster) if settings.roster else None
         roster = read_roster(given) if given else system.prepare(settings, progress)
         if settings.resume:

@@ -196,4 +196,6 @@ def _compare(folder: Path, runs: Mapping[str, ToySettings]) -> None:
     (folder / "results.md").write_text("".join(f"compared {label}\n\n" for label in runs))
 
 
+VALIDATED: list[ToySettings] = []
+COUNTED = dataclasses.replace(SYSTEM, validate=VALIDATED.append)
 COMPARING = dataclasses.replace(SYSTEM, compare=_compare)

@@ -81,7 +81,7 @@ class Way:
             elif self.engine == "inprocess":
                 from simulations.engines.inprocess import run_inprocess
 
-                run_inprocess(plan.run_config, show)
+                run_inprocess(plan.run_config, show, validated=True)
             else:
                 nodes = plan.system.simulated_nodes(plan.settings, clients)
                 run_ray(plan.run_config, plan.folder, nodes, placement, show)

@@ -1,13 +1,12 @@
 """Where an experiment's runs lie, and what is there of them: what a run may be called, what is kept, what stays as it is."""
 
-import dataclasses
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
 from fedsuite.runs.folder import folder_of
-from fedsuite.settings.config import Value, limits_of, read_config
+from fedsuite.settings.config import RunSettings, Value, limits_of
 from fedsuite.storage.files import full_path, path_name
 from simulations.experiments import folders
 from simulations.experiments.request import Described, Request
@@ -16,17 +15,18 @@ from simulations.systems import System
 
 
 def new_folder(
-    request: Request, described: Described, system: System[Any], values: Mapping[str, Value]
+    request: Request, described: Described, values: Mapping[str, Value]
 ) -> tuple[Path, str, bool]:
     """results-dir/name; a line about it where the runs are numbered, and whether they may be: nobody gave them a name."""
     keys = {**described.runs[0].table, **values}
-    placing = {key: value for key, value in keys.items() if key in PLACING}
-    settings = read_config(system.config_class, placing, described.source)
-    if not settings.name:
+    placing: dict[str, Any] = {
+        key.replace("-", "_"): str(keys[key]) for key in PLACING if key in keys
+    }
+    name = placing.pop("name", "")
+    if not name:
         _check_default(described)
-    named = dataclasses.replace(settings, name=settings.name or described.name)
-    folder = folder_of(named).path
-    fixed = bool(settings.name) or request.overwrite or request.dry
+    folder = folder_of(RunSettings(name=name or described.name, **placing)).path
+    fixed = bool(name) or request.overwrite or request.dry
     free = folder if fixed else folders.first_free(folder)
     note = "" if free == folder else f"{folder.name} is there already, this one is {free.name}"
     return free, note, not fixed

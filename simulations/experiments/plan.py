@@ -82,7 +82,7 @@ def plan_experiment(request: Request) -> Experiment:
     values = _values(system, typed, described)
     folder, note, unnamed = described.stored, "", False
     if folder is None:
-        folder, note, unnamed = new_folder(request, described, system, values)
+        folder, note, unnamed = new_folder(request, described, values)
     else:
         check_place_stays(folder, values)
     if not request.dry:
@@ -150,8 +150,9 @@ def _plan(
     """
     cls, at = system.config_class, folder / run.label
     with _naming(source, run.where):
-        read_config(cls, run.table, source)
-    settings = read_config(cls, {**run.table, **values}, "--set" if values else source)
+        settings = read_config(cls, run.table, source)
+    if values:
+        settings = read_config(cls, {**run.table, **values}, "--set")
     settings = dataclasses.replace(settings, name=at.name, results_dir=str(at.parent), resume="")
     settings = with_keys(settings, absolute_paths(settings))
     if chosen:

@@ -15,6 +15,7 @@ from simulations import run
 from simulations.experiments.notebook import NotebookLine
 from tests.harness import ROOT
 from tests.mistakes.refusing import Call
+from tests.toy import VALIDATED
 
 TOY = 'system = "tests.toy:SYSTEM"\nnum-rounds = 3\n'
 
@@ -114,3 +115,10 @@ def test_a_notebook_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) 
     line.update(Text("round 1/3"))
     line.stop()
     assert seen == ["starting", "round 1/3", ""]
+
+
+def test_settings_are_validated_once(toy: str) -> None:
+    """Not again by the engine and the server, which are in the same process."""
+    VALIDATED.clear()
+    run(toy, system="tests.toy:COUNTED", num_rounds=1, quiet=True)
+    assert len(VALIDATED) == 1
