@@ -20,6 +20,7 @@ from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.driving.evaluation.predict import predict
 from fedsuite.driving.message_keys import AVERAGE, OWN, silo_metric
+from fedsuite.driving.metrics import metrics_of
 from fedsuite.driving.model.tensor_names import TensorNames
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.contrastive import penalty_of
@@ -111,7 +112,7 @@ class VehicleClient(NumPyClient):
         """Sums of errors on the silos' test frames: of each silo's own backbone and of the average model."""
         arrays = named_arrays(parameters, config)
         own, average = under_prefix(arrays, OWN), under_prefix(arrays, AVERAGE)
-        metrics: dict[str, Any] = {}
+        metrics, rows = dict[str, Any](), metrics_of(self.config).computed
         for i, (silo, held) in enumerate(zip(self.site.numbers, self.site.silos, strict=True)):
             local = self._local_tensors(config, i)
             models = {"own": {k: v[i] for k, v in own.items()}, "average": average}
@@ -123,8 +124,7 @@ class VehicleClient(NumPyClient):
                     self.site.network, {**local, **tensors}, held.test,
                     self.config.evaluation.batch_size, self.site.device,
                 )  # fmt: skip
-                e = errors_of(angles, held.test.angles)
-                sums = {"squared-error": e.squared, "absolute-error": e.absolute, "count": e.count}
+                sums = errors_of(angles, held.test.angles, rows).sums
                 metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
         return 0.0, sum(len(s.test) for s in self.site.silos), metrics
 

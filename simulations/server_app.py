@@ -18,6 +18,7 @@ from flwr.supercore.run import RunNotRunningException
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused
 from fedsuite.history import Kind, kind_of, line_about
+from fedsuite.history.metrics import write_metrics
 from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster.members import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.roster.same_data import check_same_data
@@ -72,6 +73,7 @@ def serve(
             progress(line)
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
+        write_metrics(folder.path, system.metrics(settings))
         rounds = system.make_strategy(settings, roster)
         known = system.known if settings.evaluation_clients and not is_real(grid) else None
         told = known(settings, roster) if known else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.errors import InputError, unknown_key
+from fedsuite.metrics import Metrics
 from fedsuite.progress import Progress
 from fedsuite.roster.members import Member, Roster
 from fedsuite.roster.node import NodeSettings
@@ -74,6 +75,11 @@ def later(path: str) -> Callable[..., Any]:
     return call
 
 
+def _no_metrics(_: RunSettings) -> Metrics:
+    """Of a system without a table: its metrics are shown by name."""
+    return Metrics()
+
+
 _plain_answers = later("fedsuite.report.page.questions:plain_answers")
 
 
@@ -90,6 +96,7 @@ class System(Generic[C]):
     compare: tables and plots over the completed runs of an experiment of several; gets its folder and
     the settings by run, "variant" or "variant/seed-0", whose folder is the one of that name inside.
     It writes <folder>/results.md. None: a table of the last metrics.
+    metrics: the table of metrics of a run with these settings; others are shown by name.
     answers: what `fedsuite report` says of a run, from what was read of it; opens no data.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
     describe: where one member's own data are, by its name: convert and check them, and say what the roster needs to know
@@ -115,6 +122,7 @@ class System(Generic[C]):
     draw: Callable[[C, Path], None] = _nothing
     report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
+    metrics: Callable[[C], Metrics] = _no_metrics
     answers: Callable[[C, "RunRead"], "Answers"] = _plain_answers
     engine: Literal["ray", "inprocess"] = "ray"
     describe: Callable[[C, str, bool, Progress], Part] | None = None

@@ -18,23 +18,25 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.metrics import Metrics
 from fedsuite.vln.message_keys import SPEAKER
+from fedsuite.vln.metrics import AGENT_METRICS
 from fedsuite.vln.stages import modules_of
 from strategies.averaging import Averaging
 from strategies.chains import trainers
-from strategies.scoring import Scores, agent_means, by_split, evaluate_everywhere
+from strategies.scoring import by_split, evaluate_everywhere
 
 
 @dataclass(frozen=True)
 class HouseAveraging(Averaging):
     """Server side; what differs between stages and methods are values.
 
-    scores: how houses' scores become one; share: what of the model is merged; speaker: sent once to every house
-    that trains, where instructions are generated; writes: houses write submissions or spoken texts in the end; discloses:
-    tell how much of the agents left the houses.
+    metrics: the table by which houses' scores become one; share: what of the model is merged; speaker: sent once to every
+    house that trains, where instructions are generated; writes: houses write submissions or spoken texts in the end;
+    discloses: tell how much of the agents left the houses.
     """
 
-    scores: Scores = agent_means
+    metrics: Metrics = AGENT_METRICS
     share: Share = Share()
     speaker: Arrays = field(default_factory=dict)
     writes: bool = False
@@ -52,7 +54,7 @@ class HouseAveraging(Averaging):
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The server's model on every house's validation instructions."""
-        metrics = yield from evaluate_everywhere(state.arrays, clients, self.scores)
+        metrics = yield from evaluate_everywhere(state.arrays, clients, self.metrics)
         return RoundResult(state, metrics)
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
@@ -60,7 +62,7 @@ class HouseAveraging(Averaging):
         metrics: dict[str, float] = {}
         if self.writes:
             asked: dict[str, Scalar] = {"write": True}
-            metrics = yield from evaluate_everywhere(state.selected, clients, self.scores, asked)
+            metrics = yield from evaluate_everywhere(state.selected, clients, self.metrics, asked)
         return RoundResult(ServerState(state.selected, state.scalars), metrics)
 
     def _metrics(

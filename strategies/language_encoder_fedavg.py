@@ -20,7 +20,7 @@ from fedsuite.federation import Clients, Exchanges, RoundResult, ServerState, Ta
 from fedsuite.vln.message_keys import SPEAKER
 from strategies.house_averaging import HouseAveraging
 from strategies.runtime.bookkeeping import BEST_ROUND
-from strategies.scoring import agent_means, merged_scores
+from strategies.scoring import merged_scores
 
 UNSEEN = "unseen"  # detail of a client: whether its house is an unseen one
 
@@ -44,12 +44,12 @@ class LanguageEncoderFedAvg(HouseAveraging):
         sent = state.arrays if self.newest else {}
         who = [c for c in clients if c.count(UNSEEN) and c.details.get("val_unseen.count", 0)]
         replies = yield [Task(c.partition, "evaluate", sent, {}, {}) for c in who]
-        return RoundResult(state, merged_scores(replies, agent_means))
+        return RoundResult(state, merged_scores(replies, self.metrics))
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Every house exports its agent of the selected round and is scored with it; the server keeps what was merged."""
         selected = int(state.scalars.get(BEST_ROUND, number))
         asked = {"export-round": selected, "write": self.writes}
         replies = yield [Task(c.partition, "evaluate", {}, asked, {}) for c in clients]
-        metrics = merged_scores([r for r in replies if r.num_examples], agent_means)
+        metrics = merged_scores([r for r in replies if r.num_examples], self.metrics)
         return RoundResult(ServerState(state.selected, state.scalars), metrics)

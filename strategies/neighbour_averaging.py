@@ -22,6 +22,7 @@ from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
 from fedsuite.driving.message_keys import AVERAGE, OWN, SILOS, TERMS, by_silo
+from fedsuite.driving.metrics import metrics_of
 from fedsuite.driving.topology.mixing import average_model, consensus_distance
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES, MixingLimits, MixingRule
 from fedsuite.federation import (
@@ -34,6 +35,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.metrics import Metric
 from fedsuite.settings.values import chosen
 
 
@@ -66,7 +68,7 @@ class NeighbourAveraging(RoundStrategy):
         self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
         self.beside = beside or {}
         self.silos_of = [list(h) for h in silos_of]
-        own = config.federation
+        own, self.metrics = config.federation, metrics_of(config).computed
         self.rule: MixingRule = chosen("federation.merge", own.merge, MIXING_RULES)
         self.limits = MixingLimits(own.clip_ratio, own.tolerated)
         self.num_silos = sum(len(h) for h in silos_of)
@@ -131,7 +133,7 @@ class NeighbourAveraging(RoundStrategy):
             )
             for c in clients
         ]
-        return RoundResult(state, _errors_by_silo(replies))
+        return RoundResult(state, _errors_by_silo(replies, self.metrics))
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The result is the average model, with every silo's backbone beside it."""
@@ -170,10 +172,11 @@ class NeighbourAveraging(RoundStrategy):
                 Task(c.partition, "evaluate", with_prefix(model, AVERAGE), {}, {}) for c in clients
             ]
             parts = [m for r in replies for m in by_silo(r.metrics).values()]
-            everywhere.append(merged(_errors(m, "average") for m in parts))
-        rmse = [e.rmse for e in everywhere]
+            everywhere.append(merged(_errors(m, "average", self.metrics) for m in parts))
+        values = {m.name: [e.scores[m.name] for e in everywhere] for m in self.metrics}
+        rmse = values["rmse"]
         metrics = {"everywhere-rmse.mean": float(np.mean(rmse)), "everywhere-rmse.worst": max(rmse)}
-        metrics["everywhere-mae.mean"] = float(np.mean([e.mae for e in everywhere]))
+        metrics |= {f"everywhere-{k}.mean": float(np.mean(of)) for k, of in values.items()}
         return metrics | {
             f"silo.{i}.everywhere-rmse": value for i, value in zip(asked, rmse, strict=True)
         }
@@ -183,26 +186,29 @@ def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:
     return {k: v[list(held)] for k, v in arrays.items()}
 
 
-def _errors_by_silo(replies: Sequence[Reply]) -> dict[str, float]:
-    """Errors of the average model and of the silos' own backbones, together and silo by silo."""
+def _errors_by_silo(replies: Sequence[Reply], rows: Sequence[Metric]) -> dict[str, float]:
+    """Scores of the average model and of the silos' own backbones, together and silo by silo."""
     found = {silo: m for r in replies for silo, m in by_silo(r.metrics).items()}
-    pooled = merged(_errors(m, "average") for m in found.values())
-    own = {silo: _errors(m, "own") for silo, m in sorted(found.items())}
-    values = {k: {silo: getattr(e, k) for silo, e in own.items()} for k in ("rmse", "mae")}
-    metrics = {"rmse": pooled.rmse, "mae": pooled.mae}
-    for k, by in values.items():
-        metrics |= {f"silo-{k}.mean": float(np.mean([*by.values()]))}
-        metrics |= {f"silo-{k}.worst": max(by.values())}
+    own, average = (
+        {silo: _errors(m, label, rows) for silo, m in sorted(found.items())}
+        for label in ("own", "average")
+    )
+    values = {m.name: {silo: e.scores[m.name] for silo, e in own.items()} for m in rows}
+    metrics = merged(_errors(m, "average", rows) for m in found.values()).scores
+    for row in rows:
+        by, worst = values[row.name], min if row.lower is False else max
+        metrics |= {f"silo-{row.name}.mean": float(np.mean([*by.values()]))}
+        metrics |= {f"silo-{row.name}.worst": worst(by.values())}
     metrics |= {f"silo.{silo}.{k}": value for k, by in values.items() for silo, value in by.items()}
-    for silo, m in sorted(found.items()):
-        of_average = _errors(m, "average")
-        metrics |= {f"silo.{silo}.average-{k}": getattr(of_average, k) for k in values}
+    for silo, e in average.items():
+        metrics |= {f"silo.{silo}.average-{k}": value for k, value in e.scores.items()}
     return metrics
 
 
-def _errors(metrics: Mapping[str, float], label: str) -> Errors:
-    squared, absolute = metrics[f"{label}.squared-error"], metrics[f"{label}.absolute-error"]
-    return Errors(squared, absolute, int(metrics[f"{label}.count"]))
+def _errors(metrics: Mapping[str, float], label: str, rows: Sequence[Metric]) -> Errors:
+    return Errors(
+        {name: metrics[f"{label}.{name}"] for name in (*(m.sent for m in rows), "count")}, rows
+    )
 
 
 def _training_metrics(replies: Sequence[Reply], names: Sequence[str]) -> dict[str, float]:

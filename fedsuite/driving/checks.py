@@ -1,15 +1,20 @@
 """Combinations of CDL settings that no single range can rule out: one line each, before anything is started."""
 
+import numpy as np
 import torch
 
 from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.evaluation.metrics import errors_of
 from fedsuite.driving.federation_settings import CUSTOM
+from fedsuite.driving.metrics import metrics_of
 from fedsuite.driving.plan import make_plan
 from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
+from fedsuite.metrics import KEY
 from fedsuite.settings.devices import check_device
+from fedsuite.settings.values import tried
 
 
 def validate(config: CDLConfig) -> None:
@@ -36,6 +41,8 @@ def validate(config: CDLConfig) -> None:
             "objective.influence-floor: an exponential schedule never gets to 0; set it above 0 or choose "
             "objective.influence=linear"
         )
+    with tried(KEY, config.evaluation.metrics):
+        errors_of(np.linspace(-0.5, 0.5, 3), np.zeros(3), metrics_of(config).computed)
     _check_loss(config)
     _check_sub_network(config)
     network = tried_network(config)

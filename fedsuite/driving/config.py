@@ -7,6 +7,7 @@ something else, docs/cdl.md says what was chosen and why.
 from dataclasses import dataclass
 
 from fedsuite.driving.federation_settings import FederationSettings
+from fedsuite.metrics import own_setting
 from fedsuite.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
 
@@ -198,6 +199,7 @@ class EvaluationSettings:
     """How networks are scored."""
 
     batch_size: int = setting(256, "frames evaluated at once", ge=1, le=10**6)
+    metrics: str = own_setting()
     cross_evaluation: bool = setting(
         False, "after the last round, every silo's model on every silo's test frames"
     )

@@ -10,7 +10,6 @@ from fedsuite.errors import InputError
 from fedsuite.export.formats import Output, package
 from fedsuite.export.points import Fed, Point
 from fedsuite.history import Runs
-from fedsuite.history.metrics import is_evaluation
 from fedsuite.storage.deleting import delete_file
 from fedsuite.storage.files import telling
 
@@ -50,7 +49,8 @@ class EventFiles:
     def update(self, runs: Runs) -> None:
         for run, point in self._fed.new(runs):
             self._writers[run.name].add_event(self._event(point, point.round, point.metrics))
-            scores = {f"{BY_STEPS}/{k}": v for k, v in point.metrics.items() if is_evaluation(k)}
+            known = run.metrics.is_evaluation
+            scores = {f"{BY_STEPS}/{k}": v for k, v in point.metrics.items() if known(k)}
             if point.local_steps is not None and scores:
                 event = self._event(point, point.local_steps, scores)
                 self._writers[run.name].add_event(event)

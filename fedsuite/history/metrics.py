@@ -1,46 +1,49 @@
-"""What the metrics of the project mean: units, and which numbers of a round are no evaluation."""
+"""What the metrics of a history mean: the table of metrics that the run left, or those of the built-in systems."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
 
-SHARE = "share"  # 0 to 1
-UNITS: Mapping[str, str] = {
-    **dict.fromkeys(("sr", "osr", "spl", "cls", "ndtw", "sdtw", "word-accuracy"), SHARE),
-    **dict.fromkeys(("f1", "precision", "recall", "success-rate"), SHARE),
-    **dict.fromkeys(("within-1x", "within-3x", "within-5x", "within-10x"), SHARE),
-    **dict.fromkeys(("ne", "tl"), "m"),
-    **dict.fromkeys(("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published"), "0 to 100"),
-    **dict.fromkeys(("steps", "mean-steps", "step-diff"), "steps"),
-    **dict.fromkeys(("count", "tagged", "right", "total", "episodes"), "count"),
-    **dict.fromkeys(("average-reward", "reward"), "reward"),
-    "xe-loss": "nats",
-}
-"""By the last part of a metric's name."""
+from fedsuite.metrics import Metric, Metrics
+from fedsuite.settings.values import imported
+from fedsuite.storage.files import read_object, write_json
 
-NO_EVALUATIONS = frozenset(
-    (
-        "local-steps", "serial-depth", "server-learning-rate", "update-norm", "modules-sent", "houses-per-client",
-        "consensus-distance", "consensus-distance-before-mixing", "mixings", "overlay-bytes", "simulated-seconds",
-        "silos-missing", "links-clipped", "exchanges", "epsilon", "selected-round", "best-round", "active", "ended",
-    )
-)  # fmt: skip
-"""Numbers of rounds that count or describe training; so do all that start with "train." or "released."."""
-
+METRICS = "metrics.json"
+_BUILT_IN = ("fedsuite.vln.metrics", "fedsuite.driving.metrics", "fedsuite.fedrl.metrics")
 _SPLIT = re.compile(r"(val|valid|test|train)([_-][\w-]+)?")
-_OF_TRAINING = ("train.", "released.")
+_OF_CODE = ("compute", "averaged", "sends")  # no reader calls them
 
 
-def is_evaluation(metric: str) -> bool:
-    """Whether a metric of a round was measured by evaluating."""
-    return metric not in NO_EVALUATIONS and not metric.startswith(_OF_TRAINING)
+def write_metrics(run_dir: Path, metrics: Metrics) -> None:
+    """Leave the table of a run, without its functions."""
+    rows = [asdict(replace(row, compute=None, averaged="examples")) for row in metrics.rows]
+    table = {row["name"]: {k: v for k, v in row.items() if k not in _OF_CODE} for row in rows}
+    write_json(run_dir / METRICS, table)
+
+
+def metrics_of(run_dir: Path) -> Metrics:
+    """The table that a run left; of a run of an older version the rows of all built-in systems."""
+    file = run_dir / METRICS
+    if not file.is_file():
+        return _built_in()
+    found = read_object(file, "what the metrics of a run are", "delete this one file")
+    known = Metric.__dataclass_fields__.keys() - set(_OF_CODE)
+    rows = [{k: v for k, v in row.items() if k in known} for row in found.values()]
+    return Metrics(tuple(Metric(**row) for row in rows))
+
+
+@lru_cache(maxsize=1)
+def _built_in() -> Metrics:
+    def rows() -> Iterator[Metric]:
+        for module in _BUILT_IN:
+            yield from imported("system", f"{module}:ALL", {})
+
+    return Metrics(tuple(rows()))
 
 
 def split_of(metric: str) -> tuple[str, str]:
     """Split, or test, and metric: ("val_unseen", "sr") of val_unseen.sr; ("", "rmse") where there is only one."""
     head, dot, rest = metric.partition(".")
     return (head, rest) if dot and _SPLIT.fullmatch(head) else ("", metric)
-
-
-def unit_of(metric: str) -> str:
-    """The unit of a metric by the last part of its name; "" where it has none or nobody knows."""
-    return UNITS.get(metric.rpartition(".")[2], "")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from fedsuite.errors import InputError
 from fedsuite.history.experiments import Place, has_begun, place_of, run_folders, unique_names
 from fedsuite.history.frames import RunFrames
+from fedsuite.history.metrics import metrics_of
+from fedsuite.metrics import Metrics
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.storage.files import read_object, sha256_of
@@ -71,6 +73,11 @@ class Run(RunFrames):
     @property
     def system(self) -> str:
         return str(self.config.get("system", ""))
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """The table of its metrics: titles, units, whether less is better."""
+        return metrics_of(self.folder)
 
     @property
     def seed(self) -> int | None:

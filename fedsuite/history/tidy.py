@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsuite.history.metrics import is_evaluation, split_of, unit_of
+from fedsuite.history.metrics import metrics_of as table_of
+from fedsuite.history.metrics import split_of
 from fedsuite.history.reading import Sources
 from fedsuite.roster.members import ROSTER, read_roster
 
@@ -36,7 +37,7 @@ def evaluations(sources: Sources, during: Frames, closing: Frames) -> pd.DataFra
             own = clients[(clients["task"] == "evaluate") & (clients["status"] == "ok")]
             measured = [m for m in metrics_of(own) if m != "loss" or own[m].any()]
             found.add(own, own["name"], measured, closes)
-        found.add(rounds, None, [m for m in metrics_of(rounds) if is_evaluation(m)], closes)
+        found.add(rounds, None, [m for m in metrics_of(rounds) if found.is_evaluation(m)], closes)
     return found.frame()
 
 
@@ -65,10 +66,15 @@ class _Long:
     def __init__(self, sources: Sources) -> None:
         self.runs = {name: number for number, (name, _) in enumerate(sources)}
         self.folders = [folder for _, folder in sources]
+        self.tables = [table_of(folder) for folder in self.folders]
         self.clients: dict[str, int] = {"": 0}
         self.metrics: dict[str, int] = {}
         self.parts: list[dict[str, Any]] = []
         self._silos: dict[int, dict[int, str]] = {}
+
+    def is_evaluation(self, metric: str) -> bool:
+        """In any of the runs."""
+        return any(table.is_evaluation(metric) for table in self.tables)
 
     def add(
         self, rows: pd.DataFrame, clients: pd.Series | None, metrics: Sequence[str], closing: bool
@@ -102,11 +108,14 @@ class _Long:
         if (np.diff(order) < 0).any():
             keys = {key: values[order] for key, values in keys.items()}
         split, metric = zip(*map(split_of, self.metrics), strict=True) if self.metrics else ((), ())
+        code = keys["run"].astype(np.int64) * max(len(metric), 1) + keys["metric"].astype(np.int64)
+        pairs, of = np.unique(code, return_inverse=True)  # runs may have other units for a name
+        units = [self.tables[p // len(metric)].row(metric[p % len(metric)]).unit for p in pairs]
         frame = pd.DataFrame({
             "run": _categories(keys["run"], list(self.runs)), "round": keys["round"].astype(np.int64),
             "client": _categories(keys["client"], list(self.clients)),
             "split": _categories(keys["metric"], split), "metric": _categories(keys["metric"], metric),
-            "unit": _categories(keys["metric"], [unit_of(m) for m in metric]),
+            "unit": _categories(of, units),
             "value": keys["value"].astype(np.float64), "closing": keys["closing"].astype(bool),
         })  # fmt: skip
         for name in ("client", "split", "metric", "unit"):

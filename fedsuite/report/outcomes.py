@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.history import RunFrames
+from fedsuite.metrics import Metric
 from fedsuite.report.tables import Spread, mean_and_spread
 from fedsuite.runs.folder import variant_of
 from fedsuite.storage.escaping import csv_text
@@ -68,6 +69,11 @@ class Column:
             shown = f"{spread.mean * self.scale:,.{self.digits}f}".removesuffix(".0")
         some = f" ({spread.n} of {len(outcomes)} seeds)" if 0 < spread.n < len(outcomes) else ""
         return shown + some
+
+
+def column_of(row: Metric, metric: str = "", title: str = "") -> Column:
+    """The column of a row of the table of metrics; metric, title: where they are other than the row's."""
+    return Column(title or row.heading + row.percent, metric or row.name, row.digits, row.scale)
 
 
 SEEDS = Column("seeds", text=lambda outcomes: str(len(outcomes)))

@@ -1,6 +1,7 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
-config.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors, clients/<name>/, errors.log.
+config.json, metrics.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors,
+clients/<name>/, errors.log.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
 placement (engine, workers, GPUs). One process at a time writes: it holds a lock that the system releases when the process
 ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
@@ -40,6 +41,7 @@ WRITTEN = (
         "run-key",
         "roster.json",
         "vocabulary.json",
+        "metrics.json",
         ".lock",
         ".unfinished",
     ),

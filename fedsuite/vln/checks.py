@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from fedsuite.averaging.requirements import averaging_complaints
 from fedsuite.errors import InputError
+from fedsuite.metrics import KEY
 from fedsuite.settings.devices import check_device
-from fedsuite.settings.values import shown
+from fedsuite.settings.values import shown, tried
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.evaluation.metrics import episode_metrics
+from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.decoders import tried_decoder
 from fedsuite.vln.stages import describes_paths, share_of
 from fedsuite.vln.start import model_file, run_of
@@ -29,6 +34,14 @@ def validate(config: FedVLNConfig) -> None:
     in_turn = in_turn or config.federation.client_optimizer == "shared"
     config.sabotage.check(in_turn, rounds=config.num_rounds)
     check_device(config.device)
+    _try_metrics(config)
+
+
+def _try_metrics(c: FedVLNConfig) -> None:
+    """Metrics of one's own, on two walks along a corridor of three viewpoints."""
+    distance_m = np.array([[0.0, 2.0, 4.0], [2.0, 0.0, 2.0], [4.0, 2.0, 0.0]])
+    with tried(KEY, c.evaluation.metrics):
+        episode_metrics(distance_m, [[0, 1], [0]], [[0, 1, 2]] * 2, own=metrics_of(c).computed)
 
 
 def _in_agent(c: FedVLNConfig) -> Iterator[str]:

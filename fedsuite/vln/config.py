@@ -6,6 +6,7 @@ paper or the official release, docs/fedvln.md says so.
 
 from dataclasses import dataclass
 
+from fedsuite.metrics import own_setting
 from fedsuite.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.vln.federation_settings import FederationSettings
@@ -153,6 +154,7 @@ class EvaluationSettings:
         choices=("own", "newest"),
     )
     batch_size: int = setting(256, "episodes evaluated at once", ge=1, le=10**6)
+    metrics: str = own_setting()
     trajectory: str = setting(
         "clean",
         "visited viewpoints once, or with an entry per camera turn as in the published R2R numbers",

@@ -23,6 +23,7 @@ UNREAD: Unread = {
     "objective.generated-weight": ("stage", among("train", "speaker")),
     "objective.environment-dropout": ("stage", among("train", "speaker")),
     "objective.max-generated-length": ("stage", among("train")),
+    "evaluation.metrics": ("stage", among("speaker")),
     "evaluation.personal-encoder": ("stage", but("pre-explore")),
     "federation.server-learning-rate": _ALONE,
     "federation.server-learning-rate-decay": _ALONE,

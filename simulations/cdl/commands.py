@@ -77,5 +77,6 @@ def _lines(pilot: "Pilot", given: "Given", angles: "np.ndarray") -> list[str]:
     recorded = np.isfinite(given.truth)
     if recorded.any():
         e = errors_of(angles[recorded], given.truth[recorded])
-        lines.append(f"RMSE {e.rmse:.4f}, MAE {e.mae:.4f} {unit} over {e.count} frames")
+        told = ", ".join(f"{m.heading} {e.scores[m.name]:.4f}" for m in e.rows)
+        lines.append(f"{told} {unit} over {e.count} frames")
     return lines

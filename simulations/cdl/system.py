@@ -16,6 +16,7 @@ SYSTEM = System(
     report=later("fedsuite.driving.report.run:write_results"),
     draw=later("fedsuite.driving.report.run:draw_data"),
     compare=later("fedsuite.driving.report.experiment:write_comparison"),
+    metrics=later("fedsuite.driving.metrics:metrics_of"),
     answers=later("fedsuite.driving.report.answers:answers"),
     node_key="silo",
     unread=UNREAD,

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.history import load_runs
-from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, line_name, table
+from fedsuite.history.metrics import metrics_of
+from fedsuite.metrics import Metrics
+from fedsuite.report.outcomes import SEEDS, Outcome, grouped, last_values, line_name, table
+from fedsuite.report.page.questions import plain_columns
 from fedsuite.report.tables import markdown_table
 from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.storage.escaping import in_markdown
-
-MOST_METRICS = 6
-DIGITS = 4
 
 
 def write_comparison(folder: Path, labels: Sequence[str]) -> None:
@@ -21,7 +21,8 @@ def write_comparison(folder: Path, labels: Sequence[str]) -> None:
         values = last_values(frames.rounds, frames.closing)
         outcomes.append(Outcome(line_name(folder, label), label, {}, values, frames))
     metrics = list(dict.fromkeys(name for o in outcomes for name in o.metrics))
-    columns = [SEEDS, *(Column(name, name, DIGITS) for name in metrics[:MOST_METRICS])]
+    own = metrics_of(folder / labels[0]) if labels else Metrics()
+    columns = [SEEDS, *plain_columns(own, metrics)]
     rows = table(grouped(outcomes), columns, "variant")
     RunFolder(folder).results.write_text(markdown_table(rows), encoding="utf-8")
 

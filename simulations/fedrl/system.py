@@ -19,6 +19,7 @@ SYSTEM = System(
     validate=later("fedsuite.fedrl.checks:validate"),
     report=later("fedsuite.fedrl.report.run:write_results"),
     compare=later("fedsuite.fedrl.report.experiment:write_comparison"),
+    metrics=later("fedsuite.fedrl.metrics:metrics_of"),
     answers=later("fedsuite.fedrl.report.answers:answers"),
     engine="inprocess",
     node_key="party",

@@ -9,6 +9,7 @@ from fedsuite.progress import Progress
 from fedsuite.roster.members import Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import OPTIMIZER
+from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.plan import (
     check_scored,
     expected_clients,
@@ -34,7 +35,6 @@ from strategies.participation import (
     everybody,
 )
 from strategies.sabotage import with_saboteurs
-from strategies.scoring import agent_means, speaker_corpus
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
 
 
@@ -87,7 +87,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "rate": rate_of(config.federation),
         "selection": selection_of(config),
         "speaker": starting_speaker(config, roster) if describes_paths(config) else {},
-        "scores": speaker_corpus if config.stage == "speaker" else agent_means,
+        "metrics": metrics_of(config),
         "writes": config.evaluation.submission or config.stage == "speaker",
         "discloses": config.stage == "pre-explore",
     }

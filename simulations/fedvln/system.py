@@ -16,6 +16,7 @@ SYSTEM = System(
     report=later("fedsuite.vln.report.run:write_results"),
     draw=later("fedsuite.vln.report.run:draw_data"),
     compare=later("fedsuite.vln.report.experiment:write_comparison"),
+    metrics=later("fedsuite.vln.metrics:metrics_of"),
     answers=later("fedsuite.vln.report.answers:answers"),
     node_key="scan",
     unread=UNREAD,

@@ -13,6 +13,7 @@ from fedsuite.arrays import Arrays, module_arrays, num_bytes
 from fedsuite.vln.data.instructions import tokenize
 from fedsuite.vln.data.roster import open_house
 from fedsuite.vln.data.sources import places_of
+from fedsuite.vln.metrics import AGENT
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from tests.fedvln_runs import METHODS, Chain, chain_in, kind_of, record_of, roster_of
@@ -26,7 +27,7 @@ ENCODER = {
 }  # fmt: skip
 LOSSES = {"imitation-loss", "sampled-loss", "gradient-norm"}
 TRAINED = LOSSES | {"num-examples", "steps", "decisions"}
-WALKED = {"ne", "osr", "sr", "spl", "cls", "ndtw", "sdtw", "tl", "steps", "count"}
+WALKED = {m.name for m in AGENT} | {"count"}
 SPOKEN = {f"{kind}-{n}" for kind in ("correct", "total") for n in (1, 2, 3, 4)} | {
     "words", "reference-words", "shortest-reference-words", "cross-entropy", "right-words", "target-words", "count",
 }  # fmt: skip

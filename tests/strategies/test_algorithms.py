@@ -3,10 +3,10 @@
 import pytest
 
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
+from fedsuite.vln.metrics import AGENT_METRICS, SPEAKER_METRICS
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
-from strategies.scoring import agent_means, speaker_corpus
 from strategies.sequential_averaging import SequentialAveraging
 from tests.harness import changed
 from tests.strategies.played import CONFIG, INITIAL, houses, made, run_round
@@ -33,14 +33,14 @@ def test_which_algorithm(changes, kind):
 @pytest.mark.parametrize(
     ("stage", "scores"),
     [
-        ("speaker", speaker_corpus),
-        ("train", agent_means),
-        ("augment", agent_means),
-        ("pre-explore", agent_means),
+        ("speaker", SPEAKER_METRICS),
+        ("train", AGENT_METRICS),
+        ("augment", AGENT_METRICS),
+        ("pre-explore", AGENT_METRICS),
     ],
 )
 def test_the_stage_decides_how_scores_become_one(stage, scores):
-    assert made(changed(CONFIG, stage=stage), INITIAL).scores is scores
+    assert made(changed(CONFIG, stage=stage), INITIAL).metrics == scores
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from fedsuite.federation import ClientInfo, Reply
 from fedsuite.vln.evaluation.bleu import bleu_counts
+from fedsuite.vln.metrics import AGENT_METRICS, SPEAKER_METRICS
 from strategies.scoring import (
-    agent_means,
     evaluate_everywhere,
     merged_scores,
-    speaker_corpus,
     under_split,
 )
 
@@ -31,13 +30,13 @@ def test_agents_are_scored_per_instruction(houses: list[tuple[int, float]]) -> N
     """As if every instruction's own score stood in one long list."""
     own = [{"sr": rate, "count": float(n)} for n, rate in houses]
     flat = [rate for n, rate in houses for _ in range(n)]
-    merged = agent_means(own)
+    merged = AGENT_METRICS.merged(own)
     assert merged["sr"] == pytest.approx(np.mean(flat)) and merged["count"] == len(flat)
 
 
 def test_houses_without_instructions_count_for_nothing() -> None:
-    assert agent_means([]) == {} and agent_means([{"count": 0.0}]) == {}
-    assert speaker_corpus([]) == {}
+    assert AGENT_METRICS.merged([]) == {} and AGENT_METRICS.merged([{"count": 0.0}]) == {}
+    assert SPEAKER_METRICS.merged([]) == {}
 
 
 def test_splits_are_kept_apart_and_the_headline_comes_first() -> None:
@@ -46,7 +45,7 @@ def test_splits_are_kept_apart_and_the_headline_comes_first() -> None:
         reply(1, loss=0.0, val_unseen__tl=7.0, val_unseen__sr=0.25, val_unseen__count=4.0),
         reply(2, loss=0.0, val_seen__tl=3.0, val_seen__sr=1.0, val_seen__count=1.0),
     ]
-    merged = merged_scores(replies, agent_means)
+    merged = merged_scores(replies, AGENT_METRICS)
     assert list(merged)[:2] == ["val_unseen.sr", "val_seen.sr"]
     assert merged == pytest.approx(
         {
@@ -88,7 +87,7 @@ def test_corpus_bleu_of_all_houses_is_sacrebleus_over_all_their_texts(seed: int)
     houses = [sentences(rng, int(n)) for n in rng.integers(1, 7, size=3)]
     extra = {"cross-entropy": 6.0, "right-words": 2.0, "target-words": 8.0}
     own = [{**bleu_counts(*h), **extra, "count": float(len(h[0]))} for h in houses]
-    merged = speaker_corpus(own)
+    merged = SPEAKER_METRICS.merged(own)
     written = [" ".join(w) for h in houses for w in h[0]]
     references = [[" ".join(r) for r in refs] for h in houses for refs in h[1]]
     streams = [[r[i] if i < len(r) else None for r in references] for i in range(3)]
@@ -112,9 +111,9 @@ def test_houses_with_instructions_are_asked_with_the_model_and_nothing_back() ->
         ClientInfo(2, "c", 0, {"val_unseen.count": 1}),
         ClientInfo(3, "d", 0, {"test.count": 4}),
     ]
-    assert [t.partition for t in next(evaluate_everywhere({}, clients))] == [0, 2]
+    assert [t.partition for t in next(evaluate_everywhere({}, clients, AGENT_METRICS))] == [0, 2]
     model = {"w": np.ones(2, np.float32)}
-    exchange = evaluate_everywhere(model, clients, config={"write": True})
+    exchange = evaluate_everywhere(model, clients, AGENT_METRICS, {"write": True})
     tasks = list(next(exchange))
     assert [t.partition for t in tasks] == [0, 2, 3], "who only walks is asked to write alone"
     assert all(t.kind == "evaluate" and t.returns == {} for t in tasks)

@@ -6,51 +6,50 @@ Baselines know the mean and the standard deviation of the TRAINING labels and no
 "random" draws from Normal(mean, std). Angles in the unit of the labels, left positive.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedsuite.driving.metrics import ERRORS
+from fedsuite.metrics import Metric
 from fedsuite.randomness import rng_for
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Sums over samples: of squared errors, of absolute errors, and their number."""
+    """Sums over frames, by the name that a metric's row has for them, and `count`; rows: the metrics."""
 
-    squared: float = 0.0
-    absolute: float = 0.0
-    count: int = 0
-
-    @property
-    def rmse(self) -> float:
-        """Root mean squared error, unit of the angle; NaN without samples."""
-        return float(np.sqrt(self.squared / self.count)) if self.count else float("nan")
+    sums: Mapping[str, float]
+    rows: Sequence[Metric] = ERRORS
 
     @property
-    def mae(self) -> float:
-        """Mean absolute error, unit of the angle; NaN without samples."""
-        return self.absolute / self.count if self.count else float("nan")
+    def count(self) -> int:
+        return int(self.sums["count"])
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Every metric; RMSE and MAE in the unit of the angle. NaN without samples."""
+        return {m.name: m.of(self.sums) if self.count else math.nan for m in self.rows}
 
 
-def errors_of(predictions: np.ndarray, angles: np.ndarray) -> Errors:
+def errors_of(
+    predictions: np.ndarray, angles: np.ndarray, rows: Sequence[Metric] = ERRORS
+) -> Errors:
     """Errors of predictions [n] against angles [n]."""
     if predictions.shape != angles.shape or angles.ndim != 1:
         raise ValueError(
             f"predictions and angles: expected both [n], got {predictions.shape} and {angles.shape}"
         )
-    gap = np.asarray(predictions, np.float64) - np.asarray(angles, np.float64)
-    return Errors(float(np.square(gap).sum()), float(np.abs(gap).sum()), len(gap))
+    both, n = [np.asarray(given, np.float64) for given in (predictions, angles)], len(angles)
+    return Errors({m.sent: float(m.values(n, *both).sum()) for m in rows} | {"count": n}, rows)
 
 
 def merged(parts: Iterable[Errors]) -> Errors:
-    """Errors over the union of the samples."""
+    """Errors over the union of the samples, one part or more."""
     listed = list(parts)
-    return Errors(
-        sum(p.squared for p in listed),
-        sum(p.absolute for p in listed),
-        sum(p.count for p in listed),
-    )
+    return Errors({k: sum(p.sums[k] for p in listed) for k in listed[0].sums}, listed[0].rows)
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,14 @@ def label_law(parts: Iterable[np.ndarray]) -> LabelLaw:
     return LabelLaw(mean, float(np.sqrt(variance)))
 
 
-def constant_baseline(law: LabelLaw, angles: np.ndarray) -> Errors:
+def constant_baseline(law: LabelLaw, angles: np.ndarray, rows: Sequence[Metric] = ERRORS) -> Errors:
     """Errors of predicting the mean of the training labels for angles [n]."""
-    return errors_of(np.full(angles.shape, law.mean), angles)
+    return errors_of(np.full(angles.shape, law.mean), angles, rows)
 
 
-def random_baseline(law: LabelLaw, angles: np.ndarray, seed: int, silo: int = 0) -> Errors:
+def random_baseline(
+    law: LabelLaw, angles: np.ndarray, seed: int, silo: int = 0, rows: Sequence[Metric] = ERRORS
+) -> Errors:
     """Errors of drawing every prediction for angles [n] from Normal(mean, std) of the training labels."""
     rng = rng_for(seed, "random steering", partition=silo)
-    return errors_of(rng.normal(law.mean, law.std, angles.shape), angles)
+    return errors_of(rng.normal(law.mean, law.std, angles.shape), angles, rows)

@@ -1,13 +1,15 @@
 """What `fedsuite report` says of a CDL run: errors, silos, what leaves a silo, and the paper's tables 2 and 3."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of
+from fedsuite.driving.metrics import metrics_of
+from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of, score_columns
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
-from fedsuite.report.outcomes import Column, Outcome, read_baselines
-from fedsuite.report.page.questions import Answers, ClientScores, Curve, Paper, RunRead
+from fedsuite.metrics import Metric
+from fedsuite.report.outcomes import Column, Outcome, column_of, read_baselines
+from fedsuite.report.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
 from fedsuite.report.page.shared_arrays import shared_line
 from fedsuite.report.sampled import sampled_text
 from fedsuite.roster.members import Roster
@@ -15,16 +17,11 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import read_table
 
 PAPER = read_table(__file__, "paper.json")
-ERRORS = tuple(Column(t, t, 3) for t in ("RMSE", "MAE", "silo RMSE", "worst silo", "everywhere"))
 SIZES = (
     Column("parameters", "parameters", 0, with_spread=False),
     Column("cycle ms", "cycle ms", 1, with_spread=False),
 )
 MIXINGS = Column("mixings", "mixings", 0, with_spread=False)
-CURVES = (
-    Curve("rmse", "RMSE of the average model", lower=True),
-    Curve("silo-rmse.mean", "RMSE of own models at home, mean", lower=True),
-)
 AXES = {
     "mixings": "mixing steps",
     "simulated-seconds": "simulated time of the overlay (s)",
@@ -41,15 +38,15 @@ PUBLISHED_MIXINGS, PUBLISHED_PIXELS, PUBLISHED_BATCH = 3600, 200, 32
 
 def answers(config: CDLConfig, run: RunRead) -> Answers:
     """Of one run, completed or not."""
-    outcome = None
+    outcome, metrics = None, metrics_of(config)
     if run.completed:
         outcome = outcome_of(config, run.folder, "", run.label, run.frames)
     return Answers(
         outcomes=(outcome,) if outcome else (),
-        columns=(*ERRORS, *SIZES, MIXINGS),
-        lower=True,
-        baselines=_baselines(run),
-        curves=CURVES,
+        columns=(*score_columns(config, "report"), *SIZES, MIXINGS),
+        lower=metrics.rows[0].lower,
+        baselines=_baselines(run, metrics.computed),
+        curves=[curve_of(row) for row in metrics.curves],
         axes=AXES,
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),
@@ -60,11 +57,11 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
     )
 
 
-def _baselines(run: RunRead) -> dict[str, Mapping[str, float]]:
+def _baselines(run: RunRead, rows: Sequence[Metric]) -> dict[str, Mapping[str, float]]:
     """Of the mean training angle, and of angles drawn at random."""
     found = read_baselines(run.folder)
     return {
-        name: {"RMSE": found[name]["rmse"], "MAE": found[name]["mae"]}
+        name: {m.heading: found[name][m.name] for m in rows if m.name in found[name]}
         for name in ("constant", "random")
         if name in found
     }
@@ -117,11 +114,12 @@ def _papers(config: CDLConfig, roster: Roster | None, outcome: Outcome) -> Itera
         return
     character = "udacity" if config.data.dir else config.data.road_character
     found = PAPER[underlay]
-    keys = {"RMSE": f"{character}.rmse", "MAE": f"{character}.mae"}
+    scores = [row for row in metrics_of(config).rows if row.paper]
+    keys = {row.heading: f"{character}.{row.name}" for row in scores}
     keys |= {"parameters": "any.parameters", "cycle ms": "any.cycle"}
     columns = [
         column
-        for column in (*ERRORS[:2], *SIZES)
+        for column in (*(column_of(row, row.heading) for row in scores), *SIZES)
         if any(keys[column.title] in row for row in found["rows"].values())
     ]
     rows = {

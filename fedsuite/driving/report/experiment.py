@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.report.outcome import ERRORS, last_metrics, left_out_text, outcome_of
+from fedsuite.driving.report.outcome import last_metrics, left_out_text, outcome_of, score_columns
 from fedsuite.driving.report.run import DRAWINGS, draw_curves
 from fedsuite.report.outcomes import (
     SEEDS,
@@ -28,9 +28,8 @@ from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table, mean_and_spread
 
 MOST_SILOS = 12  # lines of the table by silo
-COLUMNS = (
-    SEEDS,
-    *(Column(title, title, 3) for title in (*ERRORS, "constant")),
+OTHERS = (
+    Column("constant", "constant", 3),
     *(Column(title, title, 0, with_spread=False) for title in ("parameters", "mixings")),
     Column("cycle ms", "cycle ms", 1, with_spread=False),
 )
@@ -45,7 +44,9 @@ def write_comparison(folder: Path, runs: Mapping[str, CDLConfig]) -> None:
     groups = grouped(outcomes)
     write_csv(folder / "results.csv", groups)
     federated = grouped(o for o in outcomes if not runs[o.run].federation.pooled)
-    text = markdown_table(table(groups, COLUMNS)) + _silo_table(folder, federated)
+    scores = {c.title: c for config in runs.values() for c in score_columns(config, "experiment")}
+    columns = (SEEDS, *scores.values(), *OTHERS)
+    text = markdown_table(table(groups, columns)) + _silo_table(folder, federated)
     lines = dict.fromkeys(left_out_text(folder / label) for label in runs)
     lines |= dict.fromkeys(f"\n{told}\n" for o in outcomes if (told := sampled_text(o.frames)))
     (folder / "results.md").write_text("".join([text, *lines]), encoding="utf-8")

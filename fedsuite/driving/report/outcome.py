@@ -8,15 +8,12 @@ from pathlib import Path
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import LEFT_OUT
+from fedsuite.driving.metrics import metrics_of
 from fedsuite.history import RunFrames, load_runs
-from fedsuite.report.outcomes import Outcome, last_values, read_baselines
+from fedsuite.metrics import Tables
+from fedsuite.report.outcomes import Column, Outcome, column_of, last_values, read_baselines
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.storage.escaping import in_markdown
-
-ERRORS = {
-    "RMSE": "rmse", "MAE": "mae", "silo RMSE": "silo-rmse.mean", "worst silo": "silo-rmse.worst",
-    "everywhere": "everywhere-rmse.mean",
-}  # fmt: skip
 
 
 def last_metrics(frames: RunFrames) -> dict[str, float]:
@@ -49,13 +46,19 @@ def outcome_of(
     frames = frames or load_runs(run_dir)
     metrics = last_metrics(frames)
     steps, seconds = metrics.get("mixings", 0.0), metrics.get("simulated-seconds", 0.0)
-    found = {title: metrics.get(key, math.nan) for title, key in ERRORS.items()} | {
+    rows = metrics_of(config).rows
+    found = {row.heading: metrics.get(row.name, math.nan) for row in rows} | {
         "constant": read_baselines(run_dir).get("constant", {}).get("rmse", math.nan),
         "parameters": trained_parameters(config),
         "mixings": int(steps),
         "cycle ms": 1000 * seconds / steps if steps and seconds else math.nan,
     }
     return Outcome(name, run, {}, found, frames)
+
+
+def score_columns(config: CDLConfig, where: Tables) -> list[Column]:
+    """Columns of scores, which outcomes have by their titles."""
+    return [column_of(row, row.heading) for row in metrics_of(config).shown(where)]
 
 
 def trained_parameters(config: CDLConfig) -> int:

@@ -17,18 +17,19 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo, silo_names
 from fedsuite.driving.data.sources import open_own, roster_folder
 from fedsuite.driving.evaluation.metrics import (
-    Errors,
     constant_baseline,
     label_law,
     merged,
     random_baseline,
 )
+from fedsuite.driving.metrics import ERRORS, metrics_of
 from fedsuite.driving.plan import plan_of
 from fedsuite.driving.report.outcome import last_metrics, left_out_text
 from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.history import load_runs
 from fedsuite.randomness import some_of
+from fedsuite.metrics import Metric
 from fedsuite.report.admitted import admitted_text
 from fedsuite.report.outcomes import BASELINES, read_baselines
 from fedsuite.report.plots import learning_curves, save_figure
@@ -51,14 +52,15 @@ ROWS = {
 def write_results(config: CDLConfig, run_dir: Path) -> None:
     """Table and curves of a run that has just completed, from its folder alone."""
     frames, baselines = load_runs(run_dir), read_baselines(run_dir)
-    metrics = last_metrics(frames)
+    metrics, computed = last_metrics(frames), metrics_of(config).computed
     found: dict[str, dict[str, float]]
     found = {name: baselines[name] for name in ("constant", "random") if name in baselines}
     for name, key in ROWS.items():
         if key.format("rmse") in metrics:
-            found[name] = {kind: metrics[key.format(kind)] for kind in ("rmse", "mae")}
+            found[name] = {m.name: metrics[key.format(m.name)] for m in computed}
     rows = [
-        {"steering": name, "RMSE": f"{e['rmse']:.4f}", "MAE": f"{e['mae']:.4f}"}
+        {"steering": name}
+        | {m.heading + m.percent: f"{m.scale * e[m.name]:.4f}" for m in computed if m.name in e}
         for name, e in found.items()
     ]
     text = markdown_table(rows) + left_out_text(run_dir) + admitted_text(frames)
@@ -76,7 +78,8 @@ def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
     ):
         shown = {k: f for k, f in runs.items() if metric in f}
         if shown:
-            panels = {"rmse": "RMSE of the average model"}
+            headline = ERRORS[0]
+            panels = {headline.name: headline.curve}
             learning_curves(shown, panels, folder / file, x=metric, x_label=label)
 
 
@@ -87,7 +90,7 @@ def draw_data(config: CDLConfig, run_dir: Path) -> None:
     names = silo_names(folder)
     drawn = some_of(names, config.evaluation_clients, config.seed, config.num_rounds)
     silos = [open_own(folder, name) for name in drawn]
-    baselines = baselines_of(silos, config.seed)
+    baselines = baselines_of(silos, config.seed, metrics_of(config).computed)
     if drawn != names:
         del baselines["silos"]  # they go by the silos' numbers
     write_json(run_dir / BASELINES, baselines)
@@ -98,20 +101,18 @@ def draw_data(config: CDLConfig, run_dir: Path) -> None:
         save_figure(overlay_of(plan, title), run_dir / DRAWINGS[2])
 
 
-def baselines_of(silos: Sequence[Silo], seed: int) -> dict[str, object]:
+def baselines_of(
+    silos: Sequence[Silo], seed: int, rows: Sequence[Metric] = ERRORS
+) -> dict[str, object]:
     """Errors over all test frames of the mean of all training angles ("constant") and of draws from their normal
     distribution ("random"); "silos": name and errors of the constant by silo.
     """
     law = label_law(np.asarray(s.train.angles) for s in silos)
     tests = [np.asarray(s.test.angles) for s in silos]
-    constant = [constant_baseline(law, angles) for angles in tests]
-    drawn = [random_baseline(law, angles, seed, i) for i, angles in enumerate(tests)]
+    constant = [constant_baseline(law, angles, rows) for angles in tests]
+    drawn = [random_baseline(law, angles, seed, i, rows) for i, angles in enumerate(tests)]
     return {
-        "constant": _numbers(merged(constant)),
-        "random": _numbers(merged(drawn)),
-        "silos": [{"name": s.name} | _numbers(e) for s, e in zip(silos, constant, strict=True)],
+        "constant": merged(constant).scores,
+        "random": merged(drawn).scores,
+        "silos": [{"name": s.name, **e.scores} for s, e in zip(silos, constant, strict=True)],
     }
-
-
-def _numbers(errors: Errors) -> dict[str, object]:
-    return {"rmse": errors.rmse, "mae": errors.mae}

@@ -158,7 +158,7 @@ def _draw_histograms(
     axes.hist(
         angles, bins=bins, weights=share, histtype="step", color=STEERED["color"], linewidth=1.2
     )
-    axes.set_title(f"{name}: RMSE {errors_of(angles, truth).rmse:.3f}", fontsize=8)
+    axes.set_title(f"{name}: RMSE {errors_of(angles, truth).scores['rmse']:.3f}", fontsize=8)
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -173,7 +173,8 @@ def _mark_groups(panels: Sequence[Axes], groups: Sequence[str]) -> None:
 
 def _errors_in_words(angles: np.ndarray, truth: np.ndarray, unit: str) -> str:
     found = errors_of(angles, truth)
-    return f"RMSE {found.rmse:.3f}, MAE {found.mae:.3f} {unit} over {found.count} frames"
+    told = ", ".join(f"{m.heading} {found.scores[m.name]:.3f}" for m in found.rows)
+    return f"{told} {unit} over {found.count} frames"
 
 
 def _legend(figure: Figure, known: bool, title: str) -> None:

@@ -4,19 +4,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.fedrl.report.run import (
     CHANCE,
     FIXED,
-    MEASURES,
     NOTES,
-    REWARD,
-    REWARD_LABEL,
     FedRLOutcome,
     outcomes_of,
 )
 from fedsuite.fedrl.report.scored_on import scored_on
-from fedsuite.report.outcomes import Column
-from fedsuite.report.page.questions import Answers, Curve, Paper, RunRead
+from fedsuite.report.outcomes import Column, column_of
+from fedsuite.report.page.questions import Answers, Paper, RunRead, curve_of
 from fedsuite.storage.files import read_table
 
 PAPER = read_table(__file__, "paper.json")
@@ -29,17 +27,14 @@ _FOLD = re.compile(r"[-._]fold-?\d+$")
 
 def answers(config: FedRLConfig, run: RunRead) -> Answers:
     """Of one run, completed or not. Folds of a variant are one line."""
-    measures, kind = MEASURES[config.world.kind], config.world.kind
+    metrics, kind = metrics_of(config), config.world.kind
     tests = outcomes_of(config, run.folder, run.label, run.frames) if run.completed else []
-    score = measures[0]
-    title = score.title.removesuffix(" (%)")
     return Answers(
         outcomes=tests,
-        columns=(*measures, *WORK),
-        curves=(
-            Curve(f"valid.{score.metric}", f"{title} in validation (%)", score.scale),
-            Curve(f"valid.{REWARD.metric}", f"{REWARD_LABEL} in validation"),
-        ),
+        columns=(*map(column_of, metrics.shown("report")), *WORK),
+        curves=[
+            curve_of(row, f"valid.{row.name}", f"{row.curve} in validation{row.percent}") for row in metrics.curves
+        ],
         leaves=tuple(_leaves(config, tests)),
         papers=tuple(_papers(config)) if tests else (),
         notes=(NOTES[kind], "Both parties act together: there is one score, none of a client alone."),
@@ -82,7 +77,7 @@ def _papers(config: FedRLConfig) -> Iterator[Paper]:
     found = own.get(str(world.grid_size) if grid else config.data.text_source)
     if found is None:
         return
-    columns = MEASURES[world.kind][:2]
+    columns = [column_of(row) for row in metrics_of(config).rows if row.paper]
     rows = {
         name: {c.title: row.get(f"test.{c.metric}", "-") for c in columns}
         for name, row in found["rows"].items()

@@ -16,20 +16,19 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.metrics import WORLDS, metrics_of
 from fedsuite.fedrl.report.run import (
     CHANCE,
     FIXED,
-    MEASURES,
     NOTES,
-    REWARD,
-    REWARD_LABEL,
     FedRLOutcome,
     draw_validations,
     outcomes_of,
     row_name,
     run_away,
 )
-from fedsuite.report.outcomes import EMPTY, Column, grouped, spread_of, table, write_csv
+from fedsuite.metrics import Metrics
+from fedsuite.report.outcomes import EMPTY, Column, column_of, grouped, spread_of, table, write_csv
 from fedsuite.report.plots import learning_curves
 from fedsuite.report.tables import markdown_table
 from fedsuite.runs.folder import variant_of
@@ -50,7 +49,7 @@ def write_comparison(folder: Path, runs: Mapping[str, FedRLConfig]) -> None:
     """`runs`: <variant>, <variant>/seed-<s> or seed-<s> -> settings of a completed run at <folder>/<name>."""
     groups = named(folder, runs)
     write_csv(folder / "results.csv", groups, "method")
-    worlds = [w for w in MEASURES if any(own[0].config.world.kind == w for own in groups.values())]
+    worlds = [w for w in WORLDS if any(own[0].config.world.kind == w for own in groups.values())]
     texts = []
     for world in worlds:
         own = {name: g for name, g in groups.items() if g[0].config.world.kind == world}
@@ -84,7 +83,7 @@ def scores_table(groups: Groups) -> list[dict[str, str]]:
     """One row per group, in the order of the paper's rows."""
     groups = dict(sorted(groups.items(), key=lambda g: g[1][0].place))
     columns = [
-        *_measures(groups),
+        *map(column_of, _metrics(groups).shown("experiment")),
         Column("runs", text=lambda own: str(len(own))),
         Column("best round", text=lambda own: _mean(own, "best-round")),
         Column("gradient steps", text=lambda own: _mean(own, "gradient-steps")),
@@ -132,17 +131,17 @@ def draw_sweep(groups: Groups, path: Path) -> None:
     key = swept_key([o.config for o in learners])
     if key is None:
         return
-    score = _measures(groups)[0]
+    score, reward = _metrics(groups).curves
     points: dict[str, list[dict[str, float]]] = {}
     for o in sorted(learners, key=lambda o: o.place):
         point = {
             "x": float(to_flat(o.config)[key]),
-            "score": score.scale * o.metrics[score.metric],
-            "reward": o.metrics[REWARD.metric],
+            "score": score.scale * o.metrics[score.name],
+            "reward": o.metrics[reward.name],
         }
         points.setdefault(row_name(o.config, o.noisy), []).append(point)
     lines = {name: pd.DataFrame(own) for name, own in points.items()}
-    panels = {"score": score.title, "reward": REWARD_LABEL}
+    panels = {"score": score.heading + score.percent, "reward": reward.curve}
     levels, label = _levels(groups), key.rpartition(".")[2]
     learning_curves(lines, panels, path, x="x", x_label=label, levels=levels, marked=True)
 
@@ -159,15 +158,16 @@ def swept_key(configs: Sequence[FedRLConfig]) -> str | None:
     return key if numbers and len(values[key]) >= LEAST_SWEEP else None
 
 
-def _measures(groups: Groups) -> tuple[Column, ...]:
-    return MEASURES[next(iter(groups.values()))[0].config.world.kind]
+def _metrics(groups: Groups) -> Metrics:
+    """Of the runs' one world."""
+    return metrics_of(next(iter(groups.values()))[0].config)
 
 
 def _levels(groups: Groups) -> dict[str, tuple[float, float]]:
     """Score and reward, in the test, of what does not learn."""
-    score = _measures(groups)[0]
+    score, reward = _metrics(groups).curves
     return {
-        name: (score.scale * spread_of(own, score.metric).mean, spread_of(own, REWARD.metric).mean)
+        name: (score.scale * spread_of(own, score.name).mean, spread_of(own, reward.name).mean)
         for name, own in groups.items()
         if own[0].config.federation.method in FIXED
     }

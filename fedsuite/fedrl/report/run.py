@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.privacy.accounting import PrivacyStatement
-from fedsuite.report.outcomes import Column, Outcome, cells, grouped, last_values, rounds_of
+from fedsuite.report.outcomes import Outcome, cells, column_of, grouped, last_values, rounds_of
 from fedsuite.report.plots import MOST_CURVES, learning_curves
 from fedsuite.report.tables import markdown_table
 from fedsuite.runs.folder import RunFolder
@@ -35,13 +36,7 @@ CHANCE = (
 LIMIT = "train.loss-limit"
 TESTS = {"test.": False, "test-noisy.": True}  # prefix of metrics -> with noise
 
-_WORLDS = read_table(__file__, "worlds.json")
-MEASURES: Mapping[str, tuple[Column, ...]] = {  # the first is the score, the second the reward
-    name: tuple(Column(*column) for column in world["measures"]) for name, world in _WORLDS.items()
-}
-REWARD = MEASURES["gridworld"][1]
-REWARD_LABEL = "average reward"
-NOTES = {name: world["note"] for name, world in _WORLDS.items()}
+NOTES: Mapping[str, str] = read_table(__file__, "worlds.json")
 
 
 @dataclass(frozen=True)
@@ -132,7 +127,8 @@ def row_name(config: FedRLConfig, noisy: bool) -> str:
 def write_results(config: FedRLConfig, run_dir: Path) -> None:
     """Table and drawing of a run that has just completed, from its folder alone."""
     tests = outcomes_of(config, run_dir)
-    rows = [{"test": o.name} | cells([o], MEASURES[config.world.kind]) for o in tests]
+    columns = [column_of(row) for row in metrics_of(config).shown("run")]
+    rows = [{"test": o.name} | cells([o], columns) for o in tests]
     lines = [markdown_table(rows), NOTES[config.world.kind], "", *_course(tests[0])]
     if (privacy := tests[0].privacy) is not None:
         lines += ["", "What the noise guarantees:", "", *(f"- {line}" for line in privacy.text)]
@@ -184,8 +180,8 @@ def draw_validations(
     levels: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
     """Score and reward over gradient steps (or rounds), unless there are none or too many lines for one drawing."""
-    score = MEASURES[outcomes[0].config.world.kind][0]
-    key = f"valid.{score.metric}"
+    score, reward = metrics_of(outcomes[0].config).curves
+    key = f"valid.{score.name}"
     curves = {
         name: rounds.assign(score=score.scale * rounds[key])
         for name, rounds in rounds_of(grouped(outcomes)).items()
@@ -193,7 +189,7 @@ def draw_validations(
     }
     if not 0 < len(curves) <= MOST_CURVES:
         return
-    title = f"{score.title.removesuffix(' (%)')} in validation (%)"
+    title = f"{score.curve} in validation{score.percent}"
     x, label = ("round", "round") if by_round else ("gradient-steps", "gradient steps")
-    panels = {"score": title, f"valid.{REWARD.metric}": REWARD_LABEL}
+    panels = {"score": title, f"valid.{reward.name}": reward.curve}
     learning_curves(curves, panels, path, x=x, x_label=label, levels=levels)

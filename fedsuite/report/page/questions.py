@@ -4,18 +4,19 @@
 an Answers. Everything else in a report is the same for all systems.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedsuite.history import RunFrames
-from fedsuite.report.outcomes import Column, Outcome, last_values
+from fedsuite.history.metrics import metrics_of
+from fedsuite.metrics import Metric, Metrics
+from fedsuite.report.outcomes import Column, Outcome, column_of, last_values
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 
 MOST_METRICS, DIGITS = 6, 4
 PANELS = 2  # curves of a system that names none
-COUNTS = ("local-steps", "serial-depth", "server-learning-rate", "update-norm", "selected-round")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Curve:
     label: str
     scale: float = 1.0
     lower: bool | None = False
+
+
+def curve_of(row: Metric, metric: str = "", label: str = "") -> Curve:
+    """Of a row of the table of metrics; metric, label: where they are other than the row's."""
+    return Curve(metric or row.name, label or row.curve, row.scale, row.lower)
 
 
 @dataclass(frozen=True)
@@ -121,13 +127,25 @@ class Answers:
 def plain_answers(_: Any, run: RunRead) -> Answers:
     """Of a system that has no answers of its own: the last values and the curves of the first metrics."""
     values = last_values(run.frames.rounds, run.frames.closing)
-    names = [name for name in values if name not in COUNTS]
+    table = metrics_of(run.folder)
+    rows = {name: row for name in values if (row := table.row(name)).evaluation}
     outcome = Outcome("", run.label, {}, values, run.frames)
-    columns = [Column(name, name, DIGITS) for name in names[:MOST_METRICS]]
-    drawn = [name for name in names if name in run.frames.rounds]
+    drawn = [name for name in rows if name in run.frames.rounds]
     return Answers(
         outcomes=(outcome,) if run.completed else (),
-        columns=columns,
-        lower=None,
-        curves=[Curve(name, name, lower=None) for name in drawn[:PANELS]],
+        columns=plain_columns(table, rows),
+        lower=next((row.lower for row in rows.values()), None),
+        curves=[curve_of(rows[name], name, title_of(table, name)) for name in drawn[:PANELS]],
     )
+
+
+def plain_columns(table: Metrics, names: Iterable[str]) -> list[Column]:
+    """The first of these metrics, as the table has them, or by their names."""
+    shown = [(table.row(name), name, title_of(table, name)) for name in names]
+    return [replace(column_of(*each), digits=DIGITS) for each in shown[:MOST_METRICS]]
+
+
+def title_of(table: Metrics, name: str) -> str:
+    """Of a metric of the history: its row's title behind what its name has before, in percent for shares."""
+    row = table.row(name)
+    return name.removesuffix(row.name) + row.heading + row.percent

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fedsuite.metrics import Metric
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.evaluation.metrics import episode_metrics
 
@@ -25,7 +26,7 @@ def random_walks(
 
 
 def random_walk_scores(
-    houses: Iterable[House], split: str, rng: np.random.Generator
+    houses: Iterable[House], split: str, rng: np.random.Generator, own: Sequence[Metric] = ()
 ) -> dict[str, float]:
     """Mean metrics of random walks over all samples of a split, REPEATS walks per sample."""
     scores: list[dict[str, np.ndarray]] = []
@@ -33,5 +34,6 @@ def random_walk_scores(
         samples = list(house.samples.get(split, ())) * REPEATS
         if samples:
             walks = random_walks(house, samples, rng)
-            scores.append(episode_metrics(house.graph.distance_m, walks, [s.path for s in samples]))
+            truth = [s.path for s in samples]
+            scores.append(episode_metrics(house.graph.distance_m, walks, truth, own=own))
     return {k: float(np.concatenate([s[k] for s in scores]).mean()) for k in scores[0]}

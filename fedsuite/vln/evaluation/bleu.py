@@ -43,24 +43,9 @@ def bleu_counts(
     return {name: float(value) for name, value in zip(names, sums, strict=True)}
 
 
-def bleu_scores(counts: Mapping[str, float]) -> dict[str, float]:
-    """bleu-1..bleu-4 and bleu-4-published, 0..100, from summed counts."""
-    scores = {f"bleu-{n}": _score(counts, n, CLOSEST) for n in ORDERS}
-    return {**scores, "bleu-4-published": _score(counts, max(ORDERS), SHORTEST)}
-
-
-def speaker_scores(sums: Mapping[str, float]) -> dict[str, float]:
-    """bleu-1..bleu-4, bleu-4-published (0..100), xe-loss (nats per word), word-accuracy (0..1), count."""
-    words = max(sums["target-words"], 1.0)
-    return {
-        **bleu_scores(sums),
-        "xe-loss": sums["cross-entropy"] / words,
-        "word-accuracy": sums["right-words"] / words,
-        "count": sums["count"],
-    }
-
-
-def _score(counts: Mapping[str, float], order: int, reference: str) -> float:
+def corpus_bleu(counts: Mapping[str, float], order: int, published: bool = False) -> float:
+    """bleu-`order`, 0..100, from summed counts; published: beside the shortest reference."""
+    reference = SHORTEST if published else CLOSEST
     correct, total = (
         [int(counts[f"{kind}-{n}"]) for n in ORDERS[:order]] for kind in ("correct", "total")
     )

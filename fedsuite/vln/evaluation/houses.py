@@ -19,6 +19,7 @@ from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
 from fedsuite.vln.environment import World
 from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
 from fedsuite.vln.message_keys import TEST, VALIDATION
+from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.training.learner import walk_all
 
@@ -76,7 +77,8 @@ def walk_metrics(
     """Metrics [B] of walks that `walk_all` made, against the samples' own paths, as the run counts them."""
     if config.evaluation.trajectory == "published":
         visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
-    return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples])
+    own = metrics_of(config).computed
+    return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples], own=own)
 
 
 def _leave(

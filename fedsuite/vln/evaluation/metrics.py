@@ -17,10 +17,12 @@ the reference, r_0 the start, g = r_n the goal; s = success radius, 3 m, compare
            LS = EL / (EL + |EL - tl|), 1 if EL = tl = 0 (nothing to walk, nothing walked)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from fedsuite.metrics import Metric
 
 SHORTEST_M = 0.01  # SPL's guard against episodes that start at their goal
 HEADINGS = 12
@@ -34,13 +36,30 @@ class _Paths:
     count: np.ndarray
 
 
+@dataclass(frozen=True)
+class Walks:
+    """What a metric of one's own is computed of: B walks and their references.
+
+    distance_m [P, P]: shortest-path lengths; walked, references: viewpoint indices of each, the start first; length_m,
+    reference_m [B]: their lengths; scores: the nine metrics, [B] each.
+    """
+
+    distance_m: np.ndarray
+    walked: Sequence[Sequence[int]]
+    references: Sequence[Sequence[int]]
+    length_m: np.ndarray
+    reference_m: np.ndarray
+    scores: Mapping[str, np.ndarray]
+
+
 def episode_metrics(
     distance_m: np.ndarray,
     predicted: Sequence[Sequence[int]],
     reference: Sequence[Sequence[int]],
     success_radius_m: float = 3.0,
+    own: Sequence[Metric] = (),
 ) -> dict[str, np.ndarray]:
-    """The nine metrics of B episodes, each [B] float64.
+    """The nine metrics of B episodes and those of `own`, each [B] float64.
 
     distance_m [P, P]: shortest-path lengths, inf where there is no path. predicted, reference:
     viewpoint indices 0..P-1, the start first; both of an episode have the same start, and the
@@ -59,7 +78,7 @@ def episode_metrics(
     # [B, T, n]: every viewpoint of a walk against every viewpoint of its reference
     cost_m = distance_m[walk.node[:, :, None], truth.node[:, None, :]]
     ndtw = np.exp(-_warped_cost_m(cost_m, walk, truth) / (success_radius_m * truth.count))
-    return {
+    scores = {
         "ne": ne,
         "osr": (to_goal_m.min(1) < success_radius_m).astype(np.float64),
         "sr": sr,
@@ -70,6 +89,8 @@ def episode_metrics(
         "tl": tl,
         "steps": walk.count - 1.0,
     }
+    walks = Walks(distance_m, predicted, reference, tl, truth_length_m, scores)
+    return scores | {m.name: m.values(len(tl), walks) for m in own}
 
 
 def _padded(name: str, paths: Sequence[Sequence[int]], viewpoints: int) -> _Paths:

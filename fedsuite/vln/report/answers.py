@@ -1,26 +1,24 @@
 """What `fedsuite report` says of a FedVLN run: scores, houses, what leaves a house, and the paper's table of its stage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from fedsuite.report.outcomes import Column, read_baselines
-from fedsuite.report.page.questions import Answers, ClientScores, Curve, Paper, RunRead
+from fedsuite.metrics import Metric
+from fedsuite.report.outcomes import Column, column_of, read_baselines
+from fedsuite.report.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
 from fedsuite.report.page.shared_arrays import shared_line
 from fedsuite.report.sampled import sampled_text
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import read_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.metrics import SPEAKER_STAGE, metrics_of
 from fedsuite.vln.report.outcome import (
-    CURVE_LABELS,
-    PERCENT,
     PRE_EXPLORE,
     PRIVACY,
-    SPEAKER_STAGE,
     SPLIT_NAMES,
     TEXTS,
-    TITLES,
     FedVLNOutcome,
     headline,
     outcome_of,
@@ -30,7 +28,6 @@ from fedsuite.vln.report.scored_on import GENERATED, scored_on, source_of
 from fedsuite.vln.stages import is_personal, share_of
 
 PAPER = read_table(__file__, "paper.json")
-AGENT, SPEAKER = ("sr", "spl", "ne", "osr", "cls", "ndtw"), ("bleu-2", "bleu-4", "bleu-4-published")
 WORK = (
     Column("local steps", "local-steps", 0, with_spread=False),
     Column("serial depth", "serial-depth", 0, with_spread=False),
@@ -48,14 +45,14 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
     if run.completed:
         outcome = outcome_of(config, run.folder, "", run.label, run.frames)
     before = {"before training": outcome.before} if outcome and outcome.before else {}
-    shown = SPEAKER if config.stage == SPEAKER_STAGE else AGENT
-    metric = headline(config.stage)
+    metric = headline(config)
+    shown = metrics_of(config).shown("report")
     return Answers(
         outcomes=(outcome,) if outcome else (),
         columns=[*(c for s in reversed(VALIDATION) for c in _columns(s, shown)), *WORK],
         baselines={**before, **read_baselines(run.folder)},
         curves=[
-            Curve(f"{s}.{metric}", f"{CURVE_LABELS[metric]}, {SPLIT_NAMES[s]}" + _unit(metric), _scale(metric))
+            curve_of(metric, f"{s}.{metric.name}", f"{metric.curve}, {SPLIT_NAMES[s]}{metric.percent}")
             for s in reversed(VALIDATION)
         ],
         scores=_houses(outcome, run.frames.clients, run.frames.closing_clients) if outcome else None,
@@ -67,18 +64,10 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
     )  # fmt: skip
 
 
-def _scale(name: str) -> float:
-    return 100 if name in PERCENT else 1
-
-
-def _unit(name: str) -> str:
-    return " (%)" if name in PERCENT else ""
-
-
-def _columns(split: str, names: tuple[str, ...]) -> list[Column]:
+def _columns(split: str, rows: Sequence[Metric]) -> list[Column]:
     return [
-        Column(f"{TITLES[n]} {SPLIT_NAMES[split]}{_unit(n)}", f"{split}.{n}", 2, _scale(n))
-        for n in names
+        column_of(m, f"{split}.{m.name}", f"{m.heading} {SPLIT_NAMES[split]}{m.percent}")
+        for m in rows
     ]
 
 
@@ -92,17 +81,17 @@ def _houses(
     outcome: FedVLNOutcome, clients: pd.DataFrame, closing: pd.DataFrame
 ) -> ClientScores | None:
     """The headline score that every house gave the result, in unseen houses if there are any."""
-    metric = headline(outcome.config.stage)
+    metric = headline(outcome.config)
     both = pd.concat([clients, closing])
     for split in reversed(VALIDATION):
-        name = f"{split}.{metric}"
+        name = f"{split}.{metric.name}"
         if name not in both:
             continue
         used = (both["task"] == "evaluate") & (both["round"] == outcome.selected)
         own = both[used & both[name].notna()].drop_duplicates("name", keep="last")
         if len(own) > 1:
-            values = {str(k): _scale(metric) * float(v) for k, v in zip(own["name"], own[name], strict=True)}  # fmt: skip
-            label = f"{CURVE_LABELS[metric]}, {SPLIT_NAMES[split]}{_unit(metric)}"
+            values = {str(k): metric.scale * float(v) for k, v in zip(own["name"], own[name], strict=True)}  # fmt: skip
+            label = f"{metric.curve}, {SPLIT_NAMES[split]}{metric.percent}"
             counts = (
                 dict(zip(own["name"].astype(str), own[f"{split}.count"], strict=True))
                 if f"{split}.count" in own
@@ -149,7 +138,7 @@ def _papers(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome) -> Itera
         kept = found["rows"]
     names = {n for row in kept.values() for n in row}
     splits = [s for s in reversed(VALIDATION) if any(n.startswith(f"{s}.") for n in names)]
-    shown = ("bleu-2",) if config.stage == SPEAKER_STAGE else AGENT
+    shown = [row for row in metrics_of(config).rows if row.paper]
     columns = [c for s in splits for c in _columns(s, shown)]
     columns += [PRIVACY] if config.stage == PRE_EXPLORE else []
     titles = {column.metric: column.title for column in columns} | {"privacy.level": PRIVACY.title}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedsuite.metrics import Metric
 from fedsuite.report.outcomes import (
     SEEDS,
     Column,
@@ -27,11 +28,10 @@ from fedsuite.report.tables import markdown_table
 from fedsuite.storage.escaping import in_markdown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.metrics import SPEAKER_STAGE, metrics_of
 from fedsuite.vln.report.outcome import (
-    CURVE_LABELS,
     PRE_EXPLORE,
     PRIVACY,
-    SPEAKER_STAGE,
     SPLIT_NAMES,
     TEXTS,
     UNSEEN,
@@ -45,8 +45,6 @@ from fedsuite.vln.report.outcome import (
 from fedsuite.vln.report.speaker import statistics_rows, with_statistics
 
 STAGES: Mapping[str, str] = TEXTS["stages"]
-AGENT_TABLE = ("ne", "osr", "spl", "sr", "cls", "ndtw")
-SPEAKER_TABLE = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published")
 WORK = (
     Column("rounds", "selected-round", 0, with_spread=False),
     Column("local steps", "local-steps", 0, with_spread=False),
@@ -86,19 +84,25 @@ def stage_text(stage: str, groups: Groups) -> str:
     if stage == PRE_EXPLORE:
         return f"{_pre_exploration_text(groups)}\n{_selections(groups)}"
     if stage != SPEAKER_STAGE:
-        return "\n".join([*_score_tables(groups, AGENT_TABLE), _selections(groups)])
-    parts = [*_score_tables(groups, SPEAKER_TABLE), TEXTS["bleu_note"], _selections(groups)]
+        return "\n".join([*_score_tables(groups), _selections(groups)])
+    parts = [*_score_tables(groups), TEXTS["bleu_note"], _selections(groups)]
     statistics = [rows for split in VALIDATION if (rows := _statistics_rows(groups, split))]
     note = TEXTS["statistics_note" if statistics else "nothing_spoken"]
     return "\n".join([*parts, *map(markdown_table, statistics), note])
 
 
-def _score_tables(groups: Groups, names: Sequence[str]) -> list[str]:
+def _metrics(groups: Groups) -> list[Metric]:
+    """Of any of the runs, in the order of the paper's columns."""
+    every = (o.config for own in groups.values() for o in own)
+    return list({m.name: m for c in every for m in metrics_of(c).shown("experiment")}.values())
+
+
+def _score_tables(groups: Groups) -> list[str]:
     """One table per split, as Tables 2 and 3, or Table 4."""
     scored = {split for own in groups.values() for o in own for split in o.splits}
     return [
         f"{SPLIT_NAMES[split]}:\n\n"
-        + markdown_table(table(groups, (SEEDS, *score_columns(split, names), *WORK)))
+        + markdown_table(table(groups, (SEEDS, *score_columns(split, _metrics(groups)), *WORK)))
         for split in VALIDATION
         if split in scored
     ]
@@ -118,7 +122,7 @@ def _pre_exploration_text(groups: Groups) -> str:
     """As Table 6, with what the houses' agents scored before."""
     starts = _distinct_starts(groups)
     lines = {**({"before": starts} if starts else {}), **groups}
-    columns = (SEEDS, *score_columns(UNSEEN, AGENT_TABLE), UPLOAD, PRIVACY, *WORK)
+    columns = (SEEDS, *score_columns(UNSEEN, _metrics(groups)), UPLOAD, PRIVACY, *WORK)
     upload = "Upload: of agents, per client and round; pooled data are not in it."
     return f"val-unseen:\n\n{markdown_table(table(lines, columns))}\n{privacy_text()} {upload}\n"
 
@@ -150,11 +154,11 @@ def _selections(groups: Groups) -> str:
 
 def draw_curves(groups: Groups, path: Path) -> None:
     """Headline score in unseen houses (seen ones if there are none) over rounds, unless variants are too many."""
-    metric = headline(next(iter(groups.values()))[0].config.stage)
+    metric = headline(next(iter(groups.values()))[0].config)
     for split in reversed(VALIDATION):
-        name = f"{split}.{metric}"
+        name = f"{split}.{metric.name}"
         curves = {k: rounds for k, rounds in rounds_of(groups).items() if name in rounds}
         if curves and len(curves) <= MOST_CURVES:
-            panels = {name: f"{CURVE_LABELS[metric]}, {SPLIT_NAMES[split]}"}
+            panels = {name: f"{metric.curve}, {SPLIT_NAMES[split]}"}
             learning_curves(curves, panels, path)
             return

@@ -13,21 +13,18 @@ import pandas as pd
 
 from fedsuite.errors import InputError
 from fedsuite.history import RunFrames, load_runs
-from fedsuite.report.outcomes import EMPTY, Column, Outcome, last_values
+from fedsuite.metrics import Metric
+from fedsuite.report.outcomes import EMPTY, Column, Outcome, column_of, last_values
 from fedsuite.storage.files import read_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import MODULES, VALIDATION
+from fedsuite.vln.metrics import metrics_of
 
-SPEAKER_STAGE, PRE_EXPLORE = "speaker", "pre-explore"
+PRE_EXPLORE = "pre-explore"
 UNSEEN = "val_unseen"
 TEXTS = read_table(__file__, "texts.json")
 SPLIT_NAMES: Mapping[str, str] = TEXTS["splits"]
-TITLES: Mapping[str, str] = TEXTS["scores"]
-PERCENT = frozenset(("osr", "spl", "sr", "cls", "ndtw", "sdtw", "word-accuracy"))
-AGENT_COLUMNS = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
-SPEAKER_COLUMNS = tuple(t for t in TITLES if t not in AGENT_COLUMNS)
 BYTES_PER_MB = 1e6
-CURVE_LABELS = {"sr": "success rate", "bleu-2": "BLEU-2"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class FedVLNOutcome(Outcome):
     @property
     def splits(self) -> list[str]:
         """Validation splits that were scored."""
-        return [s for s in VALIDATION if f"{s}.{headline(self.config.stage)}" in self.metrics]
+        return [s for s in VALIDATION if f"{s}.{headline(self.config).name}" in self.metrics]
 
     @property
     def before(self) -> dict[str, float]:
@@ -56,9 +53,9 @@ class FedVLNOutcome(Outcome):
         return int(self.metrics["selected-round"])
 
 
-def headline(stage: str) -> str:
+def headline(config: FedVLNConfig) -> Metric:
     """The metric that a stage's learning curves show."""
-    return "bleu-2" if stage == SPEAKER_STAGE else "sr"
+    return metrics_of(config).curves[0]
 
 
 def outcome_of(
@@ -70,7 +67,7 @@ def outcome_of(
 ) -> FedVLNOutcome:
     """Read a completed run, unless its frames are at hand; InputError if its history lacks what its settings promise."""
     frames = frames or load_runs(run_dir)
-    evaluated = _evaluations(pd.concat([frames.rounds, frames.closing]), config.stage)
+    evaluated = _evaluations(pd.concat([frames.rounds, frames.closing]), headline(config))
     if not evaluated:
         raise InputError(
             f"{run_dir}: no round was evaluated on a validation split; use data that has validation instructions"
@@ -104,9 +101,9 @@ def outcome_of(
     return FedVLNOutcome(name, run, facts, metrics, frames, config)
 
 
-def _evaluations(rows: pd.DataFrame, stage: str) -> list[dict[str, float]]:
+def _evaluations(rows: pd.DataFrame, score: Metric) -> list[dict[str, float]]:
     """Rows with a headline score, without what they lack (NaN), in order."""
-    names = [f"{split}.{headline(stage)}" for split in VALIDATION]
+    names = [f"{split}.{score.name}" for split in VALIDATION]
     known = [name for name in names if name in rows]
     rows = rows.dropna(subset=known, how="all") if known else rows[:0]
     plain = [{str(k): v for k, v in row.items() if pd.notna(v)} for row in rows.to_dict("records")]
@@ -161,9 +158,9 @@ def selection_text(selection: str, rounds: Sequence[int]) -> str:
     return str(TEXTS["selections"][selection].format(named))
 
 
-def score_columns(split: str, names: Sequence[str]) -> list[Column]:
+def score_columns(split: str, rows: Sequence[Metric]) -> list[Column]:
     """Columns of scores on a split, shares in percent."""
-    return [Column(TITLES[n], f"{split}.{n}", 2, 100 if n in PERCENT else 1) for n in names]
+    return [column_of(row, f"{split}.{row.name}", row.heading) for row in rows]
 
 
 def _privacy_levels(outcomes: Sequence[Outcome]) -> str:

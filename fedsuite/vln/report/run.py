@@ -10,7 +10,7 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,15 +34,12 @@ from fedsuite.vln.data.roster import TEST_ONLY, make_roster, open_house
 from fedsuite.vln.data.sources import Sources, open_sources
 from fedsuite.vln.evaluation.baselines import random_walk_scores
 from fedsuite.vln.message_keys import TEST, VALIDATION
+from fedsuite.vln.metrics import SPEAKER_STAGE, metrics_of
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.report.houses import DrawnPath, plot_paths
 from fedsuite.vln.report.outcome import (
-    AGENT_COLUMNS,
-    CURVE_LABELS,
     PRE_EXPLORE,
     PRIVACY,
-    SPEAKER_COLUMNS,
-    SPEAKER_STAGE,
     SPLIT_NAMES,
     TEXTS,
     UNSEEN,
@@ -70,12 +67,12 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
     """Tables and curves of a run that has just completed, from its folder alone."""
     outcome = outcome_of(config, run_dir)
     if config.stage == SPEAKER_STAGE:
-        scores = scores_text(outcome, "speaker", SPEAKER_COLUMNS)
+        scores = scores_text(outcome, "speaker")
         text = f"{scores} {TEXTS['bleu_note']}\n{spoken_text(outcome, run_dir)}"
     elif config.stage == PRE_EXPLORE:
         text = pre_exploration_text(outcome)
     else:
-        text = scores_text(outcome, "agent", AGENT_COLUMNS, read_baselines(run_dir)) + "\n"
+        text = scores_text(outcome, "agent", read_baselines(run_dir)) + "\n"
     text += admitted_text(outcome.frames)
     if told := sampled_text(outcome.frames, config.evaluation.selection != "last"):
         text += f"\n{told}\n"
@@ -88,15 +85,15 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
 def scores_text(
     outcome: FedVLNOutcome,
     head: str,
-    names: Sequence[str],
     baselines: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
     """The table of scores, before training and after, and what scored without learning; the line below it."""
     config, rows = outcome.config, []
+    metrics_shown = metrics_of(config).shown("run")
     start = "before" if config.start_from else "untrained"
 
     def add(name: str, split: str, metrics: Mapping[str, float]) -> None:
-        own = cells([replace(outcome, metrics=metrics)], score_columns(split, names))
+        own = cells([replace(outcome, metrics=metrics)], score_columns(split, metrics_shown))
         rows.append({head: f"{split}, {name}"} | own)
 
     for split in outcome.splits:
@@ -110,7 +107,8 @@ def scores_text(
 
 def pre_exploration_text(outcome: FedVLNOutcome) -> str:
     """Mean scores of the houses' own agents, what left the houses for them, and success by house."""
-    own, columns = outcome.config.federation, score_columns(UNSEEN, AGENT_COLUMNS)
+    own = outcome.config.federation
+    columns = score_columns(UNSEEN, metrics_of(outcome.config).shown("run"))
     shared = f", {own.share} shared" if own.method == "federated" else ""
     rows = [{"agent": f"{own.method}{shared}"} | cells([outcome], columns)]
     if outcome.before and outcome.selected:
@@ -129,7 +127,8 @@ def pre_exploration_text(outcome: FedVLNOutcome) -> str:
 
 def draw_learning(outcome: FedVLNOutcome, path: Path) -> None:
     """Headline metric over rounds, one curve per split; nothing if only the end was evaluated."""
-    metric = headline(outcome.config.stage)
+    row = headline(outcome.config)
+    metric = row.name
     rounds = outcome.frames.rounds
     curves = {
         SPLIT_NAMES[s]: rounds.rename(columns={f"{s}.{metric}": metric})
@@ -137,7 +136,7 @@ def draw_learning(outcome: FedVLNOutcome, path: Path) -> None:
         if f"{s}.{metric}" in rounds
     }
     if curves:
-        learning_curves(curves, {metric: CURVE_LABELS[metric]}, path)
+        learning_curves(curves, {metric: row.curve}, path)
 
 
 def _selection_line(outcome: FedVLNOutcome) -> str:
@@ -178,7 +177,9 @@ def draw_data(config: FedVLNConfig, run_dir: Path) -> None:
         scans = some_of(of, config.evaluation_clients, config.seed, config.num_rounds, group=1)
         unseen = (open_house(config, sources, s, 0) for s in scans)
         name = "random walk" if scans == of else f"random walk ({len(scans)} of {len(of)} houses)"
-        scores = random_walk_scores(unseen, UNSEEN, rng_for(config.seed, "random walks"))
+        scores = random_walk_scores(
+            unseen, UNSEEN, rng_for(config.seed, "random walks"), metrics_of(config).computed
+        )
         named = {f"{UNSEEN}.{k}": v for k, v in scores.items()}
         write_json(run_dir / BASELINES, {name: named})
     model = _walker(config, sources, run_dir)

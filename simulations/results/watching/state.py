@@ -11,7 +11,6 @@ import pandas as pd
 
 from fedsuite.errors import InputError, RunFailed, one_line
 from fedsuite.history import TIMINGS, Kind, Run, kind_of, line_about, load_run
-from fedsuite.history.metrics import is_evaluation
 from fedsuite.runs.folder import RunFolder
 
 MOST_CURVES = 5
@@ -105,7 +104,7 @@ def standing(folder: Path) -> Standing:
     return Standing(
         one_line(run.name), one_line(run.system), status, status == "running" and _is_held(folder),
         one_line(str(run.record.get("error", ""))), planned, told, left_s,
-        _last(rounds) | _last(run.closing), _curves(rounds), doing, asked, clients, _failures(run, events),
+        _last(rounds) | _last(run.closing), _curves(run), doing, asked, clients, _failures(run, events),
         list(filter(None, map(line_about, events))),
     )  # fmt: skip
 
@@ -129,10 +128,11 @@ def _there(row: Mapping[Any, Any]) -> dict[str, float]:
     return {k: float(v) for k, v in told.items() if pd.notna(v)}
 
 
-def _curves(rounds: pd.DataFrame) -> dict[str, list[float]]:
+def _curves(run: Run) -> dict[str, list[float]]:
     """Values of the first evaluations and of the first loss, where there are two at least."""
+    rounds = run.rounds
     names = [n for n in rounds.columns if n not in ("run", "round") and rounds[n].count() > 1]
-    scores = [n for n in names if is_evaluation(n)]
+    scores = [n for n in names if run.metrics.is_evaluation(n)]
     losses = [n for n in names if n.startswith("train.") and n.endswith("loss")]
     wanted = scores[: MOST_CURVES - len(losses[:1])] + losses[:1]
     return {one_line(str(name)): rounds[name].dropna().tolist() for name in wanted}

@@ -63,7 +63,7 @@ def cli_call(
 
 def rmse_of(pilot: Pilot, silo: str) -> float:
     frames = held_out(pilot, silo)
-    return errors_of(pilot.steer_frames(frames.images), frames.angles).rmse
+    return errors_of(pilot.steer_frames(frames.images), frames.angles).scores["rmse"]
 
 
 def held_out(pilot: Pilot, silo: str) -> Frames:
@@ -84,7 +84,7 @@ def test_a_silos_test_frames_give_the_runs_own_errors(runs: Runs, variant: str) 
         pilot = Pilot.of_run(run)
         given = pilot.test_frames()
         found = errors_of(pilot.steer_frames(given.images), given.truth)
-        assert found.rmse == pytest.approx(scores["rmse"], rel=1e-6)  # other batches
+        assert found.scores["rmse"] == pytest.approx(scores["rmse"], rel=1e-6)  # other batches
 
 
 def test_square_pictures_of_generated_roads_are_taken_whole(runs: Runs, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import read_config, to_flat
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import open_sources
+from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.plan import initial_agent, starting_model
 from fedsuite.vln.report.outcome import privacy_level
 from fedsuite.vln.stages import is_personal, share_of
@@ -65,11 +66,9 @@ def check_scores(config: FedVLNConfig, rounds: pd.DataFrame, closing: pd.DataFra
     scored_last = config.federation.method == "local-only" and config.stage == "train"
     row = (closing if scored_last else rounds[rounds["round"] == 1]).iloc[-1]
     splits = ["val_unseen"] if config.stage == "pre-explore" else ["val_seen", "val_unseen"]
-    agent = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl")
-    speaker = ("bleu-1", "bleu-2", "bleu-4", "bleu-4-published", "xe-loss", "word-accuracy")
     for split in splits:
-        for name in speaker if config.stage == "speaker" else agent:
-            assert math.isfinite(row[f"{split}.{name}"]), name
+        for metric in metrics_of(config).rows:
+            assert math.isfinite(row[f"{split}.{metric.name}"]), metric
         # The mean over agents that each belong to one house counts no instructions.
         assert scored_last or row[f"{split}.count"] > 0
 

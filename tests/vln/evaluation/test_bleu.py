@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsuite.vln.data.instructions import tokenize
-from fedsuite.vln.evaluation.bleu import bleu_counts, bleu_scores
+from fedsuite.vln.evaluation.bleu import bleu_counts
+from fedsuite.vln.metrics import SPEAKER
 
 sentences = st.lists(st.sampled_from(["go", "left", "the", "door", "."]), max_size=9)
 filled = st.lists(st.sampled_from(["go", "left", "the", "door", "."]), min_size=1, max_size=9)
@@ -44,6 +45,10 @@ def by_hand(corpus, order, shortest=False):
 
 def counts_of(corpus):
     return bleu_counts([h for h, _ in corpus], [r for _, r in corpus])
+
+
+def bleu_scores(counts):
+    return {m.name: m.of(counts) for m in SPEAKER if m.name.startswith("bleu-")}
 
 
 def added(*parts):

@@ -10,14 +10,15 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.metrics import AGENT_METRICS, SPEAKER_METRICS
 from fedsuite.vln.report.experiment import write_comparison
 from fedsuite.vln.report.outcome import outcome_of
 from fedsuite.vln.report.run import pre_exploration_text, write_results
 from fedsuite.vln.report.speaker import read_spoken, texts_of
 from tests.harness import changed
 
-AGENT = ("ne", "osr", "spl", "sr", "cls", "ndtw", "sdtw", "tl", "count")
-BLEU = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "bleu-4-published", "xe-loss", "word-accuracy", "count")  # fmt: skip
+AGENT = (*(m.name for m in AGENT_METRICS.shown("run")), "count")
+BLEU = (*(m.name for m in SPEAKER_METRICS.shown("run")), "count")
 
 
 def config_of(**keys: Any) -> FedVLNConfig:
