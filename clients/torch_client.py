@@ -4,7 +4,7 @@ What leaves the client: the network's arrays, the number of its examples, losses
 much the own one changed. Examples stay, and so does the own control variate, in <private>/round-NNNNNN.safetensors.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from fedsuite.averaging.control_variates import CONTROL, Correction
 from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.messages.instructions import Instruction, Whole, query, task
+from fedsuite.metrics import Metric
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Member
 from fedsuite.runs.versions import Versions
@@ -40,11 +41,19 @@ class Place(Protocol):
     def member(self) -> Member: ...
 
 
+def rows_of(metrics: Mapping[str, Score] | Sequence[Metric]) -> tuple[Metric, ...]:
+    """A table of metrics that are computed of (outputs, targets), as means over rows."""
+    if isinstance(metrics, Mapping):
+        return tuple(Metric(name, compute=score) for name, score in metrics.items())
+    return tuple(metrics)
+
+
 class TorchClient(KeepingClient):
     """model: a network of the right sizes, whose weights are overwritten; loss: (outputs, targets) -> the mean over rows.
 
     data: what is trained on; test: what the server's model is scored on, `data` if it is not given, nothing if it is empty.
-    metrics: by name, beside the loss. optimizer: makes a fresh one for every visit, from parameters and learning rate.
+    metrics: beside the loss, by name or as rows of a table. optimizer: makes a fresh one for every visit, from parameters
+    and learning rate.
     """
 
     def __init__(
@@ -56,14 +65,15 @@ class TorchClient(KeepingClient):
         node: Place,
         *,
         test: Examples | None = None,
-        metrics: Mapping[str, Score] | None = None,
+        metrics: Mapping[str, Score] | Sequence[Metric] = (),
         optimizer: Callable[[Iterable[Tensor], float], Optimizer] = SGD,
     ) -> None:
         name = node.member.name
         scaffold = config.federation.control_variates
         super().__init__(name, Versions(node.folder, name), scaffold, scaffold)
         self.device = device_of(config.device, config.precision)
-        self.model, self.loss, self.metrics = model.to(self.device), loss, dict(metrics or {})
+        self.model, self.loss = model.to(self.device), loss
+        self.metrics = {row.name: row.compute for row in rows_of(metrics) if row.compute}
         self.data, self.test = self._placed(data), self._placed(data if test is None else test)
         self.config, self.partition, self.optimizer = config, node.partition, optimizer
 

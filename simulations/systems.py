@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.errors import InputError, unknown_key
-from fedsuite.metrics import Metrics
+from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.progress import Progress
 from fedsuite.roster.members import Member, Roster
 from fedsuite.roster.node import NodeSettings
@@ -75,11 +75,6 @@ def later(path: str) -> Callable[..., Any]:
     return call
 
 
-def _no_metrics(_: RunSettings) -> Metrics:
-    """Of a system without a table: its metrics are shown by name."""
-    return Metrics()
-
-
 _plain_answers = later("fedsuite.report.page.questions:plain_answers")
 
 
@@ -122,7 +117,7 @@ class System(Generic[C]):
     draw: Callable[[C, Path], None] = _nothing
     report: Callable[[C, Path], None] = _nothing
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
-    metrics: Callable[[C], Metrics] = _no_metrics
+    metrics: Callable[[C], Metrics] = lambda _: NO_ROWS
     answers: Callable[[C, "RunRead"], "Answers"] = _plain_answers
     engine: Literal["ray", "inprocess"] = "ray"
     describe: Callable[[C, str, bool, Progress], Part] | None = None

@@ -1,15 +1,16 @@
 """A system of one's own from a torch network, a loss and data: FedAvg on the server, TorchClient on the clients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
-from clients.torch_client import Examples, Score, TorchClient
+from clients.torch_client import Examples, Score, TorchClient, rows_of
 from fedsuite.averaging.requirements import check_averaging
 from fedsuite.averaging.settings import FEDAVG_UNREAD, FedAvgSettings
 from fedsuite.federation import Selection
+from fedsuite.metrics import Metric, Metrics
 from fedsuite.roster.members import Roster
 from simulations.app.opened import Opened
 from simulations.systems import Node, System
@@ -27,7 +28,7 @@ def torch_system(
     data: Callable[[C, Node], Examples],
     *,
     test: Callable[[C, Node], Examples] | None = None,
-    metrics: Mapping[str, Score] | None = None,
+    metrics: Mapping[str, Score] | Sequence[Metric] = (),
     selection: Selection = Selection(),
     **more: Any,
 ) -> System[C]:
@@ -35,8 +36,9 @@ def torch_system(
 
     clients: who takes part, with how many training examples each (`roster_of`). data, test: what a client
     trains on and is scored on, its own and nothing of others; without `test` the same. selection: as FedAvg's. more: further
-    fields of System.
+    fields of System. metrics: (outputs, targets) -> the mean over rows, by name, or rows with such a `compute`.
     """
+    table = Metrics(rows_of(metrics))
     opened = Opened[C, tuple[Examples, Examples | None]](
         lambda config, node: (data(config, node), test(config, node) if test else None)
     )
@@ -48,9 +50,10 @@ def torch_system(
     ready: dict[str, Any] = {
         "prepare": lambda config, _: clients(config),
         "make_strategy": lambda config, roster: FedAvg(
-            config, roster, partial(model, config), selection
+            config, roster, partial(model, config), selection, table
         ),
         "make_client": make_client,
+        "metrics": lambda config: table,
         "validate": check_averaging,
         "unread": FEDAVG_UNREAD,
         "known": lambda config, roster: clients_of(roster),

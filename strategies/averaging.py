@@ -34,6 +34,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
+from fedsuite.metrics import NO_ROWS, Metrics
 from strategies.chains import (
     admitted_of,
     train_chains,
@@ -52,7 +53,7 @@ class Averaging(RoundStrategy):
 
     initial: the model before round 1; steps: a client's optimizer steps per round; max_share: the most weight of one client
     in a round; step: constants of the server optimizer, whose rate is `rate`; controls: the arrays that SCAFFOLD's control
-    variates correct.
+    variates correct; metrics: the table by which clients' scores become one.
     """
 
     initial: Arrays
@@ -66,6 +67,7 @@ class Averaging(RoundStrategy):
     controls: Share = Share(())
     rate: RateSchedule = RateSchedule()
     selection: Selection = Selection()
+    metrics: Metrics = NO_ROWS
 
     def start(self, clients: Clients) -> Exchanges:
         """Nothing to ask, nothing to hand out."""
@@ -101,10 +103,10 @@ class Averaging(RoundStrategy):
         return RoundResult(after, metrics, admitted_of(merged, ends), max(e.depth for e in ends))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """The server's model on what the clients score with; means over examples."""
+        """The server's model on what the clients score with."""
         replies = yield [Task(c.partition, "evaluate", state.arrays, returns={}) for c in clients]
         examples = [r.num_examples for r in replies]
-        return RoundResult(state, weighted_means([r.metrics for r in replies], examples))
+        return RoundResult(state, self.metrics.merged([r.metrics for r in replies], examples))
 
     def _begun(self, merged: Arrays) -> RoundResult:
         """The state before round 1, with control variates, all 0, of what they correct."""

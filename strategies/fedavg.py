@@ -11,6 +11,7 @@ from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
+from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Roster
 from fedsuite.settings.values import chosen
@@ -23,8 +24,8 @@ class FedAvg(Averaging):
     """A strategy of a run with FedAvgSettings.
 
     model: makes the network whose parameters are trained; its first weights are draws of the run's seed. selection: by which
-    metrics of evaluations the best round is chosen; of the last round is the result otherwise. InputError where the roster
-    has too few clients for the merge rule.
+    metrics of evaluations the best round is chosen; of the last round is the result otherwise. metrics: as of an Averaging.
+    InputError where the roster has too few clients for the merge rule.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class FedAvg(Averaging):
         roster: Roster,
         model: Callable[[], torch.nn.Module],
         selection: Selection = Selection(),
+        metrics: Metrics = NO_ROWS,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng_for(config.seed, "initial model").integers(2**63)))
@@ -43,6 +45,7 @@ class FedAvg(Averaging):
             steps=lambda client: config.visit_steps(client.num_examples),
             participation=Drawn(config.federation.participation_rate, config.seed, "all"),
             selection=selection,
+            metrics=metrics,
             **averaging_values(config.federation, config.seed, trained),
         )
         if taking_part := self.participation(1, trainers(clients_of(roster))):

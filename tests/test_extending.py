@@ -1,6 +1,7 @@
 """The worked examples of docs/extending.md: every file is as short as promised, and does what the page says."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,28 @@ import safetensors.numpy
 from PIL import Image
 
 from fedsuite.averaging.merging import Step
+from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
 from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.settings.config import read_config
 from fedsuite.vln.config import FedVLNConfig
 from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess
+from simulations.results.watching.state import standing
+from simulations.systems import load_system
 from tests.golden.runs import RUNS
-from tests.harness import ROOT, config_from, full_keys
+from tests.harness import ROOT, changed, config_from, full_keys
 
 pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
-    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40, "chains": 60, "limited": 20,
+    "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40,
+    "near": 8, "detour": 8, "brief": 8, "chains": 60, "limited": 20,
     "lines": 60, "regression": 45,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
@@ -140,6 +147,62 @@ def test_a_decoder(tmp_path: Path, play: Play, cache: Path, call: Any) -> None:
     assert code == 0 and (tmp_path / "walk.png").is_file(), (out, err)
     with pytest.raises(InputError, match=r"has another decoder; set agent\.decoder as in the run"):
         play("other", {**settings, "decoder": "envdrop", "start-from": str(run)})
+
+
+OWN_METRICS = {
+    "near": ("cdl-ring-cross", "near:NEAR", "within 0.1 (%)", "near", "rmse"),
+    "detour": ("vln-train-parallel", "detour:DETOUR", "length ratio", "val_unseen.detour", "val_unseen.sr"),
+    "brief": ("rl-joint", "brief:BRIEF", "at once (%)", "valid.brief", "valid.success-rate"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN_METRICS)
+def test_a_metric(name: str, tmp_path: Path, play: Play, call: Any) -> None:
+    """It is wherever the system's own are, and changes nothing of what they are."""
+    run, value, title, column, other = OWN_METRICS[name]
+    settings = {
+        **RUNS[run],
+        "system": {"cdl": "cdl", "vln": "fedvln", "rl": "fedrl"}[run[:3].rstrip("-")],
+    }
+    rounds = play(name, {**settings, "evaluation.metrics": value})
+    found = rounds[column].dropna()
+    assert len(found) > 0 and np.isfinite(found).all() and (found >= 0).all()
+    without = play("without", settings)
+    assert rounds[without.columns[1:]].equals(without[without.columns[1:]])
+
+    folder = tmp_path / "runs" / name
+    runs = load_runs(folder)
+    own = runs.evaluations[runs.evaluations["metric"] == name]
+    assert set(own["unit"]) == {runs.runs[0].metrics.row(name).unit} and len(own) >= len(found)
+    assert title in (folder / "results.md").read_text()
+    system, stored = load_system(str(settings["system"])), read_stored_config(RunFolder(folder))
+    system.compare(folder.parent, {name: read_config(system.config_class, stored, "config.json")})
+    assert title in (folder.parent / "results.md").read_text()
+    assert call("report", str(folder), "-o", "report.md", engine=False)[0] == 0
+    assert title.removesuffix(" (%)") in (tmp_path / "report.md").read_text()
+    assert call("export", str(folder), "--to", "csv", "-o", "exported", engine=False)[0] == 0
+    assert column in (tmp_path / "exported" / "rounds.csv").read_text().splitlines()[0].split(",")
+    assert standing(folder).metrics.keys() >= {column, other}
+    sys.modules.pop(name)
+    (tmp_path / f"{name}.py").unlink()  # another machine has the folder alone
+    assert load_runs(folder).runs[0].metrics.row(column).heading == title.removesuffix(" (%)")
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ('Metric("rmse", compute=abs)', "rename it"),
+        ('Metric("near")', "expected a Metric with `compute`"),
+        ('Metric("near", compute=lambda a, b: 1 / 0)', "correct it"),
+        ('Metric("near", compute=lambda a, b: (a - b).mean())', r"return an array \[n\]"),
+    ],
+)
+def test_a_metric_that_is_none(text: str, cure: str, files: Path) -> None:
+    (files / "wrong.py").write_text(f"from fedsuite.metrics import Metric\nNEAR = {text}\n")
+    sys.modules.pop("wrong", None)
+    config = changed(CDLConfig(), metrics="wrong:NEAR")
+    with pytest.raises(InputError, match=rf"^evaluation\.metrics: .*{cure}"):
+        validate(config)
 
 
 def test_a_strategy_for_an_existing_system(

@@ -3,7 +3,10 @@
 from fedsuite.errors import InputError
 from fedsuite.fedrl.actions import NUM_ACTIONS
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.metrics import PLAYED, metrics_of
+from fedsuite.metrics import KEY
 from fedsuite.settings.devices import check_device
+from fedsuite.settings.values import tried
 
 _IMITATING = ("fcn-alpha", "fcn-full")
 
@@ -11,6 +14,8 @@ _IMITATING = ("fcn-alpha", "fcn-full")
 def validate(config: FedRLConfig) -> None:
     """Combinations of keys that no single range can rule out."""
     check_device(config.device)
+    with tried(KEY, config.evaluation.metrics):
+        PLAYED.means(metrics_of(config).computed)
     if config.min_reply_fraction < 1:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
     if config.evaluation_clients:

@@ -7,6 +7,7 @@ exploration. Where the official code departs from the paper, fedsuite/fedrl/publ
 from dataclasses import dataclass
 
 from fedsuite.fedrl.published_settings import PublishedSettings
+from fedsuite.metrics import own_setting
 from fedsuite.settings.config import RunSettings, section, setting
 
 METHODS = (
@@ -166,6 +167,7 @@ class EvaluationSettings:
     episodes: int = setting(
         800, "Grid-World: episodes of a validation or test, around again where maps are fewer", ge=1
     )
+    metrics: str = own_setting()
 
 
 @dataclass(frozen=True)

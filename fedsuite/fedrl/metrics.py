@@ -1,13 +1,17 @@
 """The tables of metrics of FedRL: scores of the parties together, by world. The first column is the score, then the reward.
 
-The party with rewards scores all episodes, so that nothing is averaged over clients.
+The party with rewards scores all episodes, so that nothing is averaged over clients. Rows of one's own
+(`evaluation.metrics`) are computed of `Played`, one number per episode.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedsuite.metrics import COUNT, SHARE, Metric, Metrics
+import numpy as np
+
+from fedsuite.metrics import COUNT, SHARE, Metric, Metrics, with_own
 
 if TYPE_CHECKING:
     from fedsuite.fedrl.config import FedRLConfig
@@ -36,4 +40,26 @@ ALL = (*GRIDWORLD, *TEXT2ACTION)
 
 def metrics_of(config: "FedRLConfig") -> Metrics:
     """Of a run's world."""
-    return Metrics(WORLDS[config.world.kind])
+    return with_own(WORLDS[config.world.kind], config.evaluation.metrics)
+
+
+@dataclass(frozen=True)
+class Played:
+    """n episodes that are over.
+
+    reward [n]: the sum of an episode's; steps [n]: of a text its words. met [n], bool: whether the agents met; least [n]:
+    in how many steps they can; a text is always read, in as many as it has words.
+    """
+
+    reward: np.ndarray
+    steps: np.ndarray
+    met: np.ndarray
+    least: np.ndarray
+
+    def means(self, rows: Sequence[Metric]) -> dict[str, float]:
+        """Of every row, over the episodes."""
+        return {m.name: float(m.values(len(self.steps), self).mean()) for m in rows}
+
+
+PLAYED = Played(np.array([9.0, -1.0]), np.array([2, 8]), np.array([True, False]), np.array([2, 3]))
+"""Two episodes, to try a metric on."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedsuite.history import load_runs
 from fedsuite.history.metrics import metrics_of
-from fedsuite.metrics import Metrics
+from fedsuite.metrics import NO_ROWS
 from fedsuite.report.outcomes import SEEDS, Outcome, grouped, last_values, line_name, table
 from fedsuite.report.page.questions import plain_columns
 from fedsuite.report.tables import markdown_table
@@ -21,7 +21,7 @@ def write_comparison(folder: Path, labels: Sequence[str]) -> None:
         values = last_values(frames.rounds, frames.closing)
         outcomes.append(Outcome(line_name(folder, label), label, {}, values, frames))
     metrics = list(dict.fromkeys(name for o in outcomes for name in o.metrics))
-    own = metrics_of(folder / labels[0]) if labels else Metrics()
+    own = metrics_of(folder / labels[0]) if labels else NO_ROWS
     columns = [SEEDS, *plain_columns(own, metrics)]
     rows = table(grouped(outcomes), columns, "variant")
     RunFolder(folder).results.write_text(markdown_table(rows), encoding="utf-8")

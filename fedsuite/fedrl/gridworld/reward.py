@@ -13,6 +13,7 @@ import numpy as np
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.maps import Episodes
 from fedsuite.fedrl.gridworld.walkers import Ground, check_actions, walk
+from fedsuite.fedrl.metrics import Played, metrics_of
 from fedsuite.fedrl.worlds import IDLE, Remembering, Step
 
 WITHIN = (1, 3, 5, 10)
@@ -38,7 +39,7 @@ class MeetingReward(Remembering):
         self.ground, self.step_limit = ground, step_limit
         self.manhattan = config.published.rules.distance == "manhattan"
         self.timeouts_are_terminal = config.published.rules.timeouts == "terminal"
-        self.rewards = reward_table(config)
+        self.rewards, self.own = reward_table(config), metrics_of(config).computed
         cells = (played.alpha, played.beta)
         self.starts = np.stack([ground.places(played.map_index, c) for c in cells])
         self.optimum = played.path_len // 2
@@ -106,10 +107,12 @@ class MeetingReward(Remembering):
         steps, met = self._steps[begun].astype(np.int64), self._met[begun]
         best = self.optimum[self._episode[begun]]
         walked, least = int(steps[met].sum()), int(best[met].sum())
+        played = Played(self._reward[begun], steps, met, best)
         return {
             "success-rate": float(met.mean()),
             "average-reward": float(self._reward[begun].mean()),
             **{f"within-{k}x": float((met & (steps - best <= k * best)).mean()) for k in WITHIN},
             "mean-steps": walked / int(met.sum()) if met.any() else 0.0,
             "step-diff": (walked - least) / least if least else 0.0,
+            **played.means(self.own),
         }

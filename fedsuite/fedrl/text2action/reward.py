@@ -16,13 +16,16 @@ text, and action names of the sentence count as neglected, whatever was chosen.
 Letters: E envs, L longest sample. Envs that are idle or past their last word are left alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedsuite.fedrl.metrics import Played
 from fedsuite.fedrl.text2action.corpus import EXCLUSIVE, NONE, OPTIONAL, REQUIRED
 from fedsuite.fedrl.text2action.labels import LabelTable
 from fedsuite.fedrl.worlds import Remembering, Step
+from fedsuite.metrics import Metric
 
 SELECT = 1
 
@@ -42,8 +45,10 @@ class TextReward(Remembering):
 
     remembered = ("rows", "places", "selected", "rewards")
 
-    def __init__(self, table: LabelTable, samples: np.ndarray, envs: int, rule: RewardRule) -> None:
-        self._table, self._samples, self._rule = table, samples, rule
+    def __init__(
+        self, table: LabelTable, samples: np.ndarray, envs: int, rule: RewardRule, own: Sequence[Metric] = (),
+    ) -> None:  # fmt: skip
+        self._table, self._samples, self._rule, self._own = table, samples, rule, own
         self._rows = np.full(envs, -1, np.int64)  # sample of each env, -1 = none begun yet
         self._places = np.zeros(envs, np.int64)
         self._selected = np.zeros((envs, table.longest), bool)
@@ -110,7 +115,9 @@ class TextReward(Remembering):
         total = self._total(rows, selected)
         precision, recall = right / max(tagged, 1), right / max(total, 1)
         f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-        steps = max(int(self._places[begun].sum()), 1)
+        words = self._places[begun]
+        steps = max(int(words.sum()), 1)
+        played = Played(self._rewards[begun], words, np.ones(len(words), bool), words)
         return {
             "precision": precision,
             "recall": recall,
@@ -119,6 +126,7 @@ class TextReward(Remembering):
             "tagged": float(tagged),
             "right": float(right),
             "total": float(total),
+            **played.means(self._own),
         }
 
     def _right(self, rows: np.ndarray, selected: np.ndarray) -> int:

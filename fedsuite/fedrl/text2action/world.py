@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fedsuite.fedrl.config import DataSettings, FedRLConfig
+from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
 from fedsuite.fedrl.text2action.reader import corpus_file, read_corpus
@@ -74,7 +75,7 @@ class TextWorld:
             self._max_words,
             config.world.task == "names" or config.published.rules.exclusive_rewards == "full",
         )
-        return TextReward(self._labels, self.splits[split], envs, rule)
+        return TextReward(self._labels, self.splits[split], envs, rule, metrics_of(config).computed)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
         return TextCNN(

@@ -141,7 +141,9 @@ def test_published_numbers_are_sourced_numbers(paper) -> None:
 def test_a_system_without_answers_is_reported_by_its_metrics(tmp_path: Path) -> None:
     run_toy(tmp_path)
     report = make_report([str(tmp_path / "run")])
-    assert report.answer[0].startswith("toy, loss (lower is better): run ")  # whether more is better, nobody said
+    assert report.answer[0].startswith(
+        "toy, loss (lower is better): run "
+    )  # whether more is better, nobody said
     titles = [section.title for section in report.parts[0].sections]
     assert titles[0] == "What came out" and "Curves" in titles and "Beside the paper" not in titles
     assert len(table_named(report, "Every client")) == 3
