@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks.report import finish
 from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, load_runs, read_rows
+from fedsuite.vln.metrics import AGENT
 
-SCORES = ("ne", "osr", "sr", "spl", "cls", "ndtw", "sdtw", "tl", "steps", "count")
+SCORES = (*(metric.name for metric in AGENT), "count")
 TRAINING = ("steps", "imitation-loss", "sampled-loss", "gradient-norm", "decisions")
 BYTES = 1_862_980
 EVERY = 5

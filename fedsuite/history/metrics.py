@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from fedsuite.errors import InputError, one_line
 from fedsuite.metrics import Metric, Metrics
 from fedsuite.settings.values import imported
 from fedsuite.storage.files import read_object, write_json
@@ -13,14 +14,13 @@ from fedsuite.storage.files import read_object, write_json
 METRICS = "metrics.json"
 _BUILT_IN = ("fedsuite.vln.metrics", "fedsuite.driving.metrics", "fedsuite.fedrl.metrics")
 _SPLIT = re.compile(r"(val|valid|test|train)([_-][\w-]+)?")
-_OF_CODE = ("compute", "averaged", "sends")  # no reader calls them
+_KEPT = {"title": str, "unit": str, "lower": bool | None, "evaluation": bool}  # by name
 
 
 def write_metrics(run_dir: Path, metrics: Metrics) -> None:
-    """Leave the table of a run, without its functions."""
-    rows = [asdict(replace(row, compute=None, averaged="examples")) for row in metrics.rows]
-    table = {row["name"]: {k: v for k, v in row.items() if k not in _OF_CODE} for row in rows}
-    write_json(run_dir / METRICS, table)
+    """Leave what readers of a run need to know of its table."""
+    kept = {row.name: {key: getattr(row, key) for key in _KEPT} for row in metrics.rows}
+    write_json(run_dir / METRICS, kept)
 
 
 def metrics_of(run_dir: Path) -> Metrics:
@@ -29,9 +29,20 @@ def metrics_of(run_dir: Path) -> Metrics:
     if not file.is_file():
         return _built_in()
     found = read_object(file, "what the metrics of a run are", "delete this one file")
-    known = Metric.__dataclass_fields__.keys() - set(_OF_CODE)
-    rows = [{k: v for k, v in row.items() if k in known} for row in found.values()]
-    return Metrics(tuple(Metric(**row) for row in rows))
+    return Metrics(tuple(_row(file, name, row) for name, row in found.items()))
+
+
+def _row(file: Path, name: str, row: object) -> Metric:
+    """Keys of a later version are passed over."""
+    own: dict[str, Any] = {"": row}
+    if isinstance(row, dict):
+        own = {k: v for k, v in row.items() if k in _KEPT}
+    if wrong := [k for k, v in own.items() if not isinstance(v, _KEPT.get(k, Metric))]:
+        raise InputError(
+            f"{file}: {one_line(name, 60)} has no such {wrong[0] or 'row'}; delete this one file"
+        )
+    texts = {k: one_line(v, 60) for k, v in own.items() if isinstance(v, str)}
+    return Metric(name, **{**own, **texts})
 
 
 @lru_cache(maxsize=1)

@@ -141,7 +141,7 @@ def _in_file(
     if request.seeds is not None:
         table = with_seeds(table, request.seeds)
     options = request.sweep.table(system.config_class) if request.sweep else None
-    sweep = sweep_of(table, source, options)
+    sweep = sweep_of(table, source, options, system.metrics(system.config_class()))
     name = folders.default_name(system.name, file.stem)
     if sweep and SWEEP not in table:  # a name in the file is that of its single run
         name = f"{table.get('name') or name}-sweep"

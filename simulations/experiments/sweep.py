@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.errors import InputError, suggestion
+from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.settings.config import Value, flatten, parse_text, read_config
 from fedsuite.settings.values import of_type
 from fedsuite.settings.values import shown as as_given
@@ -84,8 +85,13 @@ class Sweep:
         return found
 
 
-def read_sweep(raw: Any, source: str, typed: Mapping[str, Any] | None = None) -> Sweep:
-    """A [sweep] table, `typed` going before it; whether the keys exist and take these values is checked elsewhere."""
+def read_sweep(
+    raw: Any, source: str, typed: Mapping[str, Any] | None = None, metrics: Metrics = NO_ROWS
+) -> Sweep:
+    """A [sweep] table, `typed` going before it; whether the keys exist and take these values is checked elsewhere.
+
+    metrics: where neither says whether lower is better, the metric's row does.
+    """
     given = {} if raw is None else raw
     if not isinstance(given, Mapping):
         raise InputError(f"{source}: sweep must be a table [sweep], got {as_given(raw)}")
@@ -97,7 +103,8 @@ def read_sweep(raw: Any, source: str, typed: Mapping[str, Any] | None = None) ->
         raise InputError(
             f"{source}: nothing to vary; give --vary KEY=VALUE,VALUE or a file with [sweep]"
         )
-    table = {"lower": False, **given, **typed}
+    table = {**given, **typed}
+    table.setdefault("lower", bool(metrics.row(str(table.get("metric"))).lower))
 
     def at(part: str) -> str:
         if part in typed or raw is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.errors import InputError, suggestion
+from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.config import flatten
 from fedsuite.settings.values import shown
@@ -63,16 +64,19 @@ def runs_of(table: Mapping[str, Any], source: str, sweep: Sweep | None = None) -
 
 
 def sweep_of(
-    table: Mapping[str, Any], source: str, typed: Mapping[str, Any] | None = None
+    table: Mapping[str, Any],
+    source: str,
+    typed: Mapping[str, Any] | None = None,
+    metrics: Metrics = NO_ROWS,
 ) -> Sweep | None:
-    """The sweep that the file describes, `typed` going before it; None if there is neither."""
+    """The sweep that the file describes, `typed` going before it; None if there is neither. metrics: of the system."""
     if SWEEP not in table and typed is None:
         return None
     if VARIANTS in table:
         raise InputError(
             f"{source}: [variants.NAME] cannot be swept; leave the variants out, or the sweep"
         )
-    return read_sweep(table.get(SWEEP), source, typed)
+    return read_sweep(table.get(SWEEP), source, typed, metrics)
 
 
 def with_seeds(table: Mapping[str, Any], text: str) -> dict[str, Any]:

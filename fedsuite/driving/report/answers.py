@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.metrics import metrics_of
+from fedsuite.driving.metrics import ERRORS, metrics_of
 from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of, score_columns
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
 from fedsuite.metrics import Metric
@@ -76,13 +76,14 @@ def _silos(run: RunRead) -> ClientScores:
         for member in members
         for number, name in zip(member.listed("silos", int), member.names("names"), strict=True)
     }
-    values = {}
+    values, score = {}, ERRORS[0]
     for key, value in metrics.items():
         head, _, rest = key.partition(".")
         number, _, kind = rest.partition(".")
-        if head == "silo" and kind == "rmse" and number.isdigit():
+        if head == "silo" and kind == score.name and number.isdigit():
             values[names.get(int(number), f"silo {number}")] = value
-    return ClientScores("RMSE of own models at home", values, lower=True, digits=3, unit="silo")
+    label = f"{score.heading} of own models at home"
+    return ClientScores(label, values, lower=True, digits=score.digits, unit="silo")
 
 
 def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:

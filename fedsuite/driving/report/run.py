@@ -31,7 +31,7 @@ from fedsuite.history import load_runs
 from fedsuite.randomness import some_of
 from fedsuite.metrics import Metric
 from fedsuite.report.admitted import admitted_text
-from fedsuite.report.outcomes import BASELINES, read_baselines
+from fedsuite.report.outcomes import BASELINES, EMPTY, read_baselines
 from fedsuite.report.plots import learning_curves, save_figure
 from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
@@ -60,7 +60,10 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
             found[name] = {m.name: metrics[key.format(m.name)] for m in computed}
     rows = [
         {"steering": name}
-        | {m.heading + m.percent: f"{m.scale * e[m.name]:.4f}" for m in computed if m.name in e}
+        | {
+            m.heading + m.percent: f"{m.scale * e[m.name]:.4f}" if m.name in e else EMPTY
+            for m in computed
+        }
         for name, e in found.items()
     ]
     text = markdown_table(rows) + left_out_text(run_dir) + admitted_text(frames)

@@ -32,6 +32,7 @@ def answers(config: FedRLConfig, run: RunRead) -> Answers:
     return Answers(
         outcomes=tests,
         columns=(*map(column_of, metrics.shown("report")), *WORK),
+        lower=metrics.rows[0].lower,
         curves=[
             curve_of(row, f"valid.{row.name}", f"{row.curve} in validation{row.percent}") for row in metrics.curves
         ],

@@ -19,6 +19,7 @@ from fedsuite.vln.report.outcome import (
     PRIVACY,
     SPLIT_NAMES,
     TEXTS,
+    WORK,
     FedVLNOutcome,
     headline,
     outcome_of,
@@ -28,10 +29,6 @@ from fedsuite.vln.report.scored_on import GENERATED, scored_on, source_of
 from fedsuite.vln.stages import is_personal, share_of
 
 PAPER = read_table(__file__, "paper.json")
-WORK = (
-    Column("local steps", "local-steps", 0, with_spread=False),
-    Column("serial depth", "serial-depth", 0, with_spread=False),
-)
 # Widths of the published view features: ResNet-152; CLIP ViT-B/32 and RN101, RN50x4, RN50.
 PUBLISHED_WIDTHS = {2048: "ResNet-152", 512: "CLIP", 640: "CLIP", 1024: "CLIP"}
 PUBLISHED_HOUSES = {"r2r": 61, "rxr": 60}
@@ -50,6 +47,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
     return Answers(
         outcomes=(outcome,) if outcome else (),
         columns=[*(c for s in reversed(VALIDATION) for c in _columns(s, shown)), *WORK],
+        lower=metric.lower,
         baselines={**before, **read_baselines(run.folder)},
         curves=[
             curve_of(metric, f"{s}.{metric.name}", f"{metric.curve}, {SPLIT_NAMES[s]}{metric.percent}")

@@ -35,6 +35,7 @@ from fedsuite.vln.report.outcome import (
     SPLIT_NAMES,
     TEXTS,
     UNSEEN,
+    WORK,
     FedVLNOutcome,
     headline,
     outcome_of,
@@ -45,11 +46,7 @@ from fedsuite.vln.report.outcome import (
 from fedsuite.vln.report.speaker import statistics_rows, with_statistics
 
 STAGES: Mapping[str, str] = TEXTS["stages"]
-WORK = (
-    Column("rounds", "selected-round", 0, with_spread=False),
-    Column("local steps", "local-steps", 0, with_spread=False),
-    Column("serial depth", "serial-depth", 0, with_spread=False),
-)
+COURSE = (Column("rounds", "selected-round", 0, with_spread=False), *WORK)
 UPLOAD = Column("upload MB", "upload-mb")
 Groups = Mapping[str, Sequence[FedVLNOutcome]]
 
@@ -102,7 +99,7 @@ def _score_tables(groups: Groups) -> list[str]:
     scored = {split for own in groups.values() for o in own for split in o.splits}
     return [
         f"{SPLIT_NAMES[split]}:\n\n"
-        + markdown_table(table(groups, (SEEDS, *score_columns(split, _metrics(groups)), *WORK)))
+        + markdown_table(table(groups, (SEEDS, *score_columns(split, _metrics(groups)), *COURSE)))
         for split in VALIDATION
         if split in scored
     ]
@@ -122,7 +119,7 @@ def _pre_exploration_text(groups: Groups) -> str:
     """As Table 6, with what the houses' agents scored before."""
     starts = _distinct_starts(groups)
     lines = {**({"before": starts} if starts else {}), **groups}
-    columns = (SEEDS, *score_columns(UNSEEN, _metrics(groups)), UPLOAD, PRIVACY, *WORK)
+    columns = (SEEDS, *score_columns(UNSEEN, _metrics(groups)), UPLOAD, PRIVACY, *COURSE)
     upload = "Upload: of agents, per client and round; pooled data are not in it."
     return f"val-unseen:\n\n{markdown_table(table(lines, columns))}\n{privacy_text()} {upload}\n"
 

@@ -25,6 +25,10 @@ UNSEEN = "val_unseen"
 TEXTS = read_table(__file__, "texts.json")
 SPLIT_NAMES: Mapping[str, str] = TEXTS["splits"]
 BYTES_PER_MB = 1e6
+WORK = (
+    Column("local steps", "local-steps", 0, with_spread=False),
+    Column("serial depth", "serial-depth", 0, with_spread=False),
+)
 
 
 @dataclass(frozen=True)
