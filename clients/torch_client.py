@@ -19,11 +19,11 @@ from fedsuite.averaging.control_variates import CONTROL, Correction
 from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.messages.instructions import Instruction, Whole, query, task
-from fedsuite.metrics import Metric
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Member
 from fedsuite.runs.versions import Versions
 from fedsuite.settings.devices import device_of
+from fedsuite.settings.metrics import Metric
 
 Examples = tuple[Tensor, ...]  # inputs of the network, and the targets last; rows are examples
 ROWS = 4096  # that are scored at once

@@ -10,8 +10,8 @@ from clients.torch_client import Examples, Score, TorchClient, rows_of
 from fedsuite.averaging.requirements import check_averaging
 from fedsuite.averaging.settings import FEDAVG_UNREAD, FedAvgSettings
 from fedsuite.federation import Selection
-from fedsuite.metrics import Metric, Metrics
 from fedsuite.roster.members import Roster
+from fedsuite.settings.metrics import Metric, Metrics
 from simulations.app.opened import Opened
 from simulations.systems import Node, System
 from strategies.fedavg import FedAvg, clients_of

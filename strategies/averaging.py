@@ -17,6 +17,7 @@ from fedsuite.averaging.merging import (
     ONE,
     ServerOptimizer,
     Step,
+    merged_metrics,
     plain,
     server_step,
     weighted_means,
@@ -34,7 +35,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.metrics import NO_ROWS, Metrics
+from fedsuite.settings.metrics import NO_ROWS, Metrics
 from strategies.chains import (
     admitted_of,
     train_chains,
@@ -106,7 +107,9 @@ class Averaging(RoundStrategy):
         """The server's model on what the clients score with."""
         replies = yield [Task(c.partition, "evaluate", state.arrays, returns={}) for c in clients]
         examples = [r.num_examples for r in replies]
-        return RoundResult(state, self.metrics.merged([r.metrics for r in replies], examples))
+        return RoundResult(
+            state, merged_metrics(self.metrics, [r.metrics for r in replies], examples)
+        )
 
     def _begun(self, merged: Arrays) -> RoundResult:
         """The state before round 1, with control variates, all 0, of what they correct."""

@@ -11,9 +11,9 @@ from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
 from fedsuite.federation import ClientInfo, RateSchedule, Selection
-from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Roster
+from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import chosen
 from strategies.averaging import Averaging
 from strategies.chains import trainers

@@ -18,7 +18,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.metrics import Metrics
+from fedsuite.settings.metrics import Metrics
 from fedsuite.vln.message_keys import SPEAKER
 from fedsuite.vln.metrics import AGENT_METRICS
 from fedsuite.vln.stages import modules_of

@@ -35,7 +35,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.metrics import Metric
+from fedsuite.settings.metrics import Metric
 from fedsuite.settings.values import chosen
 
 

@@ -6,8 +6,9 @@ A house names its metrics `<split>.<metric>`, with `<split>.count`, its instruct
 from collections.abc import Mapping, Sequence
 
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.merging import merged_metrics
 from fedsuite.federation import Asking, ClientInfo, Reply, Scalar, Task
-from fedsuite.metrics import Metrics
+from fedsuite.settings.metrics import Metrics
 from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.metrics import LEADING
 
@@ -22,7 +23,9 @@ def merged_scores(replies: Sequence[Reply], metrics: Metrics) -> dict[str, float
     merged: dict[str, float] = {}
     for split in VALIDATION:
         own = [under_split(r.metrics, split) for r in replies]
-        merged |= {f"{split}.{k}": v for k, v in metrics.merged([m for m in own if m]).items()}
+        merged |= {
+            f"{split}.{k}": v for k, v in merged_metrics(metrics, [m for m in own if m]).items()
+        }
     return {k: merged[k] for k in LEADING if k in merged} | merged
 
 

@@ -198,7 +198,9 @@ def test_a_metric(name: str, tmp_path: Path, play: Play, call: Any) -> None:
     ],
 )
 def test_a_metric_that_is_none(text: str, cure: str, files: Path) -> None:
-    (files / "wrong.py").write_text(f"from fedsuite.metrics import Metric\nNEAR = {text}\n")
+    (files / "wrong.py").write_text(
+        f"from fedsuite.settings.metrics import Metric\nNEAR = {text}\n"
+    )
     sys.modules.pop("wrong", None)
     config = changed(CDLConfig(), metrics="wrong:NEAR")
     with pytest.raises(InputError, match=rf"^evaluation\.metrics: .*{cure}"):

@@ -5,10 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fedsuite.averaging.merging import merged_metrics
 from fedsuite.errors import InputError
 from fedsuite.history.metrics import METRICS, metrics_of, write_metrics
 from fedsuite.history.tidy import evaluations
-from fedsuite.metrics import SHARE, SHARED, Metric, Metrics
+from fedsuite.settings.metrics import SHARE, SHARED, Metric, Metrics
 from fedsuite.vln.metrics import AGENT_METRICS
 from simulations.experiments.sweep import read_sweep
 from simulations.systems import BUILT_IN, load_system
@@ -22,12 +23,12 @@ TABLE = Metrics((
 
 def test_the_row_says_how_clients_become_one() -> None:
     own = [{"speed": 1.0, "falls": 2.0, "count": 3.0}, {"speed": 5.0, "falls": 1.0, "count": 1.0}]
-    assert TABLE.merged(own) == {"speed": 2.0, "falls": 3.0, "count": 4.0}
-    assert TABLE.merged([{"speed": 1.0}, {"speed": 5.0}], [1, 1]) == {"speed": 3.0}
-    assert TABLE.merged([{"speed": 1.0}], [0]) == {} == TABLE.merged([])
+    assert merged_metrics(TABLE, own) == {"speed": 2.0, "falls": 3.0, "count": 4.0}
+    assert merged_metrics(TABLE, [{"speed": 1.0}, {"speed": 5.0}], [1, 1]) == {"speed": 3.0}
+    assert merged_metrics(TABLE, [{"speed": 1.0}], [0]) == {} == merged_metrics(TABLE, [])
     of_sums = Metrics((Metric("per", averaged=lambda s: s["a"] / s["b"]),))
     parts = [{"a": 1.0, "b": 2.0, "count": 1.0}, {"a": 5.0, "b": 1.0, "count": 1.0}]
-    assert of_sums.merged(parts) == {"per": 2.0, "count": 2.0}
+    assert merged_metrics(of_sums, parts) == {"per": 2.0, "count": 2.0}
 
 
 def test_what_is_shown_where() -> None:

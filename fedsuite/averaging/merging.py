@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from fedsuite.arrays import Arrays
+from fedsuite.settings.metrics import Metrics
 
 Named = Mapping[str, np.ndarray]
 Weights = Sequence[float] | np.ndarray
@@ -140,3 +141,22 @@ def weighted_means(
         if total > 0:
             means[name] = sum(v * w for v, w in pairs) / total
     return means
+
+
+def merged_metrics(
+    table: Metrics, own: Sequence[Mapping[str, float]], counts: Sequence[float] | None = None
+) -> dict[str, float]:
+    """What clients measured, as one, as the rows say; {} without examples.
+
+    own: by client; counts: the numbers of their examples, which are their metrics `count` if not given.
+    """
+    counts = [m.get("count", 0.0) for m in own] if counts is None else counts
+    names = dict.fromkeys(name for m in own for name in m)
+    sums = {name: sum(m.get(name, 0.0) for m in own) for name in names}
+    if not sum(counts):
+        return {}
+    added = {k: v for k, v in sums.items() if table.row(k).averaged == "sum"}
+    if of_sums := {r.name: r.of(sums) for r in table.rows if callable(r.averaged)}:
+        return of_sums | added
+    means = [{k: v for k, v in m.items() if k not in added} for m in own]
+    return weighted_means(means, counts) | added

@@ -12,8 +12,8 @@ from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
-from fedsuite.metrics import KEY
 from fedsuite.settings.devices import check_device
+from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import tried
 
 

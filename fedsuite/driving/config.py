@@ -7,9 +7,9 @@ something else, docs/cdl.md says what was chosen and why.
 from dataclasses import dataclass
 
 from fedsuite.driving.federation_settings import FederationSettings
-from fedsuite.metrics import own_setting
 from fedsuite.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
+from fedsuite.settings.metrics import own_setting
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsuite.metrics import Metric, Metrics, with_own
+from fedsuite.settings.metrics import Metric, Metrics, with_own
 
 if TYPE_CHECKING:
     from fedsuite.driving.config import CDLConfig

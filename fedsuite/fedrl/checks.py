@@ -4,8 +4,8 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.actions import NUM_ACTIONS
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import PLAYED, metrics_of
-from fedsuite.metrics import KEY
 from fedsuite.settings.devices import check_device
+from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import tried
 
 _IMITATING = ("fcn-alpha", "fcn-full")

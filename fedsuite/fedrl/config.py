@@ -7,8 +7,8 @@ exploration. Where the official code departs from the paper, fedsuite/fedrl/publ
 from dataclasses import dataclass
 
 from fedsuite.fedrl.published_settings import PublishedSettings
-from fedsuite.metrics import own_setting
 from fedsuite.settings.config import RunSettings, section, setting
+from fedsuite.settings.metrics import own_setting
 
 METHODS = (
     "fedrl", "dqn-alpha", "dqn-beta", "dqn-full", "fcn-alpha", "fcn-full", "random", "oracle",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsuite.metrics import COUNT, SHARE, Metric, Metrics, with_own
+from fedsuite.settings.metrics import COUNT, SHARE, Metric, Metrics, with_own
 
 if TYPE_CHECKING:
     from fedsuite.fedrl.config import FedRLConfig

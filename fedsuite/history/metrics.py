@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.metrics import Metric, Metrics
+from fedsuite.settings.metrics import Metric, Metrics
 from fedsuite.settings.values import imported
 from fedsuite.storage.files import read_object, write_json
 

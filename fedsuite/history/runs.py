@@ -15,9 +15,9 @@ from fedsuite.errors import InputError
 from fedsuite.history.experiments import Place, has_begun, place_of, run_folders, unique_names
 from fedsuite.history.frames import RunFrames
 from fedsuite.history.metrics import metrics_of
-from fedsuite.metrics import Metrics
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import RunFolder, variant_of
+from fedsuite.settings.metrics import Metrics
 from fedsuite.storage.files import read_object, sha256_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import numpy as np
 
 from fedsuite.averaging.requirements import averaging_complaints
 from fedsuite.errors import InputError
-from fedsuite.metrics import KEY
 from fedsuite.settings.devices import check_device
+from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import shown, tried
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.metrics import episode_metrics

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedsuite.metrics import SHARE, Metric, Metrics, with_own
+from fedsuite.settings.metrics import SHARE, Metric, Metrics, with_own
 
 if TYPE_CHECKING:
     from fedsuite.vln.config import FedVLNConfig

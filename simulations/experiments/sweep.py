@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.errors import InputError, suggestion
-from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.settings.config import Value, flatten, parse_text, read_config
+from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import of_type
 from fedsuite.settings.values import shown as as_given
 

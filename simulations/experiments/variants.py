@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.errors import InputError, suggestion
-from fedsuite.metrics import NO_ROWS, Metrics
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.config import flatten
+from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import shown
 from fedsuite.storage.files import path_name
 from simulations.experiments.sweep import SWEEP, Sweep, read_sweep

@@ -6,6 +6,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsuite.averaging.merging import merged_metrics
 from fedsuite.federation import ClientInfo, Reply
 from fedsuite.vln.evaluation.bleu import bleu_counts
 from fedsuite.vln.metrics import AGENT_METRICS, SPEAKER_METRICS
@@ -30,13 +31,16 @@ def test_agents_are_scored_per_instruction(houses: list[tuple[int, float]]) -> N
     """As if every instruction's own score stood in one long list."""
     own = [{"sr": rate, "count": float(n)} for n, rate in houses]
     flat = [rate for n, rate in houses for _ in range(n)]
-    merged = AGENT_METRICS.merged(own)
+    merged = merged_metrics(AGENT_METRICS, own)
     assert merged["sr"] == pytest.approx(np.mean(flat)) and merged["count"] == len(flat)
 
 
 def test_houses_without_instructions_count_for_nothing() -> None:
-    assert AGENT_METRICS.merged([]) == {} and AGENT_METRICS.merged([{"count": 0.0}]) == {}
-    assert SPEAKER_METRICS.merged([]) == {}
+    assert (
+        merged_metrics(AGENT_METRICS, []) == {}
+        and merged_metrics(AGENT_METRICS, [{"count": 0.0}]) == {}
+    )
+    assert merged_metrics(SPEAKER_METRICS, []) == {}
 
 
 def test_splits_are_kept_apart_and_the_headline_comes_first() -> None:
@@ -87,7 +91,7 @@ def test_corpus_bleu_of_all_houses_is_sacrebleus_over_all_their_texts(seed: int)
     houses = [sentences(rng, int(n)) for n in rng.integers(1, 7, size=3)]
     extra = {"cross-entropy": 6.0, "right-words": 2.0, "target-words": 8.0}
     own = [{**bleu_counts(*h), **extra, "count": float(len(h[0]))} for h in houses]
-    merged = SPEAKER_METRICS.merged(own)
+    merged = merged_metrics(SPEAKER_METRICS, own)
     written = [" ".join(w) for h in houses for w in h[0]]
     references = [[" ".join(r) for r in refs] for h in houses for refs in h[1]]
     streams = [[r[i] if i < len(r) else None for r in references] for i in range(3)]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsuite.driving.metrics import ERRORS
-from fedsuite.metrics import Metric
 from fedsuite.randomness import rng_for
+from fedsuite.settings.metrics import Metric
 
 
 @dataclass(frozen=True)

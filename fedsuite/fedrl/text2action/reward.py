@@ -25,7 +25,7 @@ from fedsuite.fedrl.metrics import Played
 from fedsuite.fedrl.text2action.corpus import EXCLUSIVE, NONE, OPTIONAL, REQUIRED
 from fedsuite.fedrl.text2action.labels import LabelTable
 from fedsuite.fedrl.worlds import Remembering, Step
-from fedsuite.metrics import Metric
+from fedsuite.settings.metrics import Metric
 
 SELECT = 1
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from fedsuite.history import RunFrames
 from fedsuite.history.metrics import metrics_of
-from fedsuite.metrics import Metric, Metrics
 from fedsuite.report.outcomes import Column, Outcome, column_of, last_values
 from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.settings.metrics import Metric, Metrics
 
 MOST_METRICS, DIGITS = 6, 4
 PANELS = 2  # curves of a system that names none

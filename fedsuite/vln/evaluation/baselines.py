@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fedsuite.metrics import Metric
+from fedsuite.settings.metrics import Metric
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.evaluation.metrics import episode_metrics
 

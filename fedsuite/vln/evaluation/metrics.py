@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.metrics import Metric
+from fedsuite.settings.metrics import Metric
 
 SHORTEST_M = 0.01  # SPL's guard against episodes that start at their goal
 HEADINGS = 12

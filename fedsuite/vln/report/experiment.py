@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedsuite.metrics import Metric
 from fedsuite.report.outcomes import (
     SEEDS,
     Column,
@@ -25,6 +24,7 @@ from fedsuite.report.outcomes import (
 from fedsuite.report.plots import MOST_CURVES, learning_curves
 from fedsuite.report.sampled import sampled_text
 from fedsuite.report.tables import markdown_table
+from fedsuite.settings.metrics import Metric
 from fedsuite.storage.escaping import in_markdown
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import VALIDATION

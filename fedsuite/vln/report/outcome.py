@@ -13,8 +13,8 @@ import pandas as pd
 
 from fedsuite.errors import InputError
 from fedsuite.history import RunFrames, load_runs
-from fedsuite.metrics import Metric
 from fedsuite.report.outcomes import EMPTY, Column, Outcome, column_of, last_values
+from fedsuite.settings.metrics import Metric
 from fedsuite.storage.files import read_table
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import MODULES, VALIDATION

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedsuite.averaging.merging import weighted_means
 from fedsuite.errors import InputError
 from fedsuite.settings.config import setting
 from fedsuite.settings.values import chosen, shown
@@ -137,24 +136,6 @@ class Metrics:
     def curves(self) -> list[Metric]:
         """Rows that have a learning curve, the headline first."""
         return [row for row in self.rows if row.curve]
-
-    def merged(
-        self, own: Sequence[Mapping[str, float]], counts: Sequence[float] | None = None
-    ) -> dict[str, float]:
-        """What clients measured, as one, as the rows say; {} without examples.
-
-        own: by client; counts: the numbers of their examples, which are their metrics `count` if not given.
-        """
-        counts = [m.get("count", 0.0) for m in own] if counts is None else counts
-        names = dict.fromkeys(name for m in own for name in m)
-        sums = {name: sum(m.get(name, 0.0) for m in own) for name in names}
-        if not sum(counts):
-            return {}
-        added = {k: v for k, v in sums.items() if self.row(k).averaged == "sum"}
-        if of_sums := {r.name: r.of(sums) for r in self.rows if callable(r.averaged)}:
-            return of_sums | added
-        means = [{k: v for k, v in m.items() if k not in added} for m in own]
-        return weighted_means(means, counts) | added
 
 
 NO_ROWS = Metrics()
