@@ -29,6 +29,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from benchmarks.report import cpu_seconds, finish, median
 from fedsuite.arrays import Arrays
 from fedsuite.averaging.merging import mean, server_step, shares
+from fedsuite.averaging.step import Step
 from fedsuite.federation import ClientInfo, Scalar, ServerState, Task
 from fedsuite.history import HistoryWriter
 from fedsuite.report.tables import markdown_table
@@ -137,7 +138,7 @@ def checkpoint(arrays: Arrays, trained: int) -> float:
 def drawing(registered: int, rate: float) -> float:
     """CPU seconds of drawing a round's participants of so many registered clients."""
     clients = [ClientInfo(p, f"house-{p}", 18) for p in range(registered)]
-    return seconds(lambda: Drawn(rate, 0)(3, trainers(clients)), 3)
+    return seconds(lambda: Drawn(rate, 0)(Step(round=3), trainers(clients)), 3)
 
 
 def line_through(work: Callable[[int], float], points: tuple[int, int]) -> Callable[[int], float]:

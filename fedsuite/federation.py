@@ -98,13 +98,15 @@ class ServerState:
     """All that a run carries from round to round; goes into every checkpoint.
 
     arrays: what is merged; scalars: counts and rates; optimizer: state of the server's optimizer, or of the one that clients
-    hand on; best: `arrays` of the best round so far, {} if the last round counts.
+    hand on; best: `arrays` of the best round so far, {} if the last round counts; rules: what rules keep, and the last
+    replies that they are told (strategies/steps.py).
     """
 
     arrays: Arrays
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
     optimizer: Arrays = field(default_factory=dict)
     best: Arrays = field(default_factory=dict)
+    rules: Arrays = field(default_factory=dict)
 
     @property
     def selected(self) -> Arrays:

@@ -16,7 +16,7 @@ from fedsuite.averaging.control_variates import CONTROL, server_control
 from fedsuite.averaging.merging import (
     ONE,
     ServerOptimizer,
-    Step,
+    ServerStep,
     merged_metrics,
     plain,
     server_step,
@@ -46,6 +46,7 @@ from strategies.chains import (
 )
 from strategies.participation import Grouping, Participation, everybody, one_by_one
 from strategies.runtime.bookkeeping import RATE
+from strategies.steps import MERGE, PARTICIPATION, SERVER_OPTIMIZER, Steps
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Averaging(RoundStrategy):
 
     initial: the model before round 1; steps: a client's optimizer steps per round; max_share: the most weight of one client
     in a round; step: constants of the server optimizer, whose rate is `rate`; controls: the arrays that SCAFFOLD's control
-    variates correct; metrics: the table by which clients' scores become one.
+    variates correct; metrics: the table by which clients' scores become one; seed: of the rules' streams; remembers: rules
+    are told what clients said last.
     """
 
     initial: Arrays
@@ -64,11 +66,13 @@ class Averaging(RoundStrategy):
     merge: Merge = WEIGHTED_MEAN
     max_share: float = 1.0
     server_optimizer: ServerOptimizer = plain
-    step: Step = ONE
+    step: ServerStep = ONE
     controls: Share = Share(())
     rate: RateSchedule = RateSchedule()
     selection: Selection = Selection()
     metrics: Metrics = NO_ROWS
+    seed: int = 0
+    remembers: bool = False
 
     def start(self, clients: Clients) -> Exchanges:
         """Nothing to ask, nothing to hand out."""
@@ -77,7 +81,8 @@ class Averaging(RoundStrategy):
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Chains of participants train side by side, the members of one in turn; who is lost is left out of its chain."""
-        chosen = self.participation(number, trainers(clients))
+        steps = Steps(self.seed, number, state, self.remembers)
+        chosen = self.participation(steps.of(PARTICIPATION), trainers(clients))
         chains = self.grouping(number, chosen)
         self.merge.check(len(chains))
         control = under_prefix(state.optimizer, CONTROL)
@@ -87,8 +92,8 @@ class Averaging(RoundStrategy):
         )
         weights = weights_of_chains(chosen, ends, self.max_share)
         own = [end.arrays for end in ends]
-        merged = self.merge(state.arrays, own, weights)
-        step = self._step(state, lambda: mean_square(state.arrays, own, weights))
+        merged = self.merge(state.arrays, own, weights, steps.of(MERGE))
+        step = self._step(steps, lambda: mean_square(state.arrays, own, weights))
         arrays, optimizer = server_step(
             state.arrays,
             merged.delta,
@@ -99,8 +104,8 @@ class Averaging(RoundStrategy):
         changes = [under_prefix(r.arrays, CONTROL) for r in replies]
         control = server_control(control, changes, len(trainers(clients)))
         optimizer |= with_prefix(control, CONTROL)
-        metrics = self._metrics(state.arrays, arrays, replies, chosen)
-        after = replace(state, arrays=arrays, optimizer=optimizer)
+        metrics = self._metrics(state.arrays, arrays, replies, chosen) | steps.metrics
+        after = replace(state, arrays=arrays, optimizer=optimizer, rules=steps.kept(replies))
         return RoundResult(after, metrics, admitted_of(merged, ends), max(e.depth for e in ends))
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
@@ -116,9 +121,11 @@ class Averaging(RoundStrategy):
         zeros = {k: np.zeros_like(v) for k, v in self.controls.select(merged).items()}
         return RoundResult(ServerState(merged, optimizer=with_prefix(zeros, CONTROL)))
 
-    def _step(self, state: ServerState, mean_square: Callable[[], float]) -> Step:
-        """The constants of this round's step, with the rate that eta has decayed to."""
-        return replace(self.step, rate=float(state.scalars[RATE]), mean_square=mean_square)
+    def _step(self, steps: Steps, mean_square: Callable[[], float]) -> ServerStep:
+        """The server optimizer's step, with the rate that eta has decayed to."""
+        own = vars(steps.of(SERVER_OPTIMIZER))
+        rate = float(steps.state.scalars[RATE])
+        return replace(self.step, **own, rate=rate, mean_square=mean_square)
 
     def _task(self, client: ClientInfo, arrays: Arrays) -> Task:
         return training_task(client, arrays, self.steps(client))

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from fedsuite.arrays import Share, module_arrays
-from fedsuite.averaging.merging import Step
+from fedsuite.averaging.merging import ServerStep
 from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
@@ -17,7 +17,7 @@ from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import chosen
 from strategies.averaging import Averaging
 from strategies.chains import trainers
-from strategies.participation import Drawn, InGroups
+from strategies.participation import Drawn, InGroups, chosen_participation, planned
 
 
 class FedAvg(Averaging):
@@ -43,12 +43,15 @@ class FedAvg(Averaging):
         super().__init__(
             initial=module_arrays(made),
             steps=lambda client: config.visit_steps(client.num_examples),
-            participation=Drawn(config.federation.participation_rate, config.seed, "all"),
+            participation=chosen_participation(
+                config.federation, Drawn(config.federation.participation_rate, config.seed, "all")
+            ),
             selection=selection,
             metrics=metrics,
             **averaging_values(config.federation, config.seed, trained),
         )
-        if taking_part := self.participation(1, trainers(clients_of(roster))):
+        able = trainers(clients_of(roster))
+        if taking_part := able and planned(self.participation, config.seed, able):
             self.merge.check_planned(len(self.grouping(1, taking_part)))
 
 
@@ -58,11 +61,13 @@ def averaging_values(own: AveragingSettings, seed: int, trained: Share = Share()
         "federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES
     )
     return {
+        "seed": seed,
+        "remembers": own.remembers,
         "grouping": InGroups(own.group_size, seed),
         "merge": merge_of(own),
         "max_share": own.max_share,
         "server_optimizer": optimizer,
-        "step": Step(
+        "step": ServerStep(
             momentum=own.server_momentum,
             second_momentum=own.server_second_momentum,
             tau=own.server_tau,

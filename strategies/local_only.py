@@ -24,6 +24,7 @@ from strategies.averaging import training_means
 from strategies.chains import trainers, training_task
 from strategies.participation import Participation, everybody
 from strategies.scoring import by_split, under_split
+from strategies.steps import PARTICIPATION, Steps
 
 
 def own_prefix(partition: int) -> str:
@@ -33,11 +34,14 @@ def own_prefix(partition: int) -> str:
 
 @dataclass(frozen=True)
 class LocalOnly(RoundStrategy):
-    """One agent per training house, all from the same initial arrays; steps: a client's optimizer steps per round."""
+    """One agent per training house, all from the same initial arrays; steps: a client's optimizer steps per round;
+    seed, remembers: as of an Averaging."""
 
     initial: Arrays
     steps: Callable[[ClientInfo], int]
     participation: Participation = everybody
+    seed: int = 0
+    remembers: bool = False
 
     def start(self, clients: Clients) -> Exchanges:
         """Every training house gets the same initial agent."""
@@ -48,14 +52,14 @@ class LocalOnly(RoundStrategy):
         return RoundResult(ServerState(arrays))
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        replies = yield [
-            training_task(c, _own(state, c.partition), self.steps(c))
-            for c in self.participation(number, trainers(clients))
-        ]
+        steps = Steps(self.seed, number, state, self.remembers)
+        chosen = self.participation(steps.of(PARTICIPATION), trainers(clients))
+        replies = yield [training_task(c, _own(state, c.partition), self.steps(c)) for c in chosen]
         arrays = dict(state.arrays)
         for reply in replies:
             arrays |= with_prefix(reply.arrays, own_prefix(reply.partition))
-        return RoundResult(replace(state, arrays=arrays), training_means(replies))
+        after = replace(state, arrays=arrays, rules=steps.kept(replies))
+        return RoundResult(after, training_means(replies) | steps.metrics)
 
     def kinds(self, clients: Clients) -> Sequence[Clients]:
         return by_split(clients)

@@ -16,6 +16,7 @@ from fedsuite.errors import RunFailed
 from fedsuite.federation import Clients, Exchanges, RoundResult, ServerState, Task
 from strategies.chains import trainers, weights_of
 from strategies.house_averaging import HouseAveraging
+from strategies.steps import PARTICIPATION, Steps
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class PartialSums(HouseAveraging):
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """One exchange; a message that is lost, lost all its houses."""
-        drawn = self.participation(number, trainers(clients))
+        steps = Steps(self.seed, number, state, self.remembers)
+        drawn = self.participation(steps.of(PARTICIPATION), trainers(clients))
         chosen = sorted(drawn, key=lambda client: client.partition)
         weights = weights_of(chosen)
         starts = range(0, len(chosen), self.per_message)
@@ -36,12 +38,13 @@ class PartialSums(HouseAveraging):
         total = tree_sum(lambda i: sums.get(groups[i][0].partition), len(groups))
         present = math.fsum(weights[r.partition] for r in replies)
         delta = {name: value / present for name, value in total.items()}
-        step = self._step(state, _no_single_changes)
+        step = self._step(steps, _no_single_changes)
         arrays, optimizer = server_step(
             state.arrays, delta, step, self.server_optimizer, state.optimizer
         )
-        metrics = self._metrics(state.arrays, arrays, replies, chosen)
-        return RoundResult(replace(state, arrays=arrays, optimizer=optimizer), metrics)
+        metrics = self._metrics(state.arrays, arrays, replies, chosen) | steps.metrics
+        after = replace(state, arrays=arrays, optimizer=optimizer, rules=steps.kept(replies))
+        return RoundResult(after, metrics)
 
     def _message(self, group: Clients, arrays: Arrays, weights: Mapping[int, float]) -> Task:
         """The model goes out once, and one sum comes back; both are in the first house's task."""

@@ -1,18 +1,24 @@
-"""Who takes part in a round, as values: called with the round's number and the clients that may, in partition order.
+"""Who takes part in a round, as values: called with a Step and the clients that may, in partition order.
 
 Participation rate r (FedVLN, Algorithm 1): int(r N) of the N clients of a group, at least one, uniformly without replacement
 inside a round and independently across rounds.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+from fedsuite.averaging.settings import CHOOSES_FROM, AveragingSettings
+from fedsuite.averaging.step import Step
+from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import ClientInfo, Clients
 from fedsuite.randomness import rng_for
+from fedsuite.settings.values import chosen
+from strategies.steps import PARTICIPATION
 
-Participation = Callable[[int, Clients], list[ClientInfo]]
+Participation = Callable[[Step, Clients], list[ClientInfo]]
 Grouping = Callable[
     [int, Clients], list[list[ClientInfo]]
 ]  # participants -> chains that train one after another
@@ -23,7 +29,7 @@ def one_by_one(number: int, chosen: Clients) -> list[list[ClientInfo]]:
     return [[client] for client in chosen]
 
 
-def everybody(number: int, clients: Clients) -> list[ClientInfo]:
+def everybody(step: Step, clients: Clients) -> list[ClientInfo]:
     return list(clients)
 
 
@@ -35,10 +41,10 @@ class Drawn:
     seed: int
     group: str = "seen"
 
-    def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+    def __call__(self, step: Step, clients: Clients) -> list[ClientInfo]:
         if not self.rate:
             return []
-        rng = rng_for(self.seed, f"participation of {self.group} clients", number)
+        rng = rng_for(self.seed, f"participation of {self.group} clients", step.round)
         chosen = rng.choice(len(clients), size=_count(clients, self.rate), replace=False)
         return [clients[i] for i in sorted(int(i) for i in chosen)]
 
@@ -50,10 +56,10 @@ class Published:
     rate: float
     seed: int = 10
 
-    def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+    def __call__(self, step: Step, clients: Clients) -> list[ClientInfo]:
         count = _count(clients, self.rate)
-        lists = _published_lists(self.seed, len(clients), count, max(2000, number))
-        return [clients[i] for i in lists[number - 1]]
+        lists = _published_lists(self.seed, len(clients), count, max(2000, step.round))
+        return [clients[i] for i in lists[step.round - 1]]
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,45 @@ class SeenAndUnseen:
     unseen: Participation
     seen: Participation
 
-    def __call__(self, number: int, clients: Clients) -> list[ClientInfo]:
+    def __call__(self, step: Step, clients: Clients) -> list[ClientInfo]:
         groups = [[c for c in clients if bool(c.count("unseen")) == kind] for kind in (True, False)]
         drawn = zip((self.unseen, self.seen), groups, strict=True)
-        chosen = [c for draw, group in drawn if group for c in draw(number, group)]
+        chosen = [c for draw, group in drawn if group for c in draw(step, group)]
         return sorted(chosen, key=lambda client: client.partition)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A rule of somebody's own: (step, clients, int(r N)) -> those of them that take part, in the order in which they are to
+    train where that matters. RunFailed if it chooses nobody, a client twice, or one that it was not given."""
+
+    rule: Callable[[Step, Clients, int], Sequence[ClientInfo]]
+    rate: float
+    name: str
+
+    def __call__(self, step: Step, clients: Clients) -> list[ClientInfo]:
+        known = {c.partition: c for c in clients}
+        count = _count(clients, self.rate)
+        found: list[Any] = [getattr(c, "partition", c) for c in self.rule(step, clients, count)]
+        if not found or len(set(found)) < len(found) or not set(found) <= known.keys():
+            raise RunFailed(
+                f"round {step.round}: federation.participation: {self.name} chose {one_line(repr(found), 100)}; "
+                "it must choose some of the clients that it is given, each once"
+            )
+        return [known[partition] for partition in found]
+
+
+def chosen_participation(own: AveragingSettings, otherwise: Participation) -> Participation:
+    """The rule that `federation.participation = "module:NAME"` stands for, else `otherwise`."""
+    if ":" not in own.participation:
+        return otherwise
+    rule = chosen("federation.participation", own.participation, {}, CHOOSES_FROM)
+    return Own(rule, own.participation_rate, own.participation)
+
+
+def planned(participation: Participation, seed: int, clients: Clients) -> list[ClientInfo]:
+    """Whom round 1 is to have, asked before anything has begun."""
+    return participation(Step(seed=seed, purpose=PARTICIPATION), clients)
 
 
 @dataclass(frozen=True)

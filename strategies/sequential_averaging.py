@@ -8,7 +8,7 @@ from the round's w, and the server merges as FedAvg does.
 from dataclasses import dataclass, replace
 
 from fedsuite.arrays import LARGEST_COUNT, Arrays, under_prefix, with_prefix
-from fedsuite.averaging.merging import Step, mean, server_step
+from fedsuite.averaging.merging import ServerStep, mean, server_step
 from fedsuite.federation import (
     ClientInfo,
     Clients,
@@ -23,6 +23,7 @@ from strategies.chains import ChainEnd, trainers, weights_of, weights_of_chains
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.runtime.bookkeeping import RATE
+from strategies.steps import PARTICIPATION, Steps
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class SequentialAveraging(HouseAveraging):
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """One exchange per participant; one that is lost moves nothing and is passed over."""
-        chosen = self.participation(number, trainers(clients))
+        steps = Steps(self.seed, number, state, self.remembers)
+        chosen = self.participation(steps.of(PARTICIPATION), trainers(clients))
         weights = weights_of(chosen, self.max_share)
-        step = Step(float(state.scalars[RATE]))
+        step = ServerStep(float(state.scalars[RATE]))
         model, optimizer = state.arrays, state.optimizer
         replies: list[Reply] = []
         for client in chosen:
@@ -53,8 +55,9 @@ class SequentialAveraging(HouseAveraging):
             ends = [ChainEnd(r.arrays, (r,)) for r in replies]
             shares = weights_of_chains(chosen, ends, self.max_share)
             model, _ = server_step(model, mean(model, [r.arrays for r in replies], shares), step)
-        metrics = self._metrics(state.arrays, model, replies, chosen)
-        return RoundResult(replace(state, arrays=model, optimizer=optimizer), metrics)
+        metrics = self._metrics(state.arrays, model, replies, chosen) | steps.metrics
+        after = replace(state, arrays=model, optimizer=optimizer, rules=steps.kept(replies))
+        return RoundResult(after, metrics)
 
     def _handed(self, client: ClientInfo, model: Arrays, optimizer: Arrays) -> Task:
         task = self._task(client, model)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsuite.averaging.merging import (
-    Step,
+    ServerStep,
     capped,
     mean,
     server_step,
@@ -38,7 +38,7 @@ def test_shares_refuse_counts_without_meaning(bad):
 
 def step(server, clients, weights, rate=1.0):
     """The next server model after the mean of changes, of an optimizer without a state."""
-    moved, state = server_step(server, mean(server, clients, weights), Step(rate))
+    moved, state = server_step(server, mean(server, clients, weights), ServerStep(rate))
     assert state == {}
     return moved
 
@@ -159,7 +159,7 @@ def test_a_server_optimizers_state_is_handed_from_step_to_step():
         m, v = 0.9 * m + 0.1 * delta, 0.99 * v + 0.01 * delta**2
         w = (model["w"] + 0.5 * m / (np.sqrt(v) + 1e-3)).astype(np.float32)
         merged = mean(model, clients, [1 / 3] * 3)
-        model, state = server_step(model, merged, Step(0.5), adam, state)
+        model, state = server_step(model, merged, ServerStep(0.5), adam, state)
         np.testing.assert_allclose(model["w"], w, rtol=1e-6)
         assert model["w"].dtype == np.float32 and state["steps"] == number
 

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
-from fedsuite.averaging.merging import Step
+from fedsuite.averaging.merging import ServerStep
 from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
@@ -80,9 +80,9 @@ def test_a_server_optimizer(play: Play) -> None:
     from lion import lion  # type: ignore[import-not-found]
 
     model = {"w": np.zeros(3)}
-    first, state = lion(model, {"w": np.array([4.0, -1.0, 0.0])}, {}, Step(0.5))
+    first, state = lion(model, {"w": np.array([4.0, -1.0, 0.0])}, {}, ServerStep(0.5))
     assert first["w"].tolist() == [0.5, -0.5, 0]
-    second, _ = lion(first, {"w": np.array([-0.1, 0.0, 2.0])}, state, Step(0.5))
+    second, _ = lion(first, {"w": np.array([-0.1, 0.0, 2.0])}, state, ServerStep(0.5))
     assert second["w"].tolist() == [1.0, -1.0, 0.5]
     own = {"server_optimizer": "lion:lion", "server_learning_rate": 1e-3}
     norms = play("signs", HOUSES, **own)["update-norm"].dropna()

@@ -12,13 +12,16 @@ configuration, `module:NAME` for one's own. Sums are taken in float64 in the ord
 rounded once to the array's own type.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.step import Step
 from fedsuite.settings.metrics import Metrics
 
 Named = Mapping[str, np.ndarray]
@@ -37,10 +40,41 @@ class Merged:
 @dataclass(frozen=True)
 class MergeRule:
     """How changes become one. combine: (w, [w_k], [p_k], adding up to 1, f) -> Merged, of the names that the clients sent,
-    all the same ones; f: how many hostile clients it has to withstand; least: f -> the fewest clients that it works with."""
+    all the same ones; f: how many hostile clients it has to withstand. One that takes a fifth argument gets the Step.
+    least: f -> the fewest clients that it works with."""
 
-    combine: Callable[[Named, Sequence[Named], np.ndarray, int], Merged]
+    combine: Callable[..., Merged]
     least: Callable[[int], int] = lambda _: 1
+
+    @cached_property
+    def takes_step(self) -> bool:
+        """Whether `combine` has a place for the Step."""
+        try:
+            inspect.signature(self.combine).bind(*MERGED_WITH)
+        except (TypeError, ValueError):
+            return False
+        return True
+
+    def merged(
+        self,
+        server: Named,
+        clients: Sequence[Named],
+        weights: np.ndarray,
+        tolerated: int,
+        step: Step,
+    ) -> Merged:
+        """What `combine` makes of the clients."""
+        given = (step,) if self.takes_step else ()
+        return self.combine(server, clients, weights, tolerated, *given)
+
+
+MERGED_WITH = (
+    "w",
+    "models",
+    "weights",
+    "f",
+    "step",
+)  # what `combine` gets; the last one where it has a place
 
 
 def _unknown() -> float:
@@ -48,8 +82,8 @@ def _unknown() -> float:
 
 
 @dataclass(frozen=True)
-class Step:
-    """The constants of a server optimizer's step. rate: eta; momentum: beta (beta_1); second_momentum: beta_2; tau: what is
+class ServerStep(Step):
+    """A server optimizer's step and its constants. rate: eta; momentum: beta (beta_1); second_momentum: beta_2; tau: what is
     added to a divisor; corrected: running means are divided by 1 - beta^t; mean_square(): sum_k p_k ||w_k - w||^2."""
 
     rate: float = 1.0
@@ -60,14 +94,14 @@ class Step:
     mean_square: Callable[[], float] = _unknown
 
 
-ONE = Step()  # eta = 1
+ONE = ServerStep()  # eta = 1
 
 
 class ServerOptimizer(Protocol):
     """What moves the server's model."""
 
     def __call__(
-        self, server: Named, delta: Named, state: Named, step: Step
+        self, server: Named, delta: Named, state: Named, step: ServerStep
     ) -> tuple[Arrays, Arrays]:
         """w, Delta (float64), own state ({} at first), constants -> the next w of Delta's names, float64; the next state."""
 
@@ -111,7 +145,7 @@ def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
     return delta
 
 
-def plain(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arrays, Arrays]:
+def plain(server: Named, delta: Named, state: Named, step: ServerStep) -> tuple[Arrays, Arrays]:
     """w + eta Delta; no state."""
     return {k: server[k].astype(np.float64) + step.rate * d for k, d in delta.items()}, {}
 
@@ -119,7 +153,7 @@ def plain(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arrays
 def server_step(
     server: Named,
     delta: Named,
-    step: Step = ONE,
+    step: ServerStep = ONE,
     optimizer: ServerOptimizer = plain,
     state: Named | None = None,
 ) -> tuple[Arrays, Arrays]:

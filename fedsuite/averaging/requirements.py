@@ -1,12 +1,12 @@
 """What of the averaging settings cannot work: one line each, before anything is started."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fedsuite.averaging.merging import MergeRule
+from fedsuite.averaging.merging import MERGED_WITH, MergeRule
 from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.robust import MERGE_RULES
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
-from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
+from fedsuite.averaging.settings import CHOOSES_FROM, AveragingSettings, FedAvgSettings
 from fedsuite.errors import InputError
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.values import check_callable, chosen
@@ -23,13 +23,22 @@ def check_averaging(config: FedAvgSettings) -> None:
     check_device(config.device)
 
 
-def averaging_complaints(own: AveragingSettings) -> Iterator[str]:
-    """Of single values, and of what a merge rule withstands; InputError for a name that stands for nothing."""
+def averaging_complaints(
+    own: AveragingSettings, participations: Sequence[str] = ("seeded",)
+) -> Iterator[str]:
+    """Of single values, and of what a merge rule withstands; InputError for a name that stands for nothing.
+
+    participations: the names that federation.participation has beside module:NAME.
+    """
+    chosen(
+        "federation.participation", own.participation, dict.fromkeys(participations), CHOOSES_FROM
+    )
     chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
     rule = chosen("federation.merge", own.merge, MERGE_RULES)
     if not isinstance(rule, MergeRule):
         yield f"federation.merge: {own.merge} is a {type(rule).__name__}, expected a MergeRule of fedsuite.averaging.merging"
-    check_callable("federation.merge", own.merge, rule.combine, ("w", "models", "weights", "f"))
+    if not rule.takes_step:
+        check_callable("federation.merge", own.merge, rule.combine, MERGED_WITH[:-1])
     check_callable("federation.merge", own.merge, rule.least, ("f",))
     chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
     if own.tolerated and own.merge in ("mean", "geometric-median"):

@@ -26,6 +26,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from fedsuite.arrays import Arrays
 from fedsuite.averaging.merging import Merged, MergeRule, Named, mean
+from fedsuite.averaging.step import Step
 from fedsuite.errors import InputError, RunFailed
 
 _BLOCK = 1 << 14  # numbers a client whose distances are taken at once
@@ -172,6 +173,7 @@ def _bulyan(server: Named, clients: Sequence[Named], weights: np.ndarray, tolera
     return Merged(delta, admitted)
 
 
+NO_STEP = Step()  # for rules that need none
 MEAN = MergeRule(_all_equal)
 MERGE_RULES: Mapping[str, MergeRule] = {
     "mean": MEAN,
@@ -186,7 +188,7 @@ MERGE_RULES: Mapping[str, MergeRule] = {
 
 @dataclass(frozen=True)
 class Merge:
-    """A merge rule and what goes before it; called with (w, [w_k], [p_k]) it gives Merged. RunFailed if clients are too few.
+    """A merge rule and what goes before it: (w, [w_k], [p_k], step) -> Merged. RunFailed if clients are too few.
 
     bound: a change longer than `bound` times the median length is shortened to that (clips) or left out; 0 = no bound.
     Where most clients did not move, the median is 0, and those who moved are shortened to nothing (`admitted` 0), so that
@@ -199,10 +201,12 @@ class Merge:
     clips: bool = True
     name: str = "mean"
 
-    def __call__(self, server: Named, clients: Sequence[Named], weights: np.ndarray) -> Merged:
+    def __call__(
+        self, server: Named, clients: Sequence[Named], weights: np.ndarray, step: Step = NO_STEP
+    ) -> Merged:
         self.check(len(clients))
         if not self.bound:
-            return self.rule.combine(server, clients, weights, self.tolerated)
+            return self.rule.merged(server, clients, weights, self.tolerated, step)
         own = lengths(server, clients)
         most = self.bound * float(np.median(own))
         beyond = most / np.maximum(own, np.finfo(float).tiny) if self.clips else 0.0
@@ -211,7 +215,7 @@ class Merge:
         self._check(len(inside), self.rule.least(self.tolerated))
         kept = [_shortened(server, clients[k], factors[k]) for k in inside]
         p = weights[inside] / weights[inside].sum() if len(inside) < len(clients) else weights
-        merged = self.rule.combine(server, kept, p, self.tolerated)
+        merged = self.rule.merged(server, kept, p, self.tolerated, step)
         factors[inside] *= merged.admitted if len(merged.admitted) else 1.0
         return Merged(merged.delta, factors)
 

@@ -23,20 +23,20 @@ from functools import partial
 import numpy as np
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
-from fedsuite.averaging.merging import Named, ServerOptimizer, Step, plain
+from fedsuite.averaging.merging import Named, ServerOptimizer, ServerStep, plain
 
 TAKES = ("w", "delta", "state", "step")  # of a server optimizer
 FIRST, SECOND, COUNT = "m.", "v.", "t"
 
 
-def _split(server: Named, delta: Named, step: Step) -> tuple[Arrays, Arrays]:
+def _split(server: Named, delta: Named, step: ServerStep) -> tuple[Arrays, Arrays]:
     """Delta of floating-point arrays; the next values of all others."""
     own = {k: d for k, d in delta.items() if server[k].dtype.kind == "f"}
     return own, plain(server, {k: d for k, d in delta.items() if k not in own}, {}, step)[0]
 
 
 def momentum(
-    server: Named, delta: Named, state: Named, step: Step, ahead: bool = False
+    server: Named, delta: Named, state: Named, step: ServerStep, ahead: bool = False
 ) -> tuple[Arrays, Arrays]:
     """Heavy ball; ahead: Nesterov's form."""
     own, moved = _split(server, delta, step)
@@ -56,7 +56,7 @@ def _yogi_square(v: np.ndarray, square: np.ndarray, b2: float) -> np.ndarray:
 
 
 def adaptive(
-    server: Named, delta: Named, state: Named, step: Step, yogi: bool = False
+    server: Named, delta: Named, state: Named, step: ServerStep, yogi: bool = False
 ) -> tuple[Arrays, Arrays]:
     """FedAdam; yogi: FedYogi."""
     own, moved = _split(server, delta, step)
@@ -73,7 +73,7 @@ def adaptive(
     return moved, with_prefix(m, FIRST) | with_prefix(v, SECOND) | {COUNT: np.asarray(t)}
 
 
-def adagrad(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arrays, Arrays]:
+def adagrad(server: Named, delta: Named, state: Named, step: ServerStep) -> tuple[Arrays, Arrays]:
     """FedAdagrad."""
     own, moved = _split(server, delta, step)
     before = under_prefix(state, SECOND)
@@ -83,7 +83,7 @@ def adagrad(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arra
     return moved, with_prefix(v, SECOND)
 
 
-def fedexp(server: Named, delta: Named, state: Named, step: Step) -> tuple[Arrays, Arrays]:
+def fedexp(server: Named, delta: Named, state: Named, step: ServerStep) -> tuple[Arrays, Arrays]:
     """The rate grows with how far the clients' changes are apart."""
     own, moved = _split(server, delta, step)
     length = sum(float(np.vdot(d, d)) for d in own.values())

@@ -10,6 +10,7 @@ from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.ineffective import Unread, among
 
 _OPTIMIZER = "federation.server-optimizer"
+CHOOSES_FROM = ("step", "clients", "count")  # what participation of one's own gets
 DECAYED = ("federation.server-learning-rate-decay", among(1.0))
 _RUNNING_MEANS = (_OPTIMIZER, among("none", "momentum", "nesterov", "adagrad", "fedexp"))
 
@@ -20,6 +21,11 @@ class AveragingSettings:
 
     participation_rate: float = setting(
         1.0, "r, share of the clients with examples that train in a round", gt=0, le=1
+    )
+    participation: str = setting(
+        "seeded",
+        "who takes part: drawn from the seed, or module:NAME of your own",
+        added=True,
     )
     local_epochs: int = setting(1, "tau, passes over a client's examples per round", ge=1, le=10**6)
     server_learning_rate: float = setting(1.0, "eta, factor on the weighted mean delta", gt=0)
@@ -78,6 +84,11 @@ class AveragingSettings:
         False,
         "correct local gradients by c - c_k, what all clients' and the own one's are on average (SCAFFOLD)",
     )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a rule of one's own may want to know what clients said last."""
+        return any(":" in name for name in (self.participation, self.merge, self.server_optimizer))
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def check_result(where: str, result: Any, given: ServerState | None) -> None:
     good = isinstance(result, RoundResult) and isinstance(result.state, ServerState)
     require(good, where, "a RoundResult with a ServerState", result, "a wrong return")
     state = result.state
-    for name in ("arrays", "optimizer", "best"):
+    for name in ("arrays", "optimizer", "best", "rules"):
         check_arrays(f"{where}, state.{name}", getattr(state, name))
     check_scalars(f"{where}, state.scalars", state.scalars)
     check_metrics(where, result.metrics)

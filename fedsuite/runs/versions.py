@@ -157,7 +157,7 @@ class Versions:
         return arrays, dict(about["scalars"])
 
 
-GROUPS = ("arrays", "optimizer", "best")
+GROUPS = ("arrays", "optimizer", "best", "rules")
 """Fields of ServerState that are named arrays; a checkpoint holds each under its name and a dot."""
 
 

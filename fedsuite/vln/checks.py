@@ -99,7 +99,7 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
 
 def _in_values(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
-    yield from averaging_complaints(own)
+    yield from averaging_complaints(own, ("seeded", "published"))
     tried_decoder(c.agent)
     in_turn = own.aggregation == "sequential" or own.client_optimizer == "shared"
     side_by_side = {
@@ -131,8 +131,11 @@ def _in_sharing(c: FedVLNConfig) -> Iterator[str]:
         )
     if own.seen_participation_rate and not personal:
         yield "federation.seen-participation-rate: seen houses learn along in federated pre-exploration only; set 0"
-    if own.seen_participation_rate and own.participation == "published":
-        yield "federation.participation: the published lists know no seen houses beside unseen ones; choose seeded"
+    if own.seen_participation_rate and own.participation != "seeded":
+        yield (
+            f"federation.participation: {own.participation} draws among houses of one kind, not among seen ones beside "
+            "unseen ones; choose seeded"
+        )
     if c.stage == "pre-explore" and own.client_optimizer == "shared":
         yield (
             "federation.client-optimizer: shared would carry one house's gradients to the next; choose kept or fresh"

@@ -37,8 +37,8 @@ class FederationSettings(AveragingSettings):
     )
     participation: str = setting(
         "seeded",
-        "who takes part: drawn from the seed, or the lists of the official release (Python's generator, 10)",
-        choices=("seeded", "published"),
+        "who takes part: drawn from the seed, the lists of the official release (Python's generator, 10), or module:NAME of "
+        "your own",
     )
     local_epochs: int = setting(5, "tau, passes over a house's samples per round", ge=1, le=10**6)
     server_learning_rate: float = setting(2.0, "eta, factor on the weighted mean delta", gt=0)

@@ -32,6 +32,7 @@ UNREAD: Unread = {
         _ALONE,
     ],
     "federation.max-share": _ALONE,
+    "federation.participation": ("federation.method", among("centralised")),
     "federation.group-size": ("federation.aggregation", among("sequential")),
     "sabotage.attack": _NOBODY,
     "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip"))],

@@ -6,6 +6,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.stages import describes_paths, is_personal
 from simulations.app.message_costs import StepCosts
 from simulations.fedvln.server import participation_of
+from strategies.participation import planned
 
 SEEN, UNSEEN = "seen", "unseen"  # roles of the roster
 R2R_HOUSES = {SEEN: 61, UNSEEN: 11}
@@ -27,7 +28,7 @@ def costs_of(config: FedVLNConfig, roster: Roster | None = None) -> StepCosts:
     if federation.method == "local-only" and not personal:
         # Every house's agent walks in all unseen houses.
         return StepCosts(lambda _: 1, first=0, evaluate=0, finish=1 + len(able), cure=CURE)
-    chosen = participation_of(config)(1, able)
+    chosen = planned(participation_of(config), config.seed, able)
     handed_on = federation.client_optimizer == "shared" and not personal
     in_turn = federation.aggregation == "sequential" or handed_on
     longest = len(chosen) if in_turn else min(federation.group_size, len(chosen))

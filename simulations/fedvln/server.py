@@ -32,7 +32,9 @@ from strategies.participation import (
     Participation,
     Published,
     SeenAndUnseen,
+    chosen_participation,
     everybody,
+    planned,
 )
 from strategies.sabotage import with_saboteurs
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
@@ -68,7 +70,7 @@ def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
         config.sabotage.check_among(clients)
     if config.federation.method == "federated":
         grouping = InGroups(config.federation.group_size, config.seed)
-        chains = grouping(1, participation_of(config)(1, training))
+        chains = grouping(1, planned(participation_of(config), config.seed, training))
         merge_of(config.federation).check_planned(len(chains))
 
 
@@ -77,7 +79,8 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     initial, steps = starting_model(config, roster), partial(local_steps_of, config)
     participation = participation_of(config)
     if config.federation.method == "local-only" and not is_personal(config):
-        return LocalOnly(initial, steps, participation)
+        remembers = config.federation.remembers
+        return LocalOnly(initial, steps, participation, config.seed, remembers)
     common: dict[str, Any] = {
         **averaging_values(config.federation, config.seed),
         "initial": initial,
@@ -109,7 +112,9 @@ def participation_of(config: FedVLNConfig) -> Participation:
         return everybody
     if config.federation.participation == "published":
         return Published(config.federation.participation_rate)
-    if config.stage != "pre-explore":
-        return Drawn(config.federation.participation_rate, config.seed)
-    unseen = Drawn(config.federation.participation_rate, config.seed, "unseen")
-    return SeenAndUnseen(unseen, Drawn(config.federation.seen_participation_rate, config.seed))
+    rate, seed = config.federation.participation_rate, config.seed
+    drawn: Participation = Drawn(rate, seed)
+    if config.stage == "pre-explore":
+        seen = Drawn(config.federation.seen_participation_rate, seed)
+        drawn = SeenAndUnseen(Drawn(rate, seed, "unseen"), seen)
+    return chosen_participation(config.federation, drawn)

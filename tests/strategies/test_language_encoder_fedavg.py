@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from fedsuite.averaging.step import Step
 from fedsuite.federation import (
     ClientInfo,
     Reply,
@@ -199,7 +200,7 @@ def test_seen_and_unseen_houses_draw_apart() -> None:
         assert ids == sorted(ids)
         seen, unseen = [i for i in ids if i < 5], [i for i in ids if i >= 5]
         assert len(seen) == 2 and len(unseen) == 2 and 10 not in unseen
-        want = Drawn(0.5, WITH_SEEN.seed, "unseen")(number, MIXED[5:10])
+        want = Drawn(0.5, WITH_SEEN.seed, "unseen")(Step(round=number), MIXED[5:10])
         assert unseen == [c.partition for c in want]
         alone = one_round(CONFIG, MIXED[5:], number)[2][0]
         assert unseen == [t.partition for t in alone]
@@ -215,7 +216,7 @@ def test_published_lists_and_steps_of_the_eleven_houses() -> None:
     draw = random.Random(10)
     for number in (1, 2, 3):
         want = draw.sample(range(11), 6)
-        assert [c.partition for c in Published(0.6)(number, R2R)] == want
+        assert [c.partition for c in Published(0.6)(Step(round=number), R2R)] == want
         trained = one_round(config, R2R, number)[2][0]
         assert [t.partition for t in trained] == want
         assert [t.config["steps"] for t in trained] == [visit_steps(config, PATHS[i]) for i in want]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedsuite.averaging.step import Step
 from fedsuite.federation import ClientInfo, Reply, Task
 from fedsuite.vln.config import FedVLNConfig
 from strategies.local_only import own_prefix
@@ -68,7 +69,7 @@ def test_all_training_houses_start_alike():
 def test_participants_are_those_of_federated_training(trained):
     _, _, exchanges, _ = trained
     for number, tasks in enumerate(exchanges, 1):
-        want = Drawn(0.5, CONFIG.seed)(number, CLIENTS[:4])
+        want = Drawn(0.5, CONFIG.seed)(Step(round=number), CLIENTS[:4])
         assert [t.partition for t in tasks] == [c.partition for c in want]
         assert [t.config["steps"] for t in tasks] == [c.num_examples // 4 for c in want]
 

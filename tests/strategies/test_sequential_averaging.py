@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedsuite.averaging.step import Step
 from strategies.participation import Published
 from tests.harness import changed
 from tests.strategies.played import CONFIG, INITIAL, houses, made, run_round
@@ -16,7 +17,7 @@ def test_published_participants_train_in_their_order_when_sequential():
     _, federation = run_round(config, clients, number=1)
     order = [t.partition for t in federation.trained]
     assert order == [36, 2, 27, 30, 60, 0, 13, 29, 52, 31, 17, 41]
-    assert order == [c.partition for c in Published(0.2)(1, clients)]
+    assert order == [c.partition for c in Published(0.2)(Step(round=1), clients)]
 
 
 # --- optimizer state --------------------------------------------------------------------------

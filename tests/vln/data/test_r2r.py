@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedsuite.averaging.step import Step
 from fedsuite.federation import ClientInfo
 from fedsuite.vln.data import annotations
 from fedsuite.vln.data.candidates import candidates_by_simulator
@@ -607,7 +608,7 @@ def test_shortest_path_agent(data, world, split, entries):
 def test_local_steps_of_the_first_five_rounds(epochs, steps):
     clients = [ClientInfo(p, CLIENTS[4 * p], int(CLIENTS[4 * p + 2])) for p in range(61)]
     got = [
-        sum(local_steps(c.num_examples, epochs, 64) for c in Published(0.2)(r, clients))
+        sum(local_steps(c.num_examples, epochs, 64) for c in Published(0.2)(Step(round=r), clients))
         for r in range(1, 6)
     ]
     assert got == steps
