@@ -2,13 +2,14 @@
 
 Every step of a strategy is a generator: it yields a batch of tasks, is sent the checked replies of that batch, sorted by
 partition, and may yield again (one client after another, relays between parties) before it returns a RoundResult.
-Parallel averaging yields once; training clients in turn yields once a client. docs/extending.md has a whole one.
+Parallel averaging yields once; training clients in turn yields once a client. docs/extending.md has a whole one. A step that
+goes on before everybody has answered yields `UnderWay`.
 
 The loop decides when to evaluate, remembers the best state, counts local steps and lets the server's learning rate decay;
 a strategy says by values how (`selection`, `rate`).
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -77,6 +78,23 @@ class Task:
         own = {k: kind for k, (_, kind) in forms_of(self.arrays).items()}
         types = {**self.types, **own}
         return {k: (tuple(map(int, s)), types.get(k, "")) for k, s in self.returns.items()}
+
+
+class UnderWay(list[Task]):
+    """What a step may yield in place of a list: tasks of which it waits for `awaited` only, 1 at least.
+
+    Real nodes are sent all of them, and the step gets the replies that come first. A simulation knows no time: there the
+    tasks arrive in the order in which they are listed, so that who is late depends neither on workers nor on the machine,
+    and what arrives too late is not computed. Each late task has a line in the history; what it would bring is never merged.
+    """
+
+    def __init__(self, tasks: Iterable[Task], awaited: int) -> None:
+        super().__init__(tasks)
+        if not 1 <= awaited <= max(1, len(self)):
+            raise ValueError(
+                f"{awaited} awaited of {len(self)} tasks; expected at least 1, at most all"
+            )
+        self.awaited = awaited
 
 
 @dataclass(frozen=True)
@@ -152,30 +170,6 @@ T = TypeVar("T")
 Asking = Generator[Sequence[Task], Sequence[Reply], T]
 Exchanges = Asking[RoundResult]
 Clients = Sequence[ClientInfo]
-Before = Callable[[Sequence[Task]], Sequence[Task]]
-After = Callable[[Sequence[Task], Sequence[Reply]], Sequence[Reply]]
-
-
-def _as_asked(tasks: Sequence[Task]) -> Sequence[Task]:
-    return tasks
-
-
-def _as_sent(tasks: Sequence[Task], replies: Sequence[Reply]) -> Sequence[Reply]:
-    return replies
-
-
-def around(steps: Asking[T], before: Before = _as_asked, after: After = _as_sent) -> Asking[T]:
-    """A strategy's step that asks what `before` makes of each batch of its tasks, and is sent what `after` makes of the
-    checked replies; `after` gets the tasks as they went out. Replies may be left out, the others keep their order."""
-    replies: Sequence[Reply] | None = None
-    while True:
-        try:
-            tasks = next(steps) if replies is None else steps.send(replies)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        sent = before(tasks)
-        replies = after(sent, (yield sent))
 
 
 class RoundStrategy:
@@ -218,31 +212,3 @@ class RoundStrategy:
         """
         yield []
         return RoundResult(ServerState(state.selected, state.scalars))
-
-
-class Wrapped(RoundStrategy):
-    """Another strategy, with `before` and `after` around its training; a class of it may say other steps anew."""
-
-    def __init__(
-        self, inner: RoundStrategy, before: Before = _as_asked, after: After = _as_sent
-    ) -> None:
-        self.inner, self.before, self.after = inner, before, after
-        self.selection, self.rate = inner.selection, inner.rate
-
-    def start(self, clients: Clients) -> Exchanges:
-        return self.inner.start(clients)
-
-    def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        return around(self.inner.train(number, state, clients), self.before, self.after)
-
-    def kinds(self, clients: Clients) -> Sequence[Clients]:
-        return self.inner.kinds(clients)
-
-    def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        return self.inner.evaluate(number, state, clients)
-
-    def close(self, number: int, state: ServerState, clients: Clients, improved: bool) -> Exchanges:
-        return self.inner.close(number, state, clients, improved)
-
-    def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        return self.inner.finish(number, state, clients)

@@ -15,12 +15,11 @@ from fedsuite.federation import (
     RoundStrategy,
     ServerState,
     Task,
-    Wrapped,
-    around,
 )
 from fedsuite.randomness import rng_for
 from fedsuite.sabotage.attacks import ATTACKS, CLAIMED, Known, change
 from fedsuite.sabotage.settings import SabotageSettings
+from strategies.wrapping import Wrapped, around
 
 # (state, honest replies of saboteurs) -> the state in which they have what they have learnt.
 Keep = Callable[[ServerState, Sequence[Reply]], ServerState]

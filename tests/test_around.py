@@ -14,9 +14,8 @@ from fedsuite.federation import (
     RoundStrategy,
     ServerState,
     Task,
-    Wrapped,
-    around,
 )
+from strategies.wrapping import Wrapped, around
 
 
 def steps(batches: int, seen: list[Sequence[Reply]]) -> Asking[str]:

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,12 @@ from PIL import Image
 
 from fedsuite.averaging.merging import ServerStep
 from fedsuite.driving.checks import validate
+from fedsuite.averaging.settings import FedAvgSettings
+from fedsuite.averaging.step import Step
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
+from fedsuite.privacy.accounting import epsilon_of_gaussian
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import read_config
@@ -34,13 +37,14 @@ BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
     "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40,
     "near": 8, "detour": 8, "brief": 8, "chains": 60, "limited": 20,
-    "lines": 60, "regression": 45,
+    "lines": 60, "regression": 45, "noisy": 30, "choice": 20,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
     "num-rounds": 2,
     "participation-rate": 1.0,
     "server-learning-rate": 1.0,
 }
+REGRESSION = {"system": "regression:SYSTEM", "num-rounds": 4, "learning-rate": 0.5}
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +64,10 @@ Play = Callable[..., Any]
 def play(tmp_path: Path, cache: Path) -> Play:
     """`play(name, settings, key=value)`: rounds of a run with these settings."""
 
-    def play(name: str, settings: dict[str, Any], **changes: Any) -> Any:
+    def play(name: str, settings: Mapping[str, Any], **changes: Any) -> Any:
         values = {**settings, "name": name, "results-dir": str(tmp_path / "runs")}
-        values["cache-dir"] = str(cache)
+        if values.get("system") != REGRESSION["system"]:  # it has no data to keep
+            values["cache-dir"] = str(cache)
         run_inprocess(config_from(values | {k.replace("_", "-"): v for k, v in changes.items()}))
         return load_runs(tmp_path / "runs" / name).rounds
 
@@ -109,6 +114,48 @@ def test_a_merge_rule(play: Play) -> None:
     own = {"merge": "meamed:NEAR_MEDIAN", "federation.tolerated": 1}
     rounds = play("near", HOUSES, **own)
     assert np.isfinite(rounds["update-norm"].dropna()).all()
+
+
+def test_a_merge_rule_with_a_stream_and_a_memory(tmp_path: Path, play: Play) -> None:
+    """Its noise is all that differs from the mean of shortened changes, and is another in every round."""
+    import noisy  # type: ignore[import-not-found]
+
+    server = {"w": np.zeros(3)}
+    clients = [{"w": np.array([3.0, 4.0, 0.0])}, {"w": np.array([0.0, 0.6, 0.0])}]
+    found = []
+    for number in (1, 2):
+        step = Step(round=number, seed=7, purpose="merge")
+        delta = noisy.NOISY_MEAN.merged(server, clients, np.full(2, 0.5), 0, step).delta["w"]
+        noise = Step(round=number, seed=7, purpose="merge").rng.normal(0, noisy.NOISE / 2, 3)
+        np.testing.assert_allclose(delta - noise, [0.3, 0.7, 0.0])
+        found.append(delta)
+    assert not np.allclose(*found)
+    own = {**REGRESSION, "merge": "noisy:NOISY_MEAN"}
+    check_system(full_keys(FedAvgSettings, own), tmp_path / "checked")
+    epsilon = play("noisy", own)["merge.epsilon"].dropna()
+    want = [epsilon_of_gaussian(noisy.NOISE / 2, n, noisy.DELTA) for n in (1, 2, 3, 4)]
+    assert epsilon.tolist() == want and sorted(want) == want
+
+
+def test_who_takes_part(tmp_path: Path, play: Play, cache: Path) -> None:
+    """Of the candidates of a round those with the highest last loss, by what the history says of them."""
+    own = {**REGRESSION, "participation": "choice:highest_loss", "participation-rate": 0.4}
+    check_system(full_keys(FedAvgSettings, {**own, "num-rounds": 3}), tmp_path / "checked")
+    play("choice", own, num_rounds=8)
+    clients = load_runs(tmp_path / "runs" / "choice").clients
+    trained = clients[clients["task"] == "train"]
+    sizes, last = np.array([30, 40, 50, 60, 70]), {}
+    for number in range(1, 9):
+        rng = Step(round=number, seed=0, purpose="participation").rng
+        drawn = sorted(rng.choice(5, 4, replace=False, p=sizes / sizes.sum()).tolist())
+        want = sorted(sorted(drawn, key=lambda p: -last.get(p, np.inf))[:2])
+        rows = trained[trained["round"] == number]
+        assert rows["partition"].tolist() == want
+        last |= dict(zip(rows["partition"], rows["loss"], strict=True))
+    houses = {**HOUSES, "system": "fedvln", "participation": "choice:highest_loss"}
+    houses["participation-rate"] = 0.5
+    values = full_keys(FedVLNConfig, {**houses, "num-rounds": 3, "cache-dir": str(cache)})
+    check_system(values, tmp_path / "houses")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,15 @@ from fedsuite.checking.contract import (
     require,
 )
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.federation import ClientInfo, Exchanges, Reply, RoundStrategy, ServerState, Task
+from fedsuite.federation import (
+    ClientInfo,
+    Exchanges,
+    Reply,
+    RoundStrategy,
+    ServerState,
+    Task,
+    UnderWay,
+)
 
 Answer = Callable[[Task], Reply]
 HIDDEN = (
@@ -136,8 +144,9 @@ class Drive:
                 with no_exception(where, "a bug, or replies lack what it needs; give `answer`"):
                     tasks = exchanges.send(sent)
                 check_tasks(where, tasks, {c.partition for c in self.clients})
-                tasks = sorted(tasks, key=lambda task: task.partition)
-                self._say(where, "tasks", *(as_text(t) for t in tasks))
+                awaited = tasks.awaited if isinstance(tasks, UnderWay) else len(tasks)
+                self._say(where, "tasks", str(awaited), *(as_text(t) for t in tasks))
+                tasks = sorted(tasks[:awaited], key=lambda task: task.partition)
                 replies = self._replies(where, number, given, tasks)
                 arrays = [t.arrays for t in tasks] + [r.arrays for r in replies]
                 watched += [(a, fingerprint(a)) for a in arrays]

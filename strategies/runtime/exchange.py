@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from fedsuite.arrays import Arrays
 from fedsuite.errors import RunFailed
-from fedsuite.federation import Reply, Scalar, Task
+from fedsuite.federation import Reply, Scalar, Task, UnderWay
 from fedsuite.history import Kind, event
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import RunSettings
@@ -53,7 +53,9 @@ class TaskExchange:
         """Checked replies by partition, or RunFailed."""
         if not tasks:
             return []
-        ordered = sorted(tasks, key=lambda task: task.partition)
+        awaited = tasks.awaited if isinstance(tasks, UnderWay) else len(tasks)
+        late = [] if self.real else tasks[awaited:]
+        ordered = sorted(tasks[: len(tasks) - len(late)], key=lambda task: task.partition)
         if ordered[0].summed:  # these relay what came in replies
             records.emit_progress(self.emit)
         else:
@@ -62,11 +64,23 @@ class TaskExchange:
             sent = event(records.number, Kind.EXCHANGE, records.prefix)
             asked = [own.partition for task in ordered for own in members_of(task)]
             self.emit(sent | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
-        return self.judged(ordered, self._answers(ordered, records), records)
+        raws, done = self._answers(ordered, records, awaited)
+        if awaited <= len(done) < len(ordered):
+            late = [task for i, task in enumerate(ordered) if i not in done]
+            ordered, raws = [ordered[i] for i in sorted(done)], [raws[i] for i in sorted(done)]
+        replies = self.judged(ordered, raws, records)
+        for task in sorted(late, key=lambda task: task.partition):
+            for own in members_of(task):
+                records.late(own)
+        return replies
 
-    def _answers(self, tasks: Sequence[Task], records: RoundRecords) -> list[RawReply | None]:
-        """Whatever comes back, by position of the task; None where nothing came in time."""
+    def _answers(
+        self, tasks: Sequence[Task], records: RoundRecords, awaited: int
+    ) -> tuple[list[RawReply | None], set[int]]:
+        """Whatever comes back until `awaited` tasks have been answered, by position of the task; None where nothing came in
+        time. With it the positions that have been answered for good."""
         raws: list[RawReply | None] = [None] * len(tasks)
+        done: set[int] = set()
         post, patience = Post(self.grid, self.folder), self.patience
         position_of = {self.node_of[task.partition]: i for i, task in enumerate(tasks)}
 
@@ -82,6 +96,7 @@ class TaskExchange:
             elif patience.loses(node):
                 self._tell(Kind.LOST, task, records, raw.error)
                 return
+            done.add(position)
             for own, part in parts_of(task, raw):
                 if timed := records.timed(own, part, seconds):
                     self.emit(timed)
@@ -91,7 +106,9 @@ class TaskExchange:
         messages = self.messages([tasks[i] for i in order], records.number)
         for position, message in zip(order, messages, strict=True):
             post.send(position, message)
-        while post.is_waiting(self.settings.reply_deadline_s) or patience.waits:
+        while len(done) < awaited and (
+            post.is_waiting(self.settings.reply_deadline_s) or patience.waits
+        ):
             came = post.collect(keep)
             for node in patience.back([node for _, node in post.awaited()]):
                 position = position_of[node]
@@ -100,7 +117,7 @@ class TaskExchange:
                 self._tell(Kind.SENT_AGAIN, tasks[position], records)
             if not came:
                 post.pause()
-        return raws
+        return raws, done
 
     def _introduced(self, task: Task, raw: RawReply) -> RawReply:
         """The reply, unreadable if it has to say who sends it and does not; RunFailed if it says another than is known."""

@@ -22,6 +22,7 @@ from fedsuite.federation import (
     RoundStrategy,
     ServerState,
     Task,
+    UnderWay,
 )
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
@@ -157,8 +158,9 @@ class FedsuiteStrategy(Strategy):
     def _open(
         self, loop: RoundLoop, number: int, kind: str, exchanges: Exchanges, config: ConfigRecord
     ) -> list[Message]:
-        tasks = sorted(next(exchanges), key=lambda task: task.partition)
-        if any(task.kind != kind for task in tasks):
+        asked = next(exchanges)
+        tasks = sorted(asked, key=lambda task: task.partition)
+        if isinstance(asked, UnderWay) or any(task.kind != kind for task in tasks):
             raise RuntimeError(_ONE_EXCHANGE.format(kind, kind, kind))
         self._opened = (exchanges, tasks)
         given = [dataclasses.replace(t, config={**config, **t.config}) for t in tasks]  # type: ignore[dict-item]

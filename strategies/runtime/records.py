@@ -61,6 +61,12 @@ class RoundRecords:
             total[name] += row[name]
         total["metrics"] |= row["metrics"]
 
+    def late(self, task: Task) -> None:
+        """The history's line of a client whose reply the step did not wait for."""
+        row = self._head(task) | {"status": "late", "reason": "the step went on without it"}
+        sent = {"bytes-down": num_bytes(task.arrays.values()), "bytes-up": 0}
+        self.history.append(row | {"num-examples": 0, **sent, "metrics": {}})
+
     def admitted(self, shares: Mapping[int, float]) -> None:
         """Add to a client's line of training how much of its say a merge let it have, by partition."""
         for row in self.history:
