@@ -23,10 +23,12 @@ _PUBLIC = {
     "simulations.systems": ("Node", "System"),
     "simulations.torch_system": ("torch_system",),
     "strategies.fedavg": ("FedAvg",),
+    "strategies.wrapping": ("Wrapped", "around"),
     "clients.torch_client": ("TorchClient",),
     "fedsuite.arrays": ("Arrays", "Share"),
     "fedsuite.averaging.merging": ("MergeRule", "Merged", "server_step"),
     "fedsuite.averaging.settings": ("FedAvgSettings",),
+    "fedsuite.averaging.step": ("Step",),
     "fedsuite.checking": (
         "check_client",
         "check_environment",
@@ -42,7 +44,7 @@ _PUBLIC = {
         "Selection",
         "ServerState",
         "Task",
-        "Wrapped",
+        "UnderWay",
     ),
     "fedsuite.history": ("Run", "Runs", "load_run", "load_runs"),
     "fedsuite.randomness": ("rng_for", "torch_generator_for"),
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from fedsuite.averaging.merging import MergeRule as MergeRule
     from fedsuite.averaging.merging import server_step as server_step
     from fedsuite.averaging.settings import FedAvgSettings as FedAvgSettings
+    from fedsuite.averaging.step import Step as Step
     from fedsuite.checking import check_client as check_client
     from fedsuite.checking import check_environment as check_environment
     from fedsuite.checking import check_strategy as check_strategy
@@ -73,7 +76,7 @@ if TYPE_CHECKING:
     from fedsuite.federation import Selection as Selection
     from fedsuite.federation import ServerState as ServerState
     from fedsuite.federation import Task as Task
-    from fedsuite.federation import Wrapped as Wrapped
+    from fedsuite.federation import UnderWay as UnderWay
     from fedsuite.history import Run as Run
     from fedsuite.history import Runs as Runs
     from fedsuite.history import load_run as load_run
@@ -92,6 +95,8 @@ if TYPE_CHECKING:
     from simulations.systems import System as System
     from simulations.torch_system import torch_system as torch_system
     from strategies.fedavg import FedAvg as FedAvg
+    from strategies.wrapping import Wrapped as Wrapped
+    from strategies.wrapping import around as around
 
 else:
 

@@ -19,6 +19,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
 from fedsuite.privacy.accounting import epsilon_of_gaussian
+from fedsuite.randomness import rng_for
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import read_config
@@ -37,7 +38,7 @@ BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
     "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40,
     "near": 8, "detour": 8, "brief": 8, "chains": 60, "limited": 20,
-    "lines": 60, "regression": 45, "noisy": 30, "choice": 20,
+    "lines": 60, "regression": 45, "noisy": 30, "choice": 20, "half": 20,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
     "num-rounds": 2,
@@ -281,6 +282,21 @@ def test_a_strategy_that_sees_what_passes(tmp_path: Path, play: Play, cache: Pat
     assert (low <= 1.001 * most).all() and (free > 1.1 * most).all() and len(low) == len(free) > 0
     values = {**HOUSES, "system": "limited:SYSTEM", "cache-dir": str(cache)}
     check_system(full_keys(FedVLNConfig, values), tmp_path / "checked")
+
+
+def test_a_round_that_goes_on_without_the_slowest(tmp_path: Path, play: Play, cache: Path) -> None:
+    """Half of a round's houses train, as drawn, and the others have their lines; runs repeat and resume."""
+    settings = {**HOUSES, "system": "half:SYSTEM", "num-rounds": 3}
+    play("half", settings)
+    clients = load_runs(tmp_path / "runs" / "half").clients
+    trained = clients[clients["task"] == "train"]
+    for number in (1, 2, 3):
+        order = rng_for(0, "who is quick", number).permutation(4)
+        for status, want in (("ok", order[:2]), ("late", order[2:])):
+            rows = trained[(trained["round"] == number) & (trained["status"] == status)]
+            assert rows["partition"].tolist() == sorted(want)
+    values = full_keys(FedVLNConfig, {**settings, "cache-dir": str(cache)})
+    check_system(values, tmp_path / "checked")
 
 
 def test_a_drive_format(tmp_path: Path, play: Play) -> None:

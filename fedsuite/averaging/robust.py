@@ -26,7 +26,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from fedsuite.arrays import Arrays
 from fedsuite.averaging.merging import Merged, MergeRule, Named, mean
-from fedsuite.averaging.step import Step
+from fedsuite.averaging.step import NO_STEP, Step
 from fedsuite.errors import InputError, RunFailed
 
 _BLOCK = 1 << 14  # numbers a client whose distances are taken at once
@@ -173,7 +173,6 @@ def _bulyan(server: Named, clients: Sequence[Named], weights: np.ndarray, tolera
     return Merged(delta, admitted)
 
 
-NO_STEP = Step()  # for rules that need none
 MEAN = MergeRule(_all_equal)
 MERGE_RULES: Mapping[str, MergeRule] = {
     "mean": MEAN,

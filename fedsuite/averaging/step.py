@@ -38,3 +38,6 @@ class Step:
         if self.seed is None:
             raise ValueError("this step has no random stream; give it seed and purpose")
         return rng_for(self.seed, f"step of {self.purpose}", self.round)
+
+
+NO_STEP = Step()  # for rules that need none

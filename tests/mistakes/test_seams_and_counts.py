@@ -30,6 +30,8 @@ def furious(a, b, c, d): raise RuntimeError("no \\x1b[31m")
 FEW = MergeRule(nothing)
 NONE = MergeRule(None)
 COUNT = MergeRule(four, 3)
+FOUR = MergeRule(four)
+FIVE = MergeRule(five)
 class Reader:
     KIND = "mine"
     matches = 3
@@ -43,6 +45,9 @@ SEAMS: Mapping[str, tuple[str, ...]] = {
     ),
     "fedvln agent.decoder": (
         "math:pi", "os:system", "mine:one", "mine:four", "mine:angry", "mine:nothing", "builtins:str",
+    ),
+    "fedvln federation.participation": (
+        "math:pi", "os:system", "mine:nothing", "mine:one", "mine:four", "mine:named", "mine:FEW",
     ),
     "fedvln federation.merge": (
         "math:pi", "os:system", "builtins:print", "mine:four", "mine:FEW", "mine:NONE", "mine:COUNT",
@@ -100,6 +105,9 @@ def test_functions_of_ones_own_that_fit_are_taken(call: Call, mine: None, tmp_pa
     keys: dict[str, Any] = {"federation.server-optimizer": "mine:four"}
     keys["federation.local-penalty"] = "fedsuite.averaging.penalties:Proximal"
     own.validate(read_config(own.config_class, keys))
+    for rule in ("mine:FOUR", "mine:FIVE"):
+        keys["federation.merge"] = rule
+        own.validate(read_config(own.config_class, {**keys, "federation.aggregation": "parallel"}))
     keys = {"federation.merge": "mine:four", "data.num-silos": 3}
     load_system("cdl").validate(read_config(load_system("cdl").config_class, keys))
 
