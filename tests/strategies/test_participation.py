@@ -100,8 +100,8 @@ def test_seen_and_unseen_houses_draw_apart_and_train_in_partition_order():
     for number in range(1, 20):
         chosen = SeenAndUnseen(unseen, seen)(Step(round=number), houses)
         assert ids(chosen) == sorted(ids(chosen))
-        assert [c for c in chosen if c.name[0] == "u"] == unseen(number, of_kind["u"])
-        assert [c for c in chosen if c.name[0] == "s"] == seen(number, of_kind["s"])
+        assert [c for c in chosen if c.name[0] == "u"] == unseen(Step(round=number), of_kind["u"])
+        assert [c for c in chosen if c.name[0] == "s"] == seen(Step(round=number), of_kind["s"])
 
 
 @pytest.mark.parametrize("kinds", ["uuu", "sss"])

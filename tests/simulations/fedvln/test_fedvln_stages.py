@@ -162,7 +162,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], str]] = {
     "published with seen": (
         "pre-explore",
         {"share": "language-encoder", "seen_participation_rate": 0.2, "participation": "published"},
-        "participation: the published lists",
+        "participation: published draws",
     ),
     "seen too often": ("pre-explore", {"seen_participation_rate": 1.2}, "seen-participation-rate"),
     "chosen in seen": ("pre-explore", {"selection": "best-val-seen"}, "selection: pre-exploration scores"),
