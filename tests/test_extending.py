@@ -12,9 +12,9 @@ import safetensors.numpy
 from PIL import Image
 
 from fedsuite.averaging.merging import ServerStep
-from fedsuite.driving.checks import validate
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.averaging.step import Step
+from fedsuite.driving.checks import validate
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
