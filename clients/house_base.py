@@ -1,9 +1,8 @@
 """What every house of a FedVLN federation is and keeps, whatever its stage trains.
 
-  <private>/round-NNNNNN.safetensors   own agent (pre-exploration), optimizer and control variates, under `agent.`,
-                                       `optimizer.` and `control.`
+  <private>/round-NNNNNN.safetensors   what clients/local_client.py lists
   <private>/speaker/                   the speaker that the server handed out before round 1
-  <private>/model.safetensors          the house's own agent, exported when a pre-exploration ends
+  <private>/model.safetensors          the house's own model, exported when a run ends in which it has one
 
 Nothing of this is ever sent; which visits count stands in clients/keeping.py. A centralised run uses the same clients,
 holding all houses at once.
@@ -14,29 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.nn import Module
-from torch.optim import Optimizer
-
-from clients.keeping import KeepingClient
-from clients.numpy_client_app import Config, Fitted
-from fedsuite.arrays import (
-    Arrays,
-    module_arrays,
-    under_prefix,
-    with_prefix,
-)
-from fedsuite.averaging.control_variates import Correction
-from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
+from clients.local_client import LocalClient
+from clients.numpy_client_app import Config
+from fedsuite.arrays import Arrays, arrays_to_bytes, under_prefix
 from fedsuite.messages.instructions import YES_NO, Fields, Instruction, Whole, query, task
 from fedsuite.runs.versions import ANEW, Versions
+from fedsuite.storage.files import make_private, write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.sampled_paths import SampledPaths
 from fedsuite.vln.environment import World
-from fedsuite.vln.message_keys import OPTIMIZER, SPEAKER, TEST, VALIDATION
-from fedsuite.vln.stages import is_personal, visit_steps
-
-AGENT = "agent."
+from fedsuite.vln.message_keys import SPEAKER, TEST, VALIDATION
+from fedsuite.vln.stages import exchange_of, learns_from_paths, visit_steps
+from fedsuite.vln.start import MODEL, checked_arrays, house_model
 
 
 @dataclass(frozen=True)
@@ -60,13 +49,14 @@ class HouseSite:
         return [s for h in self.houses for s in h.samples.get(split, ())]
 
 
-class HouseClientBase(KeepingClient):
+class HouseClientBase(LocalClient):
     """Who the house is, and its disk."""
 
+    rate = "objective.learning-rate"
+
     def __init__(self, site: HouseSite, config: FedVLNConfig) -> None:
-        own = config.federation
-        keeps = is_personal(config) or own.client_optimizer == "kept" or own.control_variates
-        super().__init__(site.name, site.private, keeps, own.control_variates)
+        moments: Any = config.federation.client_optimizer
+        super().__init__(site.name, site.private, config, exchange_of(config), moments)
         self.site, self.config = site, config
         cure = f"put it back from a copy; without one, {ANEW}"
         self.received_once = Versions(site.folder / SPEAKER.rstrip("."), site.name, cure)
@@ -78,7 +68,8 @@ class HouseClientBase(KeepingClient):
             return query(most)
         if kind == "train":
             return task(most, {"steps": Whole(0, max(1, self.local_steps()))})
-        own: Fields = {"keep": YES_NO, "write": YES_NO, "export-round": Whole(0, most)}
+        own: Fields = dict.fromkeys(("keep", "write", "score"), YES_NO)
+        own = {**own, "export-round": Whole(0, most)}
         return task(most, optional=own)
 
     def get_properties(self, config: Config) -> dict[str, Any]:
@@ -98,7 +89,7 @@ class HouseClientBase(KeepingClient):
 
     def sample_counts(self) -> list[int]:
         """Training samples of every own house that has some: n_k. Sampled paths count only where there is nothing else."""
-        if self.site.unseen and self.config.stage == "pre-explore":
+        if learns_from_paths(self.config, self.site.unseen):
             return [len(paths) for paths in self.site.sampled if len(paths)]
         return [len(h.samples["train"]) for h in self.site.houses if h.samples.get("train")]
 
@@ -106,47 +97,28 @@ class HouseClientBase(KeepingClient):
         """Optimizer steps of a visit."""
         return sum(visit_steps(self.config, n) for n in self.sample_counts())
 
-    def kept(self, before_round: int, least: int) -> Arrays:
-        """The newest private version older than `before_round`, not older than `least`; {} if there is none."""
-        kept = super().kept(before_round, least)
-        if not kept and is_personal(self.config):
-            raise self.private.missing(0)
-        return kept
+    def count(self) -> int:
+        """Training samples of all own houses."""
+        return sum(self.sample_counts())
 
-    def answer(
-        self,
-        number: int,
-        config: Config,
-        model: Module,
-        optimizer: Optimizer,
-        sent: Arrays,
-        report: Any,
-        correction: Correction | None = None,
-    ) -> Fitted:
-        """What `fit` returns, as `finished` says; sent: of the model, and of its optimizer where that is handed on."""
-        private, count = self._private(model, optimizer), sum(self.sample_counts())
-        metrics, rate = as_metrics(report), "objective.learning-rate"
-        return self.finished(number, config, sent, count, metrics, private, correction, rate)
+    def scored(self, received: Arrays, config: Config) -> Arrays:
+        """The model that the house is scored with; with export-round that of this round is exported."""
+        model = super().scored(received, config)
+        if "export-round" in config:
+            make_private(self.site.folder)
+            write_atomically(self.site.folder / MODEL, arrays_to_bytes(model), private=True)
+        return model
 
-    def _private(self, model: Module, optimizer: Optimizer) -> Arrays:
-        """What stays here after training, as it is stored."""
-        arrays: Arrays = {}
-        if is_personal(self.config):
-            arrays |= with_prefix(module_arrays(model), AGENT)
-        if self.config.federation.client_optimizer == "kept":
-            arrays |= optimizer_state(model, optimizer)
-        return arrays
-
-    def restore(self, model: Module, optimizer: Optimizer, kept: Arrays, received: Arrays) -> None:
-        """Optimizer state from the own disk, or as another house left it."""
-        source = {"kept": kept, "shared": received}.get(self.config.federation.client_optimizer, {})
-        if state := under_prefix(source, OPTIMIZER):
-            load_optimizer_arrays(optimizer, dict(model.named_parameters()), state)
-
-
-def optimizer_state(model: Module, optimizer: Optimizer) -> Arrays:
-    """What the optimizer of the model's parameters keeps, as it is stored and sent."""
-    return with_prefix(optimizer_arrays(optimizer, dict(model.named_parameters())), OPTIMIZER)
+    def keep_received(self, received: Arrays) -> None:
+        """The speaker, and what stays here of the model to start from: as sent, or the own one of an earlier run."""
+        if speaker := under_prefix(received, SPEAKER):
+            self.received_once.save(0, speaker, {})
+        sent = {k: v for k, v in received.items() if not k.startswith(SPEAKER)}
+        own = house_model(self.config, self.site.name) if self.exchange.personal else None
+        if own:
+            shapes = {k: tuple(v.shape) for k, v in self.module.state_dict().items()}
+            sent = checked_arrays(own, "start-from", shapes)
+        self.keep_start(sent)
 
 
 def as_metrics(report: Any) -> dict[str, float]:

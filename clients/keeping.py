@@ -1,25 +1,16 @@
-"""What every client that trains and keeps something at home does with it: restore, answer, save, prune.
+"""What every client that trains and keeps something at home does with it: restore, save, prune, roll back.
 
 A visit that diverged leaves no trace: nothing of it is saved, the client goes on from what it had. If only its answer is
 lost, it keeps what it has learnt. With control variates (SCAFFOLD) nothing of such a visit counts: what it changed never
-came to c, the mean of all c_k.
+came to c, the mean of all c_k. The same holds of what a codec left out of a change that never arrived.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from flwr.client import NumPyClient
 
-from clients.numpy_client_app import Config, Fitted, named_reply
-from fedsuite.arrays import (
-    LARGEST_COUNT,
-    Arrays,
-    non_finite,
-    range_complaint,
-    under_prefix,
-    with_prefix,
-)
-from fedsuite.averaging.control_variates import CONTROL, Correction
+from clients.numpy_client_app import Config
+from fedsuite.arrays import Arrays
 from fedsuite.runs.versions import Versions, checkpoint_rounds
 
 
@@ -57,37 +48,6 @@ class KeepingClient(NumPyClient):
         if wanted >= newest:
             return arrays
         return self.kept(wanted + 1, max((r for r in self._trained if r <= wanted), default=0))
-
-    def correction(self, received: Arrays, kept: Arrays) -> Correction | None:
-        """SCAFFOLD's, from the server's control variates and the own ones; None without."""
-        server = under_prefix(received, CONTROL)
-        return Correction(server, under_prefix(kept, CONTROL)) if server else None
-
-    def finished(
-        self,
-        number: int,
-        config: Config,
-        sent: Arrays,
-        num_examples: int,
-        metrics: Mapping[str, float],
-        private: Arrays,
-        correction: Correction | None,
-        rate: str,
-    ) -> Fitted:
-        """What `fit` returns after training in round `number`, once what stays here is saved.
-
-        ValueError, and nothing is saved, if the server could not use the answer, or the client what it would keep. rate:
-        the key to lower then.
-        """
-        if correction is not None:
-            private = with_prefix(correction.updated(), CONTROL) | private
-            sent = sent | with_prefix(correction.change(), CONTROL)
-        bad = [f"{k} is {v:g}" for k, v in metrics.items() if not abs(v) <= LARGEST_COUNT]
-        bad += [f"{k} holds NaN or infinity" for k in non_finite(private)]
-        if complaint := range_complaint(sent) or next(iter(bad), ""):
-            raise ValueError(f"{self.name}: training diverged, {complaint}; lower {rate}")
-        self.keep(number, config, private)
-        return named_reply(sent, num_examples, metrics)
 
     def keep(self, number: int, config: Config, arrays: Arrays) -> None:
         """Save what stays here after training in round `number`, and drop versions that nobody can ask for."""

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
-from clients.house_base import HouseClientBase, HouseSite
-from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
-from fedsuite.arrays import load_arrays, module_arrays
-from fedsuite.averaging.control_variates import CONTROL
+from clients.house_base import HouseClientBase, HouseSite, as_metrics
+from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
+from fedsuite.arrays import load_arrays
+from fedsuite.averaging.gradients import Gradients
 from fedsuite.storage.files import make_private, write_json
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
@@ -29,38 +30,40 @@ class SpeakerClient(HouseClientBase):
         self, site: HouseSite, config: FedVLNConfig, speaker: Speaker, vocabulary: Vocabulary
     ) -> None:
         super().__init__(site, config)
-        self.speaker, self.vocabulary = speaker, vocabulary
+        self.module = self.speaker = speaker
+        self.vocabulary = vocabulary
 
-    def fit(self, parameters: Parameters, config: Config) -> Fitted:
-        """`steps` optimizer steps from the server's speaker."""
-        number = int(config["round"])
-        received = named_arrays(parameters, config)
-        kept = self.kept_to_train(number, config)
-        load_arrays(self.speaker, {k: v for k, v in received.items() if not k.startswith(CONTROL)})
-        self.speaker.train()
-        optimizer = torch.optim.Adam(
-            self.speaker.parameters(), self.config.objective.learning_rate, foreach=True
+    def optimizer(self) -> Optimizer:
+        """Adam of the speaker."""
+        rate = self.config.objective.learning_rate
+        return torch.optim.Adam(self.speaker.parameters(), rate, foreach=True)
+
+    def train(
+        self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
+    ) -> dict[str, float]:
+        """Steps of the speaker on the own instructions."""
+        return as_metrics(
+            train_speaker(
+                self.speaker,
+                optimizer,
+                self.site.world,
+                self.site.samples("train"),
+                self.config,
+                steps=steps,
+                round=number,
+                partition=self.site.partition,
+                gradients=gradients,
+                stream=stream,
+            )
         )
-        self.restore(self.speaker, optimizer, kept, {})
-        correction = self.correction(received, kept)
-        samples = self.site.samples("train")
-        report = train_speaker(
-            self.speaker,
-            optimizer,
-            self.site.world,
-            samples,
-            self.config,
-            steps=int(config["steps"]),
-            round=number,
-            partition=self.site.partition,
-            correction=correction,
-        )
-        arrays = module_arrays(self.speaker)
-        return self.answer(number, config, self.speaker, optimizer, arrays, report, correction)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums over all own validation paths, by split; with `write` the generated texts are left on the own disk."""
-        load_arrays(self.speaker, named_arrays(parameters, config))
+        received = named_arrays(parameters, config)
+        if config.get("keep"):
+            self.keep_received(received)
+            return 0.0, 0, {}
+        load_arrays(self.speaker, self.scored(received, config))
         self.speaker.eval()
         metrics: dict[str, Any] = {}
         total = 0

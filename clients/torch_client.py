@@ -1,7 +1,7 @@
-"""A torch network as a Flower client: local steps, evaluation, penalties and SCAFFOLD, from model, loss and data alone.
+"""A torch network as a Flower client: local steps and evaluation from model, loss and data alone.
 
-What leaves the client: the network's arrays, the number of its examples, losses and scores, and with control variates how
-much the own one changed. Examples stay, and so does the own control variate, in <private>/round-NNNNNN.safetensors.
+What leaves the client: what clients/local_client.py lists, and scores. Examples stay, and so does what is listed there, in
+<private>/round-NNNNNN.safetensors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from clients.keeping import KeepingClient
-from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays
-from fedsuite.arrays import load_arrays, module_arrays
-from fedsuite.averaging.control_variates import CONTROL, Correction
-from fedsuite.averaging.penalties import chosen_penalty
+from clients.local_client import LocalClient
+from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
+from fedsuite.arrays import load_arrays
+from fedsuite.averaging.exchange import exchange_of
+from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.settings import FedAvgSettings
-from fedsuite.messages.instructions import Instruction, Whole, query, task
+from fedsuite.messages.instructions import YES_NO, Instruction, Whole, query, task
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Member
 from fedsuite.runs.versions import Versions
@@ -48,7 +48,7 @@ def rows_of(metrics: Mapping[str, Score] | Sequence[Metric]) -> tuple[Metric, ..
     return tuple(metrics)
 
 
-class TorchClient(KeepingClient):
+class TorchClient(LocalClient):
     """model: a network of the right sizes, whose weights are overwritten; loss: (outputs, targets) -> the mean over rows.
 
     data: what is trained on; test: what the server's model is scored on, `data` if it is not given, nothing if it is empty.
@@ -69,21 +69,22 @@ class TorchClient(KeepingClient):
         optimizer: Callable[[Iterable[Tensor], float], Optimizer] = SGD,
     ) -> None:
         name = node.member.name
-        scaffold = config.federation.control_variates
-        super().__init__(name, Versions(node.folder, name), scaffold, scaffold)
+        exchange = exchange_of(config.federation, model.state_dict())
+        super().__init__(name, Versions(node.folder, name), config, exchange)
         self.device = device_of(config.device, config.precision)
-        self.model, self.loss = model.to(self.device), loss
+        self.module, self.loss = model.to(self.device), loss
         self.metrics = {row.name: row.compute for row in rows_of(metrics) if row.compute}
         self.data, self.test = self._placed(data), self._placed(data if test is None else test)
-        self.config, self.partition, self.optimizer = config, node.partition, optimizer
+        self.config, self.partition, self._optimizer = config, node.partition, optimizer
 
     def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
         """What a message of this kind may say."""
         most = self.config.num_rounds
         if kind == "query":
             return query(most)
-        steps = Whole(0, self.config.visit_steps(len(self.data[-1])))
-        return task(most, {"steps": steps} if kind == "train" else {})
+        if kind != "train":
+            return task(most, optional={"keep": YES_NO})
+        return task(most, {"steps": Whole(0, self.config.visit_steps(self.count()))})
 
     def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, private state newer than that round is dropped."""
@@ -91,73 +92,59 @@ class TorchClient(KeepingClient):
         return {
             "partition": self.partition,
             "name": self.name,
-            "num-examples": len(self.data[-1]),
+            "num-examples": self.count(),
         }
 
-    def fit(self, parameters: Parameters, config: Config) -> Fitted:
-        """`steps` optimizer steps from the server's model."""
-        received, number = named_arrays(parameters, config), int(config["round"])
-        kept = self.kept_to_train(number, config)
-        load_arrays(self.model, {k: v for k, v in received.items() if not k.startswith(CONTROL)})
-        correction = self.correction(received, kept)
-        steps = int(config["steps"])
-        metrics = {"steps": steps, "loss": self._train(number, steps, correction)}
-        return self.finished(
-            number,
-            config,
-            module_arrays(self.model),
-            len(self.data[-1]),
-            metrics,
-            {},
-            correction,
-            "training.learning-rate",
-        )
+    def count(self) -> int:
+        """Training examples."""
+        return len(self.data[-1])
+
+    def optimizer(self) -> Optimizer:
+        """A fresh one."""
+        return self._optimizer(self.module.parameters(), self.config.training.learning_rate)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
-        """Loss and metrics of the server's model, and the number of examples."""
-        load_arrays(self.model, named_arrays(parameters, config))
+        """Loss and metrics of the server's model, or the own one, and the number of examples; keep: what came is kept."""
+        received = named_arrays(parameters, config)
+        if config.get("keep"):
+            self.keep_start(received)
+            return 0.0, 0, {}
         count = len(self.test[-1]) if self.test else 0
         if not count:
             return 0.0, 0, {}
-        self.model.eval()
+        load_arrays(self.module, self.scored(received, config))
+        self.module.eval()
         with torch.no_grad():
             parts = zip(*(t.split(ROWS) for t in self.test[:-1]), strict=True)
-            outputs, targets = torch.cat([self.model(*part) for part in parts]), self.test[-1]
+            outputs, targets = torch.cat([self.module(*part) for part in parts]), self.test[-1]
             scores = {k: float(score(outputs, targets)) for k, score in self.metrics.items()}
             return float(self.loss(outputs, targets)), count, scores
 
-    def _train(self, number: int, steps: int, correction: Correction | None) -> float:
-        """The mean loss of the steps; randomness, dropout's too, comes from (seed, round, partition)."""
+    def train(
+        self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
+    ) -> dict[str, float]:
+        """The mean loss of the steps; randomness, dropout's too, comes from (seed, round, partition, stream)."""
         on_gpu = self.device == "cuda"
         with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if on_gpu else []):
-            rng = rng_for(self.config.seed, "local training", number, self.partition)
+            rng = rng_for(self.config.seed, "local training" + stream, number, self.partition)
             seed = int(rng.integers(2**63))
             torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 3 ms
             if on_gpu:
                 torch.cuda.manual_seed_all(seed)
-            return self._steps(number, steps, correction)
+            total = torch.zeros((), device=self.device)
+            parameters = dict(self.module.named_parameters())
+            for batch, _ in zip(self._batches(number, stream), range(steps), strict=False):
+                loss = self.loss(self.module(*batch[:-1]), batch[-1])
+                total += loss.detach()
+                loss.backward()
+                gradients.shape(parameters)
+                optimizer.step()
+                optimizer.zero_grad()
+            return {"steps": steps, "loss": float(total) / max(steps, 1)}
 
-    def _steps(self, number: int, steps: int, correction: Correction | None) -> float:
-        own, parameters = self.config.federation, dict(self.model.named_parameters())
-        key, strength = "federation.local-penalty", own.penalty_strength
-        penalty = chosen_penalty(key, own.local_penalty, strength)
-        start = {k: p.detach().clone() for k, p in parameters.items()} if penalty else {}
-        optimizer = self.optimizer(parameters.values(), self.config.training.learning_rate)
-        total = torch.zeros((), device=self.device)
-        self.model.train()
-        for batch, _ in zip(self._batches(number), range(steps), strict=False):
-            loss = self.loss(self.model(*batch[:-1]), batch[-1])
-            total += loss.detach()
-            (loss if penalty is None else loss + penalty(parameters, start)).backward()
-            if correction is not None:
-                correction.correct(parameters)
-            optimizer.step()
-            optimizer.zero_grad()
-        return float(total) / max(steps, 1)
-
-    def _batches(self, number: int) -> Iterator[Examples]:
+    def _batches(self, number: int, stream: str) -> Iterator[Examples]:
         """Mini-batches without end, shuffled for every pass; the last of a pass may be smaller."""
-        rng = rng_for(self.config.seed, "mini-batches", number, self.partition)
+        rng = rng_for(self.config.seed, "mini-batches" + stream, number, self.partition)
         while True:
             order = torch.from_numpy(rng.permutation(len(self.data[-1]))).to(self.device)
             for rows in order.split(self.config.training.batch_size):

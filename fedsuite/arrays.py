@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -50,12 +51,23 @@ def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> 
 
 @dataclass(frozen=True)
 class Share:
-    """Which arrays of a model are exchanged, by the beginnings of their names; ("",) all, () none. The others stay."""
+    """Some arrays of a model, by the beginnings of their names; ("",) all, () none. but: beginnings that are left out.
+
+    A name is compared with a dot behind it, so that "head." is the array head and all below it; * stands for any characters.
+    """
 
     prefixes: tuple[str, ...] = ("",)
+    but: tuple[str, ...] = ()
+
+    def covers(self, name: str) -> bool:
+        return _begins(name, self.prefixes) and not _begins(name, self.but)
 
     def select(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        return {k: v for k, v in arrays.items() if k.startswith(self.prefixes)}
+        return {k: v for k, v in arrays.items() if self.covers(k)}
+
+
+def _begins(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(f"{name}.", f"{pattern}*") for pattern in patterns)
 
 
 def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:

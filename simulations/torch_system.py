@@ -9,11 +9,12 @@ import torch
 from clients.torch_client import Examples, Score, TorchClient, rows_of
 from fedsuite.averaging.requirements import check_averaging
 from fedsuite.averaging.settings import FEDAVG_UNREAD, FedAvgSettings
-from fedsuite.federation import Selection
+from fedsuite.federation import RoundStrategy, Selection
 from fedsuite.roster.members import Roster
 from fedsuite.settings.metrics import Metric, Metrics
 from simulations.app.opened import Opened
 from simulations.systems import Node, System
+from strategies.coded import with_codec
 from strategies.fedavg import FedAvg, clients_of
 
 C = TypeVar("C", bound=FedAvgSettings)
@@ -47,11 +48,13 @@ def torch_system(
         own, held_out = opened(config, node)
         return TorchClient(model(config), loss, own, config, node, test=held_out, metrics=metrics)
 
+    def make_strategy(config: C, roster: Roster) -> RoundStrategy:
+        strategy = FedAvg(config, roster, partial(model, config), selection, table)
+        return with_codec(strategy, strategy.exchange)
+
     ready: dict[str, Any] = {
         "prepare": lambda config, _: clients(config),
-        "make_strategy": lambda config, roster: FedAvg(
-            config, roster, partial(model, config), selection, table
-        ),
+        "make_strategy": make_strategy,
         "make_client": make_client,
         "metrics": lambda config: table,
         "validate": check_averaging,

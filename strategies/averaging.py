@@ -13,6 +13,7 @@ import numpy as np
 
 from fedsuite.arrays import Arrays, Share, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL, server_control
+from fedsuite.averaging.exchange import WHOLE, Exchange
 from fedsuite.averaging.merging import (
     ONE,
     ServerOptimizer,
@@ -55,8 +56,9 @@ class Averaging(RoundStrategy):
 
     initial: the model before round 1; steps: a client's optimizer steps per round; max_share: the most weight of one client
     in a round; step: constants of the server optimizer, whose rate is `rate`; controls: the arrays that SCAFFOLD's control
-    variates correct; metrics: the table by which clients' scores become one; seed: of the rules' streams; remembers: rules
-    are told what clients said last.
+    variates correct; exchange: what of the model is merged, and what stays with each client, which gets its start once;
+    metrics: the table by which clients' scores become one; seed: of the rules' streams; remembers: rules are told what
+    clients said last.
     """
 
     initial: Arrays
@@ -68,6 +70,7 @@ class Averaging(RoundStrategy):
     server_optimizer: ServerOptimizer = plain
     step: ServerStep = ONE
     controls: Share = Share(())
+    exchange: Exchange = WHOLE
     rate: RateSchedule = RateSchedule()
     selection: Selection = Selection()
     metrics: Metrics = NO_ROWS
@@ -75,9 +78,9 @@ class Averaging(RoundStrategy):
     remembers: bool = False
 
     def start(self, clients: Clients) -> Exchanges:
-        """Nothing to ask, nothing to hand out."""
-        yield []
-        return self._begun(self.initial)
+        """Hand out what stays with the clients."""
+        yield self._handing_out(clients, {})
+        return self._begun()
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Chains of participants train side by side, the members of one in turn; who is lost is left out of its chain."""
@@ -116,8 +119,18 @@ class Averaging(RoundStrategy):
             state, merged_metrics(self.metrics, [r.metrics for r in replies], examples)
         )
 
-    def _begun(self, merged: Arrays) -> RoundResult:
+    def _handing_out(self, clients: Clients, beside: Mapping[int, Arrays]) -> list[Task]:
+        """Messages with the start of what stays with a client, and what it is to keep beside that, by partition."""
+        own = self.exchange.kept(self.initial) if self.exchange.personal else {}
+        return [
+            Task(c.partition, "evaluate", own | beside.get(c.partition, {}), {"keep": True}, {})
+            for c in clients
+            if self.exchange.personal or c.partition in beside
+        ]
+
+    def _begun(self) -> RoundResult:
         """The state before round 1, with control variates, all 0, of what they correct."""
+        merged = self.exchange.share.select(self.initial)
         zeros = {k: np.zeros_like(v) for k, v in self.controls.select(merged).items()}
         return RoundResult(ServerState(merged, optimizer=with_prefix(zeros, CONTROL)))
 

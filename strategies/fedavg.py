@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from fedsuite.arrays import Share, module_arrays
+from fedsuite.averaging.exchange import exchange_of
 from fedsuite.averaging.merging import ServerStep
 from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
@@ -39,6 +40,7 @@ class FedAvg(Averaging):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng_for(config.seed, "initial model").integers(2**63)))
             made = model()
+        exchange = exchange_of(config.federation, made.state_dict())
         trained = Share(tuple(name for name, _ in made.named_parameters()))  # no buffers
         super().__init__(
             initial=module_arrays(made),
@@ -48,6 +50,7 @@ class FedAvg(Averaging):
             ),
             selection=selection,
             metrics=metrics,
+            exchange=exchange,
             **averaging_values(config.federation, config.seed, trained),
         )
         able = trainers(clients_of(roster))

@@ -8,7 +8,7 @@ that holds all houses.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fedsuite.arrays import Arrays, Share, with_prefix
+from fedsuite.arrays import Arrays, with_prefix
 from fedsuite.federation import (
     Clients,
     Exchanges,
@@ -16,7 +16,6 @@ from fedsuite.federation import (
     RoundResult,
     Scalar,
     ServerState,
-    Task,
 )
 from fedsuite.settings.metrics import Metrics
 from fedsuite.vln.message_keys import SPEAKER
@@ -24,6 +23,7 @@ from fedsuite.vln.metrics import AGENT_METRICS
 from fedsuite.vln.stages import modules_of
 from strategies.averaging import Averaging
 from strategies.chains import trainers
+from strategies.runtime.bookkeeping import BEST_ROUND
 from strategies.scoring import by_split, evaluate_everywhere
 
 
@@ -31,23 +31,21 @@ from strategies.scoring import by_split, evaluate_everywhere
 class HouseAveraging(Averaging):
     """Server side; what differs between stages and methods are values.
 
-    metrics: the table by which houses' scores become one; share: what of the model is merged; speaker: sent once to every
-    house that trains, where instructions are generated; writes: houses write submissions or spoken texts in the end;
+    metrics: the table by which houses' scores become one; speaker: sent once to every house that trains, where
+    instructions are generated; writes: houses write submissions or spoken texts in the end; exports: models of their own;
     discloses: tell how much of the agents left the houses.
     """
 
     metrics: Metrics = AGENT_METRICS
-    share: Share = Share()
     speaker: Arrays = field(default_factory=dict)
     writes: bool = False
+    exports: bool = False
     discloses: bool = False
 
     def start(self, clients: Clients) -> Exchanges:
-        """Hand out the speaker to every house that trains with it."""
-        kept = with_prefix(self.speaker, SPEAKER)
-        who = trainers(clients) if kept else []
-        yield [Task(c.partition, "evaluate", kept, {"keep": True}, {}) for c in who]
-        return self._begun(self.share.select(self.initial))
+        """Hand out the speaker to every house that trains with it, and what stays with the houses."""
+        yield self._handing_out(clients, self._spoken(trainers(clients)))
+        return self._begun()
 
     def kinds(self, clients: Clients) -> Sequence[Clients]:
         return by_split(clients)
@@ -58,12 +56,19 @@ class HouseAveraging(Averaging):
         return RoundResult(state, metrics)
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
-        """The selected model is the run's result; the houses write what was asked for."""
+        """The selected model is the run's result; the houses write and export what was asked for."""
         metrics: dict[str, float] = {}
-        if self.writes:
-            asked: dict[str, Scalar] = {"write": True}
+        asked: dict[str, Scalar] = {"write": True} if self.writes else {}
+        if self.exports:
+            asked["export-round"] = int(state.scalars.get(BEST_ROUND, number))
+        if asked:
             metrics = yield from evaluate_everywhere(state.selected, clients, self.metrics, asked)
         return RoundResult(ServerState(state.selected, state.scalars), metrics)
+
+    def _spoken(self, clients: Clients) -> dict[int, Arrays]:
+        """What these houses are sent of the speaker."""
+        kept = with_prefix(self.speaker, SPEAKER)
+        return {c.partition: kept for c in clients if kept}
 
     def _metrics(
         self, before: Arrays, after: Arrays, replies: Sequence[Reply], chosen: Clients

@@ -9,15 +9,13 @@ round
   3. it sends E back, nothing else; the server sets E <- E + eta sum_k p_k (E_k - E);
   4. every unseen house is scored by its own agent on its validation instructions.
 
-The baselines of the paper's Table 6 differ in `share`: the whole agent (Fed-Full), or nothing (environment-based). Before
-round 1 the server hands the trained agent to every house, and the speaker to the unseen ones.
+The baselines of the paper's Table 6 differ in their share: the whole agent (Fed-Full), or nothing (environment-based).
+Before round 1 the server hands the trained agent to every house, and the speaker to the unseen ones.
 """
 
 from dataclasses import dataclass
 
-from fedsuite.arrays import with_prefix
-from fedsuite.federation import Clients, Exchanges, RoundResult, ServerState, Task
-from fedsuite.vln.message_keys import SPEAKER
+from fedsuite.federation import Clients, Exchanges, RoundResult, Scalar, ServerState, Task
 from strategies.house_averaging import HouseAveraging
 from strategies.runtime.bookkeeping import BEST_ROUND
 from strategies.scoring import merged_scores
@@ -33,12 +31,9 @@ class LanguageEncoderFedAvg(HouseAveraging):
 
     def start(self, clients: Clients) -> Exchanges:
         """The agent to start from, to every house, and the speaker to those that learn from what it says."""
-        spoken = {**self.initial, **with_prefix(self.speaker, SPEAKER)}
-        sent = [(c.partition, spoken if c.count(UNSEEN) else self.initial) for c in clients]
-        yield [
-            Task(partition, "evaluate", arrays, {"keep": True}, {}) for partition, arrays in sent
-        ]
-        return self._begun(self.share.select(self.initial))
+        spoken = self._spoken([c for c in clients if c.count(UNSEEN)])
+        yield self._handing_out(clients, spoken)
+        return self._begun()
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         sent = state.arrays if self.newest else {}
@@ -49,7 +44,10 @@ class LanguageEncoderFedAvg(HouseAveraging):
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """Every house exports its agent of the selected round and is scored with it; the server keeps what was merged."""
         selected = int(state.scalars.get(BEST_ROUND, number))
-        asked = {"export-round": selected, "write": self.writes}
-        replies = yield [Task(c.partition, "evaluate", {}, asked, {}) for c in clients]
+        asked: dict[str, Scalar] = {"export-round": selected, "write": self.writes}
+        replies = yield [
+            Task(c.partition, "evaluate", {}, asked | {"score": bool(c.count(UNSEEN))}, {})
+            for c in clients
+        ]
         metrics = merged_scores([r for r in replies if r.num_examples], self.metrics)
         return RoundResult(ServerState(state.selected, state.scalars), metrics)

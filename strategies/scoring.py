@@ -43,7 +43,8 @@ def evaluate_everywhere(
     metrics: Metrics,
     config: Mapping[str, Scalar] | None = None,
 ) -> Asking[dict[str, float]]:
-    """Score one model on the validation instructions of every house that has some; if they write, the leaderboard's too."""
+    """Score one model on the validation instructions of every house that has some; if they write, the leaderboard's too,
+    and if they export a model of their own, all."""
     asked = dict(config or {})
     counts = [f"{split}.count" for split in VALIDATION]
     needs = {c.partition: tuple(n for n in counts if c.details.get(n, 0)) for c in clients}
@@ -53,6 +54,6 @@ def evaluate_everywhere(
     replies = yield [
         Task(p, "evaluate", model, asked, {}, needs=own)
         for p, own in needs.items()
-        if own or p in writes
+        if own or p in writes or "export-round" in asked
     ]
     return merged_scores(replies, metrics)

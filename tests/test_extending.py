@@ -11,6 +11,8 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
+from fedsuite.arrays import forms_of
+from fedsuite.averaging.exchange import Exchange
 from fedsuite.averaging.merging import ServerStep
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.averaging.step import Step
@@ -30,6 +32,7 @@ from simulations.results.watching.state import standing
 from simulations.systems import load_system
 from tests.golden.runs import RUNS
 from tests.harness import ROOT, changed, config_from, full_keys
+from tests.simulations.test_torch_system import client_of, visit
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +42,7 @@ MOST_LINES = {
     "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40,
     "near": 8, "detour": 8, "brief": 8, "chains": 60, "limited": 20,
     "lines": 60, "regression": 45, "noisy": 30, "choice": 20, "half": 20,
+    "ditto": 30, "largest": 35,
 }  # fmt: skip
 HOUSES = RUNS["vln-train-parallel"] | {
     "num-rounds": 2,
@@ -103,6 +107,121 @@ def test_a_local_penalty(play: Play) -> None:
     strong = play("strong", HOUSES, penalty_strength=10.0, **own)["update-norm"]
     assert weak.dropna().tolist() == none.dropna().tolist()
     assert strong.dropna().iloc[0] < none.dropna().iloc[0]
+
+
+SITES = {
+    "system": "regression:SYSTEM",
+    "num-rounds": 3,
+    "federation.local-epochs": 2,
+    "evaluate-every": 1,
+}
+FEW = {**HOUSES, "system": "fedvln", "generated-seen-houses": 3, "generated-unseen-houses": 1}
+PERSONAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "heads": (
+        {"federation.share": "encoder, decoder, !decoder.candidate_attention"},
+        {"federation.share": "weight"},
+    ),
+    "ditto": (
+        {"federation.local-method": "ditto:DITTO"},
+        {"federation.local-method": "ditto:DITTO"},
+    ),
+    "codec": ({"federation.codec": "largest:LARGEST"}, {"federation.codec": "largest:LARGEST"}),
+}
+
+
+@pytest.mark.parametrize("kind", PERSONAL)
+def test_what_travels_and_what_stays_in_any_system(tmp_path: Path, cache: Path, kind: str) -> None:
+    """Runs repeat, and resume, to the byte, with houses and with clients of one's own."""
+    houses, sites = PERSONAL[kind]
+    values = full_keys(FedVLNConfig, {**FEW, "cache-dir": str(cache)}) | houses
+    check_system(values, tmp_path / "houses")
+    check_system({**SITES, **sites}, tmp_path / "sites")
+
+
+def kept_of(run: Path, name: str) -> dict[str, np.ndarray]:
+    """A client's newest private state."""
+    newest = max((run / "clients" / name).glob("round-*.safetensors"))
+    return safetensors.numpy.load_file(newest)
+
+
+def test_heads_stay(tmp_path: Path, play: Play) -> None:
+    """The server has no head; every house's export is the server's part with its own head."""
+    play("heads", {**FEW, **PERSONAL["heads"][0]})
+    run = tmp_path / "runs" / "heads"
+    merged = safetensors.numpy.load_file(run / "model.safetensors")
+    heads = []
+    for name in read_roster(run / ROSTER).names:
+        model = safetensors.numpy.load_file(run / "clients" / name / "model.safetensors")
+        kept = {k.removeprefix("agent.") for k in kept_of(run, name) if k.startswith("agent.")}
+        assert kept == model.keys() - merged.keys() and kept
+        assert all(k.startswith(("critic.", "decoder.candidate_attention.")) for k in kept)
+        assert all(np.array_equal(model[k], v) for k, v in merged.items())
+        heads.append(np.concatenate([model[k].ravel() for k in sorted(kept)]))
+    assert len({head.tobytes() for head in heads}) == len(heads)  # the unseen one's is the start
+    with pytest.raises(InputError, match=r"federation\.share: no array is named .*head"):
+        play("none", {**FEW, "federation.share": "encoder, head"})
+    with pytest.raises(InputError, match=r"federation\.share: .*federation\.method=federated"):
+        play("alone", {**FEW, "federation.share": "encoder", "method": "local-only"})
+
+
+def test_ditto(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's model is FedAvg's, to the byte; the own ones are the nearer to it the stronger they are drawn."""
+    import ditto  # type: ignore[import-not-found]
+
+    play("plain", SITES)
+    far = {}
+    for strength in (0.0, 0.1, 5.0):
+        monkeypatch.setattr(ditto, "STRENGTH", strength)
+        play(f"ditto-{strength}", {**SITES, **PERSONAL["ditto"][1]})
+        run = tmp_path / "runs" / f"ditto-{strength}"
+        model = (run / "model.safetensors").read_bytes()
+        assert model == (tmp_path / "runs" / "plain" / "model.safetensors").read_bytes()
+        merged = safetensors.numpy.load(model)
+        own = kept_of(run, "north")
+        far[strength] = sum(float(abs(own[f"method.{k}"] - v).sum()) for k, v in merged.items())
+    assert far[0.0] > far[0.1] > far[5.0] > 0
+
+
+def test_a_codec(tmp_path: Path, play: Play) -> None:
+    """What was sent and what waits at a client add up to all that it has learnt."""
+    from largest import LARGEST  # type: ignore[import-not-found]
+
+    exchange, rng = Exchange(codec=LARGEST), np.random.default_rng(0)
+    start = {"w": np.zeros((4, 5), np.float32), "n": np.int64(3)}
+    learnt, arrived, residual = np.zeros((4, 5)), np.zeros((4, 5)), dict[str, np.ndarray]()
+    for _ in range(6):
+        change = rng.normal(size=(4, 5)).astype(np.float32)
+        wire, residual = exchange.encode(start, {"w": change, "n": np.int64(4)}, residual)
+        assert forms_of(wire) == exchange.wire(forms_of(start)) and wire["w/values"].shape == (2,)
+        back = exchange.decode(start, wire)
+        assert back["n"] == 4 and np.count_nonzero(back["w"]) == 2
+        learnt, arrived = learnt + change, arrived + back["w"]
+    np.testing.assert_allclose(arrived + residual["w"], learnt, atol=1e-5)
+    wire["w/places"] = wire["w/places"][::-1]
+    with pytest.raises(ValueError, match="places"):
+        exchange.decode(start, wire)
+    play("plain", SITES)
+    coded = play("coded", {**SITES, **PERSONAL["codec"][1]})
+    up = {n: load_runs(tmp_path / "runs" / n).clients["bytes-up"].max() for n in ("plain", "coded")}
+    assert up["plain"] == 60 and up["coded"] == 8 * (2 + 1)  # 12 weights and 3 of the bias
+    assert coded["accuracy"].dropna().iloc[-1] > coded["accuracy"].dropna().iloc[0]
+    assert kept_of(tmp_path / "runs" / "coded", "north").keys() == {
+        "residual.weight",
+        "residual.bias",
+    }
+
+
+def test_a_lost_answer_does_not_lose_what_a_codec_left_out(tmp_path: Path) -> None:
+    """A client whose round 2 was lost sends and keeps what one does that was never asked in round 2."""
+    after = []
+    for lost in (False, True):
+        client = client_of(tmp_path / str(lost), **{"federation.codec": "largest:LARGEST"})
+        visit(client, 1)
+        if lost:
+            visit(client, 2, **{"last-trained": 1})
+        sent = visit(client, 3, **{"last-trained": 1})
+        after.append((sent, client.private.path(3).read_bytes()))
+    assert after[0] == after[1]
 
 
 def test_a_merge_rule(play: Play) -> None:

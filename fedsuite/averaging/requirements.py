@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from fedsuite.averaging.exchange import exchange_of
+from fedsuite.averaging.local_method import chosen_method
 from fedsuite.averaging.merging import MERGED_WITH, MergeRule
 from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.robust import MERGE_RULES
@@ -16,6 +18,7 @@ def check_averaging(config: FedAvgSettings) -> None:
     """InputError for the first complaint; quick, reads no data, writes nothing. A system's `validate`."""
     for complaint in averaging_complaints(config.federation):
         raise InputError(complaint)
+    exchange_of(config.federation)
     if config.federation.control_variates and not _plain_mean(config.federation):
         raise InputError(
             "federation.control-variates: they are a plain mean over clients; set merge=mean, update-bound=0"
@@ -41,6 +44,7 @@ def averaging_complaints(
         check_callable("federation.merge", own.merge, rule.combine, MERGED_WITH[:-1])
     check_callable("federation.merge", own.merge, rule.least, ("f",))
     chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
+    chosen_method("federation.local-method", own.local_method)
     if own.tolerated and own.merge in ("mean", "geometric-median"):
         yield f"federation.tolerated: {own.merge} has no use for it; set it to 0, or choose another federation.merge"
     if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:

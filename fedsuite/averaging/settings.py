@@ -80,6 +80,22 @@ class AveragingSettings:
         "term added to a client's loss: none, proximal (FedProx), or module:NAME of your own",
     )
     penalty_strength: float = setting(0.01, "strength of the local penalty; FedProx's mu", ge=0)
+    local_method: str = setting(
+        "plain",
+        "what a client does in a visit: plain (train what it received, send it back), or module:NAME of your own",
+        added=True,
+    )
+    share: str = setting(
+        "all",
+        "what of the model travels, the rest is every client's own: all, or names of arrays and modules with commas between "
+        "them; * stands for any characters, ! before a name leaves it out",
+        added=True,
+    )
+    codec: str = setting(
+        "none",
+        "how the changes that clients send are made smaller: none, or module:NAME of your own",
+        added=True,
+    )
     control_variates: bool = setting(
         False,
         "correct local gradients by c - c_k, what all clients' and the own one's are on average (SCAFFOLD)",

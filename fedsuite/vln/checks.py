@@ -13,7 +13,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.metrics import episode_metrics
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.decoders import tried_decoder
-from fedsuite.vln.stages import describes_paths, share_of
+from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from fedsuite.vln.start import model_file, run_of
 
 
@@ -82,8 +82,8 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
         yield "evaluation.submission: a speaker does not walk; set evaluation.submission=false"
     if c.evaluation_clients and submission:
         yield "evaluation-clients: a submission is of all houses; set it to 0, or evaluation.submission=false"
-    if c.evaluation_clients and c.stage == "pre-explore":
-        yield "evaluation-clients: every house that explores is scored with an agent of its own; set it to 0"
+    if c.evaluation_clients and has_own(c):
+        yield "evaluation-clients: every house is scored with a model of its own and exports it; set it to 0"
     if c.data.dataset == "rxr" and submission:
         yield "evaluation.submission: the leaderboard's files are R2R's; set evaluation.submission=false for rxr"
     if c.ablations.blind_to == "language" and c.stage != "train":
@@ -125,9 +125,16 @@ def _in_values(c: FedVLNConfig) -> Iterator[str]:
 def _in_sharing(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
     personal = c.stage == "pre-explore" and own.method == "federated"
-    if own.share != "agent" and not personal:
+    alone = {"share": "agent", "local-method": "plain", "codec": "none"}
+    for key, usual in alone.items():
+        value = getattr(own, key.replace("-", "_"))
+        if value != usual and own.method != "federated":
+            yield f"federation.{key}: {value} is for federation.method=federated; choose {usual}"
+    shared = own.client_optimizer == "shared"
+    if shared and (has_own(c) or own.codec != "none"):
         yield (
-            f"federation.share: {own.share} is for federated pre-exploration, where houses keep the rest; choose agent"
+            "federation.client-optimizer: shared hands on the state of a whole model as it is; choose kept or fresh, or "
+            "federation.share=agent, local-method=plain and codec=none"
         )
     if own.seen_participation_rate and not personal:
         yield "federation.seen-participation-rate: seen houses learn along in federated pre-exploration only; set 0"
@@ -151,12 +158,13 @@ def _in_sums(c: FedVLNConfig) -> Iterator[str]:
         yield f"{key}: {own.houses_per_message} is no power of two; set 1, 2, 4, 8, ..., or 0 for a message a house"
     if c.evaluation_clients:
         yield f"{key}: evaluation-clients needs a message of every house by itself; set one of the two to 0"
-    if c.stage == "pre-explore":
-        yield f"{key}: houses of a pre-exploration keep agents of their own; set it to 0"
+    if exchange_of(c).personal:
+        yield f"{key}: houses keep models of their own that no sum can have; set it to 0"
     needed: dict[str, tuple[object, object]] = {
         "method": (own.method, "federated"), "aggregation": (own.aggregation, "parallel"),
         "group-size": (own.group_size, 1), "merge": (own.merge, "mean"), "max-share": (own.max_share, 1.0),
         "update-bound": (own.update_bound, 0.0), "control-variates": (own.control_variates, False),
+        "codec": (own.codec, "none"),
     }  # fmt: skip
     for name, (value, wanted) in needed.items():
         if value != wanted:
@@ -181,7 +189,7 @@ def _in_sabotage(c: FedVLNConfig) -> Iterator[str]:
         )
     if flips and c.ablations.blind_to == "language":
         yield f"{key} finds no words to swap with ablations.blind-to=language; choose another"
-    if not share_of(c).prefixes:
+    if not exchange_of(c).share.prefixes:
         yield "sabotage.clients: houses that share nothing can send nothing false; set federation.method=federated"
 
 

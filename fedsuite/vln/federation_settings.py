@@ -20,8 +20,8 @@ class FederationSettings(AveragingSettings):
     )
     share: str = setting(
         "agent",
-        "what of a house's agent the server merges: all of it, or only the language encoder (pre-exploration)",
-        choices=("agent", "language-encoder"),
+        "what of a house's model the server merges, the rest is every house's own: agent (all of it), language-encoder, or "
+        "names of arrays and modules with commas between them; * stands for any characters, ! before a name leaves it out",
     )
     participation_rate: float = setting(
         0.2,

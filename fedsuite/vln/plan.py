@@ -19,7 +19,7 @@ from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.model.decoders import decoder_of
 from fedsuite.vln.model.speaker import Speaker, SpeakerSizes, build_speaker
-from fedsuite.vln.stages import is_personal, share_of, visit_steps
+from fedsuite.vln.stages import exchange_of, visit_steps
 from fedsuite.vln.start import checked_model, house_model, run_of
 
 
@@ -52,12 +52,13 @@ def starting_model(config: FedVLNConfig, roster: Roster) -> Arrays:
     """What the run starts from: the model of an earlier run, or a new one; InputError if that does not fit."""
     initial = initial_speaker if config.stage == "speaker" else initial_agent
     new = module_arrays(initial(config, roster))
+    exchange = exchange_of(config, new)
     if not config.start_from:
         return new
     shapes = {k: v.shape for k, v in new.items()}
-    if is_personal(config) and all(house_model(config, name) for name in roster.names):
+    if exchange.personal and all(house_model(config, name) for name in roster.names):
         # Every house goes on with its own agent; the server needs no more than it merges.
-        shapes = {k: v.shape for k, v in share_of(config).select(new).items()}
+        shapes = {k: v.shape for k, v in exchange.share.select(new).items()}
     run = run_of(config.start_from, config.seed)
     return checked_model(run, "start-from", shapes, roster.words)
 

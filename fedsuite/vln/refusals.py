@@ -3,7 +3,7 @@
 from fedsuite.errors import InputError
 from fedsuite.roster.node import SHARED, NodeSettings
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.stages import ENCODER, is_personal, share_of
+from fedsuite.vln.stages import ENCODER, exchange_of
 
 IN_SIMULATION = (
     "federation.houses-per-message: for simulations only, where a process may open several houses; a real node has one; "
@@ -19,10 +19,12 @@ def shared_level(config: FedVLNConfig) -> str:
     own = config.federation
     if own.method == "centralised":
         return "data"
-    if not is_personal(config) or own.control_variates or own.client_optimizer == "shared":
+    if own.control_variates or own.client_optimizer == "shared":
         return "agent"
-    prefixes = share_of(config).prefixes
-    return {(): "nothing", (ENCODER,): "language-encoder"}.get(prefixes, "agent")
+    share = exchange_of(config).share
+    if not share.prefixes:
+        return "nothing"
+    return "language-encoder" if all(p.startswith(ENCODER) for p in share.prefixes) else "agent"
 
 
 def accepts(config: FedVLNConfig, node: NodeSettings) -> None:

@@ -5,18 +5,23 @@
   augment       the agent, on instructions and on sampled paths that the speaker describes
   pre-explore   the agents of unseen houses, on sampled paths of these houses (Algorithm 2)
 
-Privacy levels of the paper's Table 6 follow from `share_of`: in pre-exploration a house hands over its whole agent
+Privacy levels of the paper's Table 6 follow from `exchange_of`: in pre-exploration a house hands over its whole agent
 (share = agent), the language encoder (share = language-encoder) or nothing (method = local-only).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from fedsuite.arrays import Share
+from fedsuite.averaging.exchange import Exchange
+from fedsuite.averaging.exchange import exchange_of as averaging_exchange
+from fedsuite.averaging.local_method import chosen_method
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import MODULES
 
 ENCODER = "encoder."
+SHARES = {"agent": Share(), "language-encoder": Share((ENCODER,))}
 
 
 def local_steps(num_samples: int, epochs: int, batch_size: int) -> int:
@@ -35,18 +40,34 @@ def describes_paths(config: FedVLNConfig) -> bool:
     return config.stage in ("augment", "pre-explore")
 
 
-def is_personal(config: FedVLNConfig) -> bool:
-    """Whether every house keeps an agent of its own from round to round and is scored with it."""
-    return config.stage == "pre-explore" and config.federation.method != "centralised"
+def samples_paths(config: FedVLNConfig, unseen: bool) -> bool:
+    """Whether a house, an unseen one or not, learns from paths that the speaker describes to it."""
+    return config.stage == "augment" or learns_from_paths(config, unseen)
 
 
-def share_of(config: FedVLNConfig) -> Share:
-    """Which arrays of a house's agent (or speaker) it exchanges with the server."""
-    if is_personal(config) and config.federation.method == "local-only":
-        return Share(())
-    if is_personal(config) and config.federation.share == "language-encoder":
-        return Share((ENCODER,))
-    return Share()
+def learns_from_paths(config: FedVLNConfig, unseen: bool) -> bool:
+    """Whether it learns from nothing else."""
+    return config.stage == "pre-explore" and unseen
+
+
+def exchange_of(config: FedVLNConfig, names: Collection[str] = ()) -> Exchange:
+    """What a house exchanges with the server; in pre-exploration it keeps an agent of its own whatever it shares.
+
+    names: of the model's arrays, if they are known; InputError where the settings do not fit them.
+    """
+    if config.federation.method == "centralised":
+        return Exchange()
+    exploring = config.stage == "pre-explore"
+    if exploring and config.federation.method == "local-only":
+        return Exchange(Share(()), "all")
+    exchange = averaging_exchange(config.federation, names, SHARES)
+    return replace(exchange, keeps="all") if exploring else exchange
+
+
+def has_own(config: FedVLNConfig) -> bool:
+    """Whether a house is scored with a model of its own: what it does not share, or what its local method keeps."""
+    method = chosen_method("federation.local-method", config.federation.local_method)
+    return exchange_of(config).personal or method.keeps
 
 
 def modules_of(names: Mapping[str, object]) -> set[str]:

@@ -34,7 +34,7 @@ from fedsuite.vln.message_keys import TEST
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.shapes import Shapes
 from fedsuite.vln.plan import initial_agent
-from fedsuite.vln.stages import is_personal, share_of
+from fedsuite.vln.stages import exchange_of, has_own
 from fedsuite.vln.start import MODEL, checked_arrays, model_file, read_model
 
 LONGEST_INSTRUCTION = 20_000  # characters
@@ -189,8 +189,8 @@ def _arrays_of(
     config: FedVLNConfig, folder: RunFolder, roster: Roster, shapes: Shapes, house: str, own: bool
 ) -> Arrays:
     """The server's agent, or the house's own."""
-    personal, alone = is_personal(config), config.federation.method == "local-only"
-    if own and personal:
+    alone = config.federation.method == "local-only"
+    if own and has_own(config):
         if not (file := folder.client(house) / MODEL).is_file():
             raise InputError(
                 f"{file}: no such file; {house} keeps no agent of its own here, choose another house"
@@ -205,7 +205,7 @@ def _arrays_of(
         raise InputError(
             f"personal: {folder.path.name} keeps no agent of {house} alone; leave it out to walk with the server's"
         )
-    if alone or (personal and share_of(config).prefixes != ("",)):
+    if alone or not exchange_of(config).whole:
         raise InputError(
             f"run: {folder.path.name} leaves no whole agent with the server; give --personal (personal=True) and a house "
             "that trained its own"

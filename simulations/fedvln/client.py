@@ -24,7 +24,7 @@ from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.refusals import IN_SIMULATION
-from fedsuite.vln.stages import describes_paths
+from fedsuite.vln.stages import describes_paths, samples_paths
 from simulations.app.opened import Opened
 from simulations.systems import Node
 
@@ -80,7 +80,7 @@ def _open_site(config: FedVLNConfig, node: Node) -> HouseSite:
     houses = tuple(open_house(config, places, scan, number, words) for scan, number in known)
     if config.sabotage.flips_labels(node.partition):
         houses = with_false_directions(houses, words)
-    wanted = config.stage == "augment" or (config.stage == "pre-explore" and unseen)
+    wanted = samples_paths(config, unseen)
     numbered = zip(houses, numbers, strict=True)
     sampled = [sampled_paths(h, config.seed, number) for h, number in numbered if wanted]
     world = join_houses(houses, device_of(config.device, config.precision))

@@ -3,7 +3,7 @@
 from fedsuite.federation import ClientInfo
 from fedsuite.roster.members import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.stages import describes_paths, is_personal
+from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from simulations.app.message_costs import StepCosts
 from simulations.fedvln.server import participation_of
 from strategies.participation import planned
@@ -24,19 +24,19 @@ def costs_of(config: FedVLNConfig, roster: Roster | None = None) -> StepCosts:
     # In pre-exploration unseen houses train on paths that they sample.
     exploring = config.stage == "pre-explore"
     able = [c for c in clients if c.num_examples or (exploring and c.details["unseen"])]
-    federation, personal = config.federation, is_personal(config)
+    federation, personal = config.federation, exchange_of(config).personal
     if federation.method == "local-only" and not personal:
         # Every house's agent walks in all unseen houses.
         return StepCosts(lambda _: 1, first=0, evaluate=0, finish=1 + len(able), cure=CURE)
     chosen = planned(participation_of(config), config.seed, able)
-    handed_on = federation.client_optimizer == "shared" and not personal
+    handed_on = federation.client_optimizer == "shared"
     in_turn = federation.aggregation == "sequential" or handed_on
     longest = len(chosen) if in_turn else min(federation.group_size, len(chosen))
     writes = config.evaluation.submission or config.stage == "speaker"
     return StepCosts(
         lambda _: longest,
         start=int(personal or describes_paths(config)),
-        finish=int(personal or writes),
+        finish=int(has_own(config) or writes),
         cure=CURE_IN_TURN if longest > 1 else CURE,
     )
 

@@ -19,8 +19,9 @@ from fedsuite.vln.plan import (
     starting_model,
     starting_speaker,
 )
-from fedsuite.vln.stages import describes_paths, is_personal, share_of
+from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from strategies.chains import trainers
+from strategies.coded import with_codec
 from strategies.fedavg import averaging_values, merge_of
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
@@ -57,7 +58,8 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     """The run's algorithm, with saboteurs among its clients if there are any; the roster may be a given one."""
     _check_roster(config, roster)
     strategy, beside = _algorithm(config, roster), (OPTIMIZER, CONTROL)
-    return with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
+    strategy = with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
+    return with_codec(strategy, exchange_of(config), beside)
 
 
 def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
@@ -78,7 +80,8 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     """One of five, and the values that stage and method stand for."""
     initial, steps = starting_model(config, roster), partial(local_steps_of, config)
     participation = participation_of(config)
-    if config.federation.method == "local-only" and not is_personal(config):
+    exchange = exchange_of(config)
+    if config.federation.method == "local-only" and not exchange.personal:
         remembers = config.federation.remembers
         return LocalOnly(initial, steps, participation, config.seed, remembers)
     common: dict[str, Any] = {
@@ -86,7 +89,8 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "initial": initial,
         "steps": steps,
         "participation": participation,
-        "share": share_of(config),
+        "exchange": exchange,
+        "exports": has_own(config),
         "rate": rate_of(config.federation),
         "selection": selection_of(config),
         "speaker": starting_speaker(config, roster) if describes_paths(config) else {},
@@ -95,7 +99,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "discloses": config.stage == "pre-explore",
     }
     in_turn = config.federation.aggregation == "sequential"
-    if is_personal(config):
+    if exchange.keeps == "all":
         kind = SequentialLanguageEncoder if in_turn else LanguageEncoderFedAvg
         return kind(**common, newest=config.evaluation.personal_encoder == "newest")
     hands_on = config.federation.client_optimizer == "shared"

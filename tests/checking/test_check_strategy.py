@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedsuite.arrays import Share
+from fedsuite.averaging.exchange import Exchange
 from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.checking import ContractError, check_strategy, echo
 from fedsuite.driving.config import CDLConfig
@@ -64,13 +65,13 @@ OURS: dict[str, Callable[[], RoundStrategy]] = {
     "every value": lambda: HouseAveraging(
         **HOUSE, participation=Drawn(0.6, 1), merge=Merge(MERGE_RULES["median"]), max_share=0.5,
         speaker={"s": np.ones(2, np.float32)},
-        share=Share(("encoder.",)), writes=True, discloses=True,
+        exchange=Exchange(Share(("encoder.",))), writes=True, discloses=True,
     ),
     "in turn": lambda: SequentialAveraging(**HOUSE, participation=Drawn(0.6, 1)),
     "hands on": lambda: SequentialAveraging(**HOUSE, in_turn=False, hands_on=True),
     "both": lambda: SequentialAveraging(**HOUSE, hands_on=True, selection=BEST),
     "language encoder": lambda: LanguageEncoderFedAvg(
-        **HOUSE, share=Share(("encoder.",)), selection=BEST, newest=True, writes=True,
+        **HOUSE, exchange=Exchange(Share(("encoder.",))), selection=BEST, newest=True, writes=True,
         participation=SeenAndUnseen(Drawn(0.5, 1), Drawn(0.5, 1, "seen")),
     ),
     "local only": lambda: LocalOnly(INITIAL, HOUSE["steps"], Drawn(0.6, 1)),

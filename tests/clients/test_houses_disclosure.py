@@ -149,7 +149,7 @@ def test_config_keys_and_metrics_of_all_messages(explored: tuple[Chain, str, Rec
         if kind_of(message) == "train":
             assert keys == {"steps", "best-round"}
         else:
-            assert keys in (set(), {"keep"}, {"export-round", "write"})
+            assert keys in (set(), {"keep"}, {"export-round", "write", "score"})
     for message in recorder.received:
         if kind_of(message) == "query":
             assert set(message.content) == {"properties", "timing"}

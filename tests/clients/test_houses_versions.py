@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from clients.house import HouseClient
-from clients.house_base import HouseClientBase, HouseSite
+from clients.house_base import HouseClientBase, HouseSite, as_metrics
 from fedsuite.errors import InputError
 from fedsuite.runs.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.training.learner import TrainingReport
-from fedsuite.vln.training.rmsprop import RMSprop
 from tests.harness import changed
 
 EXPLORE = changed(
@@ -36,11 +35,12 @@ def trained(
     gradient_norm: float = 1.0,
 ) -> None:
     """The end of a visit in round `number`; the agent's only weight is the round, or else `weight`."""
-    model = nn.Linear(1, 1, bias=False)
-    nn.init.constant_(model.weight, number if weight is None else weight)
-    report = TrainingReport(1, 0.5, 0.5, gradient_norm, 4)
-    sent = {"weight": model.weight.detach().numpy()}
-    house.answer(number, config, model, RMSprop(model.parameters(), 0.1), sent, report)
+    weights = np.full((1, 1), number if weight is None else weight, np.float32)
+    report = as_metrics(TrainingReport(1, 0.5, 0.5, gradient_norm, 4))
+    optimizer = {"optimizer.square_avg.weight": weights, "optimizer.step": np.int64(1)}
+    private = optimizer if house.moments == "kept" else {}
+    private |= {"agent.weight": weights} if house.exchange.personal else {}
+    house.finished(number, config, {"weight": weights}, report, private)
 
 
 def weight_before(house: HouseClientBase, number: int) -> int:
@@ -109,12 +109,10 @@ def test_a_visit_that_diverged_leaves_no_trace(
 
 
 def test_what_is_kept_is_looked_at_where_nothing_is_sent(tmp_path: Path) -> None:
-    house, model = member(tmp_path), nn.Linear(1, 1, bias=False)
-    optimizer = RMSprop(model.parameters(), 0.1)
-    optimizer.state[model.weight]["square_avg"].fill_(float("inf"))
-    report = TrainingReport(1, 0.5, 0.5, 1.0, 4)
+    house, spoilt = member(tmp_path), {"optimizer.square_avg.weight": np.float32([np.inf])}
+    report = as_metrics(TrainingReport(1, 0.5, 0.5, 1.0, 4))
     with pytest.raises(ValueError, match=r"optimizer\.square_avg\.weight holds NaN or infinity"):
-        house.answer(1, {"checkpoint-rounds": "0"}, model, optimizer, {}, report)
+        house.finished(1, {"checkpoint-rounds": "0"}, {}, report, spoilt)
     assert house.site.private.rounds() == []
 
 
@@ -140,14 +138,14 @@ def test_after_a_lost_answer_the_house_goes_on_or_with_control_variates_forgets(
 def test_an_agent_that_is_not_finite_is_no_result(tmp_path: Path) -> None:
     site, model = member(tmp_path).site, nn.Linear(1, 1, bias=False)
     house = HouseClient(site, EXPLORE, model)  # type: ignore[arg-type]
-    asked = {"round": 1, "export-round": 1, "last-trained": 1, "array-names": ""}
+    asked = {"round": 1, "export-round": 1, "last-trained": 1, "array-names": "", "score": False}
     for number in (1.0, float("nan")):
         site.private.save(1, {"agent.weight": np.full((1, 1), number, np.float32)}, {})
         if number == 1:
             assert house.evaluate([], asked) == (0.0, 0, {})
             (tmp_path / "model.safetensors").unlink()
             continue
-        with pytest.raises(ValueError, match="oak: its own agent of round 1 holds NaN"):
+        with pytest.raises(ValueError, match="oak: its own model of round 1 holds NaN"):
             house.evaluate([], asked)
     assert not (tmp_path / "model.safetensors").exists()
 

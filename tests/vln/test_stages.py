@@ -13,10 +13,9 @@ from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.speaker import SpeakerSizes, build_speaker
 from fedsuite.vln.stages import (
     describes_paths,
-    is_personal,
+    exchange_of,
     local_steps,
     modules_of,
-    share_of,
     visit_steps,
 )
 from tests.harness import changed
@@ -41,16 +40,16 @@ def test_levels_of_disclosure(
     stage: str, method: str, share: str, modules: int, personal: bool
 ) -> None:
     config = changed(FedVLNConfig(), stage=stage, method=method, share=share)
-    sent = share_of(config).select(ARRAYS)
+    sent = exchange_of(config).share.select(ARRAYS)
     prefixes = {0: (), 1: ("encoder.",), 3: ("encoder.", "decoder.", "critic.")}[modules]
     assert set(sent) == {k for k in ARRAYS if k.startswith(prefixes)}
     assert all(sent[k] is ARRAYS[k] for k in sent)
-    assert len(modules_of(sent)) == modules and is_personal(config) is personal
+    assert len(modules_of(sent)) == modules and exchange_of(config).personal is personal
 
 
 def test_a_speaker_is_shared_whole() -> None:
     speaker = module_arrays(build_speaker(SpeakerSizes(12, 8, angle=4, hidden=8, word=4), 0))
-    assert share_of(FedVLNConfig(stage="speaker")).select(speaker).keys() == speaker.keys()
+    assert exchange_of(FedVLNConfig(stage="speaker")).share.select(speaker).keys() == speaker.keys()
 
 
 def test_optimizer_state_is_no_module() -> None:
@@ -101,7 +100,7 @@ def test_stages_that_need_a_speaker() -> None:
 
 
 def test_what_is_shared_is_a_view_of_the_same_numbers() -> None:
-    shared = share_of(changed(EXPLORE, share="language-encoder")).select(ARRAYS)
+    shared = exchange_of(changed(EXPLORE, share="language-encoder")).share.select(ARRAYS)
     assert sum(a.nbytes for a in shared.values()) == sum(
         a.nbytes for k, a in ARRAYS.items() if k.split(".")[0] == "encoder"
     )

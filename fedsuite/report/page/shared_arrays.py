@@ -17,7 +17,7 @@ def shared_line(model: Path, what: str, share: Share, without: str = "") -> str:
     """
     if not model.is_file():
         return what
-    found = {k: n for k, n in _sizes(model) if k.startswith(share.prefixes)}
+    found = {k: n for k, n in _sizes(model) if share.covers(k)}
     sizes = {k: n for k, n in found.items() if not (without and k.startswith(without))}
     counts: dict[str, int] = {}
     for name in sizes:

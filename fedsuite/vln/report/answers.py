@@ -26,7 +26,7 @@ from fedsuite.vln.report.outcome import (
     selection_text,
 )
 from fedsuite.vln.report.scored_on import GENERATED, scored_on, source_of
-from fedsuite.vln.stages import is_personal, share_of
+from fedsuite.vln.stages import SHARES, exchange_of, has_own
 
 PAPER = read_table(__file__, "paper.json")
 # Widths of the published view features: ResNet-152; CLIP ViT-B/32 and RN101, RN50x4, RN50.
@@ -107,11 +107,13 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
     elif own.method == "local-only":
         yield "No weights leave a house: every house trains for itself."
     else:
-        named = f"language encoder of its {what}" if share_of(config).prefixes != ("",) else what
-        yield (
-            shared_line(model, f"A house sends, after each visit, the {named}", share_of(config))
-            + "."
-        )
+        share = exchange_of(config).share
+        named = {
+            SHARES["agent"]: what,
+            SHARES["language-encoder"]: f"language encoder of its {what}",
+        }
+        shown = named.get(share, f"shared part of its {what} ({own.share})")
+        yield shared_line(model, f"A house sends, after each visit, the {shown}", share) + "."
         yield "Instructions, views and floor plans stay in their house."
     if outcome and config.stage == PRE_EXPLORE and outcome.metrics["privacy"] >= 0:
         level = int(outcome.metrics["privacy"])
@@ -119,8 +121,8 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
     yield "Numbers of instructions and scores leave a house with every evaluation."
     if own.method == "federated":
         yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
-    if is_personal(config):
-        yield "Every house is scored with an agent of its own, which it keeps."
+    if has_own(config):
+        yield f"Every house is scored with {'a' if what == 'speaker' else 'an'} {what} of its own, which it keeps."
 
 
 def _papers(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome) -> Iterator[Paper]:

@@ -51,7 +51,7 @@ from fedsuite.vln.report.outcome import (
     selection_text,
 )
 from fedsuite.vln.report.speaker import spoken_text
-from fedsuite.vln.stages import is_personal
+from fedsuite.vln.stages import has_own
 from fedsuite.vln.training.learner import walk_all
 
 DRAWN_WALKS = 3
@@ -192,7 +192,7 @@ def _walker(config: FedVLNConfig, sources: Sources, run_dir: Path) -> Path | Non
     if not sources.unseen_scans:
         return None
     folder = RunFolder(run_dir)
-    if is_personal(config):
+    if has_own(config):
         own = folder.client(sources.unseen_scans[0]) / "model.safetensors"
         return own if own.is_file() else None
     return None if config.federation.method == "local-only" else folder.model

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from fedsuite.averaging.control_variates import Correction
-from fedsuite.averaging.penalties import chosen_penalty
+from fedsuite.averaging.gradients import UNCHANGED, Gradients
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches
@@ -46,10 +45,11 @@ class _Source:
         world: World,
         config: FedVLNConfig,
         visit: tuple[int, int],
+        name: str,
     ) -> None:
-        """visit: round and partition."""
+        """visit: round and partition; name: of the training's streams."""
         # The first data's streams bear the plain names: further data change nothing of its draws.
-        suffix = f" {number}" if number > 1 else ""
+        suffix = name + (f" {number}" if number > 1 else "")
 
         def stream(purpose: str) -> torch.Generator:
             return torch_generator_for(config.seed, purpose + suffix, *visit, device)
@@ -99,30 +99,22 @@ def train_locally(
     steps: int,
     round: int,
     partition: int,
-    correction: Correction | None = None,
+    gradients: Gradients = UNCHANGED,
+    stream: str = "",
 ) -> TrainingReport:
-    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness comes from (seed, round, partition).
-
-    correction: of SCAFFOLD, put onto gradients before they are clipped.
-    """
+    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness is of (seed, round, partition, stream)."""
     if not parts:
         raise ValueError("expected data to learn from, got none")
     numbered, visit = enumerate(parts, 1), (round, partition)
-    sources = [_Source(part, number, world, config, visit) for number, part in numbered]
-    own = config.federation
-    penalty = chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
+    sources = [_Source(part, number, world, config, visit, stream) for number, part in numbered]
     sums = np.zeros(4)
     parameters = dict(agent.named_parameters())
-    start = {k: p.detach().clone() for k, p in parameters.items()} if penalty else {}
     for _ in range(steps):
         for source in sources:
             losses = source.losses(agent)
             losses.total.backward()
             sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
-        if penalty is not None:
-            penalty(parameters, start).backward()
-        if correction is not None:
-            correction.correct(parameters)
+        gradients.shape(parameters)
         norm = clip_grad_norm_(agent.encoder.parameters(), config.objective.gradient_clip)
         clip_grad_norm_(agent.decoder.parameters(), config.objective.gradient_clip)
         optimizer.step()

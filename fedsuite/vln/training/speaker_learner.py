@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from fedsuite.averaging.control_variates import Correction
+from fedsuite.averaging.gradients import UNCHANGED, Gradients
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches
@@ -48,13 +48,17 @@ def train_speaker(
     steps: int,
     round: int,
     partition: int,
-    correction: Correction | None = None,
+    gradients: Gradients = UNCHANGED,
+    stream: str = "",
 ) -> SpeakerReport:
-    """`steps` optimizer steps; all randomness comes from (seed, round, partition)."""
-    own, rng = config.objective, rng_for(config.seed, "mini-batches", round, partition)
+    """`steps` optimizer steps; all randomness comes from (seed, round, partition, stream)."""
+    own, rng = config.objective, rng_for(config.seed, "mini-batches" + stream, round, partition)
     batches = Batches(samples, own.batch_size, own.fill_batches, rng)
-    stream = torch_generator_for(config.seed, "dropout", round, partition, str(world.device))
-    dropout = Dropout(config.agent.dropout, config.agent.feature_dropout, stream)
+    drawn = torch_generator_for(
+        config.seed, "dropout" + stream, round, partition, str(world.device)
+    )
+    dropout = Dropout(config.agent.dropout, config.agent.feature_dropout, drawn)
+    parameters = dict(speaker.named_parameters())
     sums = np.zeros(2)
     for _ in range(steps):
         batch = batches.next()
@@ -62,8 +66,7 @@ def train_speaker(
         logits, target = speaker(path, make_episodes(batch, world).tokens, dropout)
         loss = cross_entropy(logits, target)
         loss.backward()
-        if correction is not None:
-            correction.correct(dict(speaker.named_parameters()))
+        gradients.shape(parameters)
         modules = (speaker.encoder, speaker.decoder)
         norms = [float(clip_grad_norm_(m.parameters(), own.gradient_clip)) for m in modules]
         optimizer.step()

@@ -21,7 +21,7 @@ from fedsuite.vln.data.sources import open_sources
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.plan import initial_agent, starting_model
 from fedsuite.vln.report.outcome import privacy_level
-from fedsuite.vln.stages import is_personal, share_of
+from fedsuite.vln.stages import exchange_of
 from tests.fedvln_desk import FILES, GOES_ON_FROM, SIZES, Desk, set_up, tables_of
 from tests.fedvln_runs import roster_of
 
@@ -83,16 +83,16 @@ def check_trained(config: FedVLNConfig, run: Path, frames: RunFrames) -> None:
         before = load_file(Path(config.start_from) / "model.safetensors")
         assert before.keys() == first.keys() and not moved(before, first)
     last = load_file(run / "model.safetensors")
-    if is_personal(config):
+    if exchange_of(config).personal:
         check_own_agents(config, run, first, set(trained["name"]))
-        assert last.keys() == share_of(config).select(first).keys()
+        assert last.keys() == exchange_of(config).share.select(first).keys()
         if not last:
             return
     assert all(np.isfinite(array).all() for array in last.values())
     if config.stage == "train" and config.federation.method == "local-only":
         assert any(not np.array_equal(a, first[k.partition("/")[2]]) for k, a in last.items())
         return
-    assert last.keys() == share_of(config).select(first).keys()
+    assert last.keys() == exchange_of(config).share.select(first).keys()
     row = frames.rounds[frames.rounds["round"] == 1].iloc[-1]
     assert row["update-norm"] > 0
     selected = (
