@@ -7,13 +7,13 @@ their SuperLink a request over TLS: there it is every half second,
 for the ten that have waited longest.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
-from flwr.superlink.grid import HttpGrid
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedsuite.runs.folder import RunFolder
@@ -31,8 +31,12 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 def is_real(grid: Grid) -> bool:
-    """Whether nodes are real ones, behind a SuperLink; simulated ones live beside the server."""
-    return isinstance(grid, HttpGrid)
+    """Whether nodes are real ones, behind a SuperLink; simulated ones live beside the server.
+
+    Whoever made a grid for real ones has loaded Flower's; loading it to ask takes a second.
+    """
+    flower = sys.modules.get("flwr.superlink.grid")
+    return flower is not None and isinstance(grid, flower.HttpGrid)
 
 
 class Post:

@@ -116,6 +116,9 @@ def flower_settings(home: Path) -> dict[str, str]:
         "RAY_TMPDIR": str(home),
         # Ray's own 15 nearly stops a run beside one ordinary busy process per core.
         "RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0"),  # noqa: SIM112
+        # A run's workers are started with its own environment: those that Ray starts beforehand are thrown away unused.
+        "RAY_enable_worker_prestart": "0",
+        "RAY_prestart_worker_first_driver": "0",
         "PYTHONPATH": os.pathsep.join(paths),
         "PATH": os.pathsep.join(programs),
     }
