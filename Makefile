@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export FLWR_TELEMETRY_ENABLED := 0
 export RAY_USAGE_STATS_ENABLED := 0
+unexport PYTHONDONTWRITEBYTECODE  # every process of a test would read all sources anew
 
 .PHONY: install demo test test-fast coverage lint format docs clean
 

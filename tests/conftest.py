@@ -44,12 +44,16 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders of whole runs are slow. Files with slow tests go first: a long one at the end would leave workers idle."""
+    """Folders of whole runs are slow. Files that start Ray go first, then those with slow tests: a long one at the end
+    would leave workers idle.
+    """
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in WHOLE_RUNS:
             item.add_marker("slow")
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    ray, slow = (
+        {item.path for item in items if item.get_closest_marker(mark)} for mark in ("ray", "slow")
+    )
+    items.sort(key=lambda item: (item.path not in ray, item.path not in slow))
 
 
 @pytest.fixture(autouse=True, scope="session")

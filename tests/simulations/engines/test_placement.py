@@ -31,7 +31,7 @@ from simulations.systems import to_run_config
 from tests.harness import exit_code_of, results_of, run_toy, toy_settings, write_toml
 from tests.placed_toy import FILE
 
-LOGICAL_GPUS = 4
+LOGICAL_GPUS = 2
 # One run of Ray for each: WORKERS_PER_GPU=1,2,4 tries more than every test does.
 TRIED = [int(k) for k in os.environ.get("WORKERS_PER_GPU", "2").split(",")]
 

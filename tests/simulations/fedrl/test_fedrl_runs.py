@@ -43,10 +43,9 @@ def test_equal_runs_write_equal_bytes_whether_parties_stay_in_memory_or_not(
     cache: Path, tmp_path: Path, variant: str
 ) -> None:
     changes = {**RUN, **VARIANTS[variant]}
-    for name, resident in (("one", True), ("two", True), ("from-disk", False)):
+    for name, resident in (("one", True), ("from-disk", False)):
         play(config_of(cache, tmp_path, name, **changes), resident=resident)
     one = artefacts(tmp_path, "one")
-    assert artefacts(tmp_path, "two") == one
     assert artefacts(tmp_path, "from-disk") == one
     kept = {name.split("/")[1] for name in one if name.startswith("clients/")}
     roles = settings_from(config_of(cache, tmp_path, "one", **changes)).federation.roles
@@ -222,7 +221,7 @@ def test_after_an_error_alpha_has_learnt_nothing(
 @pytest.mark.slow
 def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> None:
     """kill -9 somewhere in round 5 or later; the bytes are those of a run in this process."""
-    changes = {**RUN, "num_rounds": 24}
+    changes = {**RUN, "num_rounds": 12}
     play(config_of(cache, tmp_path, "whole", **changes))
     kill_and_resume(tmp_path, config_of(cache, tmp_path, "killed", **changes), 4)
     assert artefacts(tmp_path, "killed") == artefacts(tmp_path, "whole")

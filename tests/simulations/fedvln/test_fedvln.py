@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,15 @@ from tests.harness import (
 
 TOMLS = Path(__file__).parents[3] / "simulations" / "fedvln"
 TINY: dict[str, Any] = {
-    "system": "fedvln", "generated-seen-houses": 3, "generated-unseen-houses": 2, "generated-paths-per-house": 8,
-    "generated-feature-size": 16, "hidden-size": 16, "word-embedding-size": 8, "action-embedding-size": 4,
-    "angle-feature-size": 4, "max-actions": 6, "train-max-actions": 4, "batch-size": 8, "learning-rate": 1e-3,
-    "participation-rate": 0.7, "local-epochs": 1, "objective": "imitation", "num-rounds": 3, "server-learning-rate": 1.0,
+    "system": "tests.fedvln_runs:SYSTEM", "generated-seen-houses": 3, "generated-unseen-houses": 2,
+    "generated-paths-per-house": 8, "generated-feature-size": 16, "hidden-size": 16, "word-embedding-size": 8,
+    "action-embedding-size": 4, "angle-feature-size": 4, "max-actions": 6, "train-max-actions": 4, "batch-size": 8,
+    "learning-rate": 1e-3, "participation-rate": 0.7, "local-epochs": 1, "objective": "imitation", "num-rounds": 3,
+    "server-learning-rate": 1.0,
 }  # fmt: skip
+
+
+Played = Callable[[str], Path]
 
 
 def config_of(cache: Path, results: Path, name: str, **changes: Any) -> dict[str, Any]:
@@ -63,12 +68,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def played(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """`played(variant)`: the folder of the variant's run, which has its name; each is carried out once."""
+    results = tmp_path_factory.mktemp("played")
+
+    def played(variant: str) -> Path:
+        if not (results / variant).is_dir():
+            run_inprocess(config_of(cache, results, variant, **VARIANTS[variant]))
+        return results
+
+    return played
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_variant_runs_twice_with_the_same_bytes(cache: Path, tmp_path: Path, variant: str) -> None:
-    for name in ("one", "two"):
-        run_inprocess(config_of(cache, tmp_path, name, **VARIANTS[variant]))
-    assert finished(tmp_path, "one") == finished(tmp_path, "two")
-    frames = load_runs(tmp_path / "one")
+def test_variant_runs_twice_with_the_same_bytes(
+    cache: Path, tmp_path: Path, played: Played, variant: str
+) -> None:
+    run_inprocess(config_of(cache, tmp_path, "again", **VARIANTS[variant]))
+    assert finished(tmp_path, "again") == finished(played(variant), variant)
+    frames = load_runs(played(variant) / variant)
     scores = pd.concat([frames.rounds, frames.closing])["val_unseen.sr"].dropna()
     assert len(scores) and scores.between(0, 1).all()
 
@@ -93,11 +112,9 @@ def test_a_houses_instructions_are_shuffled_alike_whoever_holds_it(
     assert sum(map(bool, dealt["federated"].values())) == 3
 
 
-def test_methods_train_differently(cache: Path, tmp_path: Path) -> None:
-    for name in ("parallel", "sequential", "shared", "fresh", "a2c", "centralised"):
-        run_inprocess(config_of(cache, tmp_path, name, **VARIANTS[name]))
-    models = {finished(tmp_path, name)[0] for name in VARIANTS if (tmp_path / name).is_dir()}
-    assert len(models) == 6
+def test_methods_train_differently(played: Played) -> None:
+    names = ("parallel", "sequential", "shared", "fresh", "a2c", "centralised")
+    assert len({finished(played(name), name)[0] for name in names}) == 6
 
 
 @pytest.mark.parametrize("optimizer", ["kept", "shared"])
@@ -118,15 +135,15 @@ def test_resumed_run_equals_an_uninterrupted_one(
 @pytest.mark.slow
 def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> None:
     """kill -9 in the middle; the houses' own optimizer states included."""
-    changes = {"num_rounds": 8, "checkpoint_every": 2, "local_epochs": 3}
+    changes = {"num_rounds": 6, "checkpoint_every": 2}
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
     config = config_of(cache, tmp_path, "killed", **changes)
-    kill_and_resume(tmp_path, config, 4, "--engine", "inprocess")
+    kill_and_resume(tmp_path, config, 2, "--engine", "inprocess")
     assert finished(tmp_path, "whole") == finished(tmp_path, "killed")
 
 
 def test_closing_leaves_table_and_plots(cache: Path, tmp_path: Path) -> None:
-    run_inprocess(config_of(cache, tmp_path, "run", submission=True))
+    run_inprocess(config_of(cache, tmp_path, "run", system="fedvln", submission=True))
     run = tmp_path / "run"
     table = (run / "results.md").read_text()
     assert "val_unseen, federated" in table and "random walk" in table
@@ -138,11 +155,11 @@ def test_closing_leaves_table_and_plots(cache: Path, tmp_path: Path) -> None:
     assert len(entries) == len({e["instr_id"] for e in entries}) == counts.iloc[-1]
 
 
-def test_only_the_agent_leaves_a_house(cache: Path, tmp_path: Path) -> None:
-    run_inprocess(config_of(cache, tmp_path, "run"))
-    model = load_file(tmp_path / "run" / "model.safetensors")
+def test_only_the_agent_leaves_a_house(played: Played) -> None:
+    run = played("parallel") / "parallel"
+    model = load_file(run / "model.safetensors")
     size = sum(a.nbytes for a in model.values())
-    rows = [json.loads(r) for r in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    rows = [json.loads(r) for r in (run / "history.jsonl").read_text().splitlines()]
     up = {r["bytes-up"] for r in rows if r["kind"] == "client" and r["task"] == "train"}
     scored = {r["bytes-up"] for r in rows if r["kind"] == "client" and r["task"] == "evaluate"}
     assert up == {size} and scored == {0}
