@@ -5,14 +5,13 @@ import os
 import pty
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedsuite.runs.folder import RunFolder
-from simulations.engines.processes import living_processes
+from simulations.engines.processes import living_processes, wait_until
 from tests.harness import WAIT_S, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 from tests.mistakes.refusing import Call, said
 
@@ -180,9 +179,12 @@ def test_a_closed_terminal_stops_a_run_without_loss(tmp_path: Path, how: str) ->
     assert process.returncode == 130, err
     assert "stopped; round" in err and "Traceback" not in err
     assert run.status()["status"] == "stopped"
-    time.sleep(0.1)
-    assert process.pid not in {p.pid for p in living_processes()}
-    assert process.pid not in {p.parent for p in living_processes()}
+    assert wait_until(lambda: _gone(process.pid), 15)
+
+
+def _gone(pid: int) -> bool:
+    """Itself and all that it has started."""
+    return all(pid not in (process.pid, process.parent) for process in living_processes())
 
 
 def _heard() -> None:

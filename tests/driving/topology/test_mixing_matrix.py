@@ -94,9 +94,9 @@ def test_contractions(name, kind, norm):
 @pytest.mark.slow
 def test_matcha_schedule():
     schedule = make_schedule("geant", "matcha", seed=3)
-    a, b = schedule.matrix(1), schedule.matrix(2)
-    assert (a == make_schedule("geant", "matcha", seed=3).matrix(1)).all() and (a != b).any()
-    assert (a != make_schedule("geant", "matcha", seed=4).matrix(1)).any()
+    one, again, other = (make_schedule("gaia", "matcha", seed=seed) for seed in (3, 3, 4))
+    assert (one.matrix(1) == again.matrix(1)).all() and (one.matrix(1) != one.matrix(2)).any()
+    assert any((one.matrix(t) != other.matrix(t)).any() for t in (1, 2))
     links = load_network("geant").underlay
     for round in range(1, 50):
         w = schedule.matrix(round)

@@ -202,13 +202,15 @@ def test_nothing_is_left_of_an_owner_that_was_ended(
 def test_it_starts_in_a_fraction_of_the_time(
     warmed: dict[str, str], environment: dict[str, str]
 ) -> None:
-    done(warmed, "compute")
-    seconds = []
-    for each in (environment, warmed):
+    """On a busy machine one of the two may have to wait: once in three times is enough."""
+
+    def seconds(each: dict[str, str]) -> float:
         begin = time.monotonic()
         assert done(each, "compute")[0] == 0
-        seconds.append(time.monotonic() - begin)
-    assert seconds[1] < seconds[0] / 2
+        return time.monotonic() - begin
+
+    done(warmed, "compute")
+    assert any(seconds(warmed) < seconds(environment) / 2 for _ in range(3))
 
 
 def test_a_missing_program_is_bad_input(tmp_path: Path) -> None:
