@@ -148,6 +148,7 @@ def _as_dict(
     if len(record) > most:
         raise ValueError(f"a {kind.__name__} of {len(record)} values, expected at most {most}")
     for key, value in record.items():
-        if isinstance(value, int) and value.bit_length() > 64:
-            raise ValueError(f"{key} is a number of {value.bit_length()} bits")
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int) and number.bit_length() > 64:
+                raise ValueError(f"{key} is a number of {number.bit_length()} bits")
     return {str(key): value for key, value in record.items()}
