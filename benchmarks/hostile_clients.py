@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.history import load_runs
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.tables import markdown_table
 from fedsuite.settings.config import read_config
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import load_system, to_run_config

@@ -32,7 +32,7 @@ from fedsuite.averaging.merging import mean, server_step, shares
 from fedsuite.averaging.step import Step
 from fedsuite.federation import ClientInfo, Scalar, ServerState, Task
 from fedsuite.history import HistoryWriter
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.versions import Checkpoints, RunState
 from simulations.engines.inprocess import server_identity
 from strategies.chains import trainers

@@ -1,9 +1,9 @@
 """fedsuite: federated embodied learning on Flower. This is what a program of one's own imports.
 
-    from fedsuite import run
+    from fedsuite import report, run
 
     played = run("fedvln/three-houses", seed=1)
-    print(played.rounds)
+    report(played, "page.html")
 
 Every name is imported when it is first asked for, so that `import fedsuite` takes no time. What is not listed here may
 move between versions. The modules below this package are the cores: they know neither Flower nor Ray.
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 # By module; the imports below are for type checkers, and a test compares the two.
 _PUBLIC = {
-    "simulations.app.in_python": ("run",),
+    "simulations.app.in_python": ("report", "run"),
     "simulations.check_system": ("check_system",),
     "simulations.systems": ("Node", "System"),
     "simulations.torch_system": ("torch_system",),
@@ -29,6 +29,16 @@ _PUBLIC = {
     "fedsuite.averaging.merging": ("MergeRule", "Merged", "server_step"),
     "fedsuite.averaging.settings": ("FedAvgSettings",),
     "fedsuite.averaging.step": ("Step",),
+    "fedsuite.settings.metrics": ("Metric",),
+    "fedsuite.averaging.exchange": (
+        "Codec",
+        "Exchange",
+    ),
+    "fedsuite.averaging.local_method": (
+        "Left",
+        "LocalMethod",
+        "Visit",
+    ),
     "fedsuite.checking": (
         "check_client",
         "check_environment",
@@ -58,6 +68,11 @@ if TYPE_CHECKING:
     from clients.torch_client import TorchClient as TorchClient
     from fedsuite.arrays import Arrays as Arrays
     from fedsuite.arrays import Share as Share
+    from fedsuite.averaging.exchange import Codec as Codec
+    from fedsuite.averaging.exchange import Exchange as Exchange
+    from fedsuite.averaging.local_method import Left as Left
+    from fedsuite.averaging.local_method import LocalMethod as LocalMethod
+    from fedsuite.averaging.local_method import Visit as Visit
     from fedsuite.averaging.merging import Merged as Merged
     from fedsuite.averaging.merging import MergeRule as MergeRule
     from fedsuite.averaging.merging import server_step as server_step
@@ -89,6 +104,8 @@ if TYPE_CHECKING:
     from fedsuite.settings.config import RunSettings as RunSettings
     from fedsuite.settings.config import section as section
     from fedsuite.settings.config import setting as setting
+    from fedsuite.settings.metrics import Metric as Metric
+    from simulations.app.in_python import report as report
     from simulations.app.in_python import run as run
     from simulations.check_system import check_system as check_system
     from simulations.systems import Node as Node

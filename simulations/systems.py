@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flwr.client import NumPyClient
 
     from fedsuite.federation import ClientInfo, RoundStrategy
-    from fedsuite.report.page.questions import Answers, RunRead
+    from fedsuite.reports.page.questions import Answers, RunRead
 
 BUILT_IN: Mapping[str, str] = {
     "fedvln": "simulations.fedvln.system:SYSTEM",
@@ -75,7 +75,7 @@ def later(path: str) -> Callable[..., Any]:
     return call
 
 
-_plain_answers = later("fedsuite.report.page.questions:plain_answers")
+_plain_answers = later("fedsuite.reports.page.questions:plain_answers")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.tables import markdown_table
 from fedsuite.storage.escaping import (
     LONGEST,
     PlainConsole,

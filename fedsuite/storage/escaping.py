@@ -1,7 +1,7 @@
 """Text from elsewhere (clients' errors and names, names of runs, values of settings) as nothing but text: a function for
 each format that others typeset or open.
 
-HTML is escaped by Jinja (fedsuite/report/page/formats/html.py). What comes to a terminal goes through `PlainConsole`.
+HTML is escaped by Jinja (fedsuite/reports/page/formats/html.py). What comes to a terminal goes through `PlainConsole`.
 """
 
 import re

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from fedsuite.errors import InputError
 from fedsuite.history import Run, Runs, load_run, load_runs
-from fedsuite.report.page.formats.html import as_html
-from fedsuite.report.page.formats.table import check_free, format_of
-from fedsuite.report.page.model import Report
+from fedsuite.reports.page.formats.html import as_html
+from fedsuite.reports.page.formats.table import check_free, format_of
+from fedsuite.reports.page.model import Report
 from fedsuite.settings.values import Value, shown
 from fedsuite.storage.escaping import PlainConsole
 from simulations.engines.ray.placement import Resources

@@ -50,7 +50,7 @@ def steer(
         print(one_line(line))
     if out is not None:
         from fedsuite.driving.report.drawings import draw
-        from fedsuite.report.plots import save_figure
+        from fedsuite.reports.plots import save_figure
 
         save_figure(draw(drawing, pilot, given, angles), out)
         print(f"drawn: {out}")

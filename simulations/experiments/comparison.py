@@ -5,9 +5,9 @@ from pathlib import Path
 
 from fedsuite.history import load_runs
 from fedsuite.history.metrics import metrics_of
-from fedsuite.report.outcomes import SEEDS, Outcome, grouped, last_values, line_name, table
-from fedsuite.report.page.questions import plain_columns
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.outcomes import SEEDS, Outcome, grouped, last_values, line_name, table
+from fedsuite.reports.page.questions import plain_columns
+from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.settings.metrics import NO_ROWS
 from fedsuite.storage.escaping import in_markdown

@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.history import load_runs
-from fedsuite.report.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
-from fedsuite.report.rounds_to_target import Course, course_of
-from fedsuite.report.sweep_curves import sweep_curves
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
+from fedsuite.reports.rounds_to_target import Course, course_of
+from fedsuite.reports.sweep_curves import sweep_curves
+from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.folder import RunFolder, read_stored_config, variant_of
 from fedsuite.settings.config import Value
 from fedsuite.storage.deleting import delete_file

@@ -38,7 +38,7 @@ def play(
         check_new(out, overwrite, FORMATS)
     from fedsuite.fedrl.player import Player
     from fedsuite.fedrl.report.episodes import lines_of, still, write_animation
-    from fedsuite.report.plots import save_figure
+    from fedsuite.reports.plots import save_figure
 
     moves = out is not None and out.suffix == ".gif"
     if step is not None and (out is None or moves):

@@ -80,7 +80,7 @@ def walk(
         for line in lines_of(name, walker, walks[name]):
             console.print(line, soft_wrap=isinstance(line, str))
     if out is not None:
-        from fedsuite.report.plots import save_figure
+        from fedsuite.reports.plots import save_figure
         from fedsuite.vln.report.walks import compare_walks
 
         save_figure(compare_walks(walkers[0].plan, walks), out)

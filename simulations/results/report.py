@@ -19,8 +19,8 @@ from simulations.systems import load_system
 
 if TYPE_CHECKING:
     from fedsuite.history import Run
-    from fedsuite.report.page.digest import Digest, Place
-    from fedsuite.report.page.model import Report
+    from fedsuite.reports.page.digest import Digest, Place
+    from fedsuite.reports.page.model import Report
 
 MOST_NAMED = 3  # that the title names
 
@@ -46,8 +46,8 @@ def report(
     ] = False,
 ) -> None:  # fmt: skip
     """Report on runs: scores, curves, clients, privacy, settings, and the paper's numbers."""
-    from fedsuite.report.page.formats.table import check_free, format_of
-    from fedsuite.report.page.formats.terminal import print_report
+    from fedsuite.reports.page.formats.table import check_free, format_of
+    from fedsuite.reports.page.formats.terminal import print_report
 
     writers = {name: format_of(name) for name in out or []}
     for name in writers:
@@ -62,8 +62,8 @@ def report(
 
 def make_report(runs: list[str]) -> "Report":
     """A report of all runs that these names stand for, each once."""
-    from fedsuite.report.page.build import report_of
-    from fedsuite.report.page.digest import digest_of, read_ahead
+    from fedsuite.reports.page.build import report_of
+    from fedsuite.reports.page.digest import digest_of, read_ahead
     from fedsuite.settings.config import read_config, to_flat
     from fedsuite.storage.escaping import PlainConsole
 
@@ -115,7 +115,7 @@ def _title(names: list[str], places: "list[Place]") -> str:
 
 def places_of(names: list[str]) -> "list[Place]":
     """All runs that are meant, in order, each once; those of several experiments are called after theirs too."""
-    from fedsuite.report.page.digest import Place
+    from fedsuite.reports.page.digest import Place
 
     found: dict[Path, Place] = {}
     for name in names:
@@ -146,8 +146,8 @@ def _places(name: str) -> "list[Place]":
 
 def _place(folder: Path) -> "Place":
     """Label and line of a run, which may be one of an experiment's."""
-    from fedsuite.report.outcomes import line_name
-    from fedsuite.report.page.digest import Place
+    from fedsuite.reports.outcomes import line_name
+    from fedsuite.reports.page.digest import Place
     from simulations.experiments.result_tables import status_of
 
     found, status = place_of(folder), status_of(RunFolder(folder))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.history import load_runs
-from fedsuite.report.outcomes import (
+from fedsuite.reports.outcomes import (
     SEEDS,
     Column,
     Outcome,

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.report import plots
-from fedsuite.report.plots import COLOURS, learning_curves, save_figure
+from fedsuite.reports import plots
+from fedsuite.reports.plots import COLOURS, learning_curves, save_figure
 
 
 def frame(values, run="r"):

@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from fedsuite.report.rounds_to_target import course_of
+from fedsuite.reports.rounds_to_target import course_of
 
 NAN = math.nan
 ROUNDS = pd.DataFrame(

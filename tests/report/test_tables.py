@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.report.tables import markdown_table, mean_and_spread
+from fedsuite.reports.tables import markdown_table, mean_and_spread
 
 
 def test_mean_and_spread_by_hand():

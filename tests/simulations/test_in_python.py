@@ -10,8 +10,9 @@ import pytest
 from rich.text import Text
 
 import simulations
+from fedsuite import report, run
 from fedsuite.errors import InputError, RunFailed
-from simulations import run
+from fedsuite.reports.page.model import Report
 from simulations.experiments.notebook import NotebookLine
 from tests.harness import ROOT
 from tests.mistakes.refusing import Call
@@ -122,3 +123,23 @@ def test_settings_are_validated_once(toy: str) -> None:
     VALIDATED.clear()
     run(toy, system="tests.toy:COUNTED", num_rounds=1, quiet=True)
     assert len(VALIDATED) == 1
+
+
+def test_a_report_on_what_was_run(toy: str, tmp_path: Path) -> None:
+    """Of a Run, of Runs and of names; files are not written over, and a notebook gets a page of its own."""
+    played, several = (
+        run(toy, quiet=True),
+        run(toy, seeds=[0, 1], num_rounds=1, name="s", quiet=True),
+    )
+    made = report(played, tmp_path / "page.html")
+    assert isinstance(made, Report) and made.title == played.name
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!") and made.title in page
+    frame = made._repr_html_()
+    assert frame.startswith("<iframe srcdoc=") and frame.count("<") == 2
+    with pytest.raises(InputError, match=r"page\.html: is there already"):
+        report(played, tmp_path / "page.html")
+    both = report([played, "runs/s"], ["all.md", "all.tex"], overwrite=True)
+    assert Path("all.md").is_file() and Path("all.tex").is_file() and len(both.parts) == 1
+    tables = [[s.tables for s in report(of).parts[0].sections] for of in (several, "runs/s")]
+    assert tables[0] == tables[1] and tables[0][0]

@@ -15,7 +15,7 @@ from fedsuite.federation import ClientInfo
 from fedsuite.history import load_runs, read_rows
 from fedsuite.progress import silent
 from fedsuite.randomness import ASKED, OF
-from fedsuite.report.sampled import sampled_text
+from fedsuite.reports.sampled import sampled_text
 from fedsuite.roster.members import Roster, write_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.vln.data import roster as houses

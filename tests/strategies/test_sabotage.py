@@ -13,7 +13,7 @@ from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, Task
 from fedsuite.history import load_runs
-from fedsuite.report.admitted import admitted_text
+from fedsuite.reports.admitted import admitted_text
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.sabotage.settings import SabotageSettings

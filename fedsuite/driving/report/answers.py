@@ -7,10 +7,10 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.metrics import ERRORS, metrics_of
 from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of, score_columns
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
-from fedsuite.report.outcomes import Column, Outcome, column_of, read_baselines
-from fedsuite.report.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
-from fedsuite.report.page.shared_arrays import shared_line
-from fedsuite.report.sampled import sampled_text
+from fedsuite.reports.outcomes import Column, Outcome, column_of, read_baselines
+from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
+from fedsuite.reports.page.shared_arrays import shared_line
+from fedsuite.reports.sampled import sampled_text
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.metrics import Metric

@@ -12,7 +12,7 @@ from pathlib import Path
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.report.outcome import last_metrics, left_out_text, outcome_of, score_columns
 from fedsuite.driving.report.run import DRAWINGS, draw_curves
-from fedsuite.report.outcomes import (
+from fedsuite.reports.outcomes import (
     SEEDS,
     Column,
     Outcome,
@@ -23,9 +23,9 @@ from fedsuite.report.outcomes import (
     table,
     write_csv,
 )
-from fedsuite.report.plots import MOST_CURVES
-from fedsuite.report.sampled import sampled_text
-from fedsuite.report.tables import markdown_table, mean_and_spread
+from fedsuite.reports.plots import MOST_CURVES
+from fedsuite.reports.sampled import sampled_text
+from fedsuite.reports.tables import markdown_table, mean_and_spread
 
 MOST_SILOS = 12  # lines of the table by silo
 OTHERS = (

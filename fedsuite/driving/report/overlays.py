@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedsuite.driving.plan import Plan
-from fedsuite.report.plots import COLOURS, blank_figure
+from fedsuite.reports.plots import COLOURS, blank_figure
 
 _MANY = 40  # above this many silos, labels would cover one another
 _FEW_WEIGHTS = 50  # above this many edges, numbers would

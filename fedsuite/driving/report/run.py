@@ -29,11 +29,11 @@ from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.history import load_runs
 from fedsuite.randomness import some_of
-from fedsuite.report.admitted import admitted_text
-from fedsuite.report.outcomes import BASELINES, EMPTY, read_baselines
-from fedsuite.report.plots import learning_curves, save_figure
-from fedsuite.report.sampled import sampled_text
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.admitted import admitted_text
+from fedsuite.reports.outcomes import BASELINES, EMPTY, read_baselines
+from fedsuite.reports.plots import learning_curves, save_figure
+from fedsuite.reports.sampled import sampled_text
+from fedsuite.reports.tables import markdown_table
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.metrics import Metric

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.report.page.same_data import fingerprint
+from fedsuite.reports.page.same_data import fingerprint
 from fedsuite.roster.members import CONTENT, Roster
 
 # Settings that shape generated roads, the first ones first in what is said.

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedsuite.driving.data.frames import Silo
-from fedsuite.report.plots import COLOURS, save_figure
+from fedsuite.reports.plots import COLOURS, save_figure
 
 _COLUMNS = 4
 _BINS = 41

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from fedsuite.driving.data.given import Given
 from fedsuite.driving.evaluation.metrics import errors_of
-from fedsuite.report.plots import COLOURS, blank_panels
+from fedsuite.reports.plots import COLOURS, blank_panels
 
 TRUTH: dict[str, Any] = {"color": COLOURS[4], "linestyle": "--"}
 STEERED: dict[str, Any] = {"color": COLOURS[1], "linestyle": "-"}

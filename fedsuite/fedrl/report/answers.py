@@ -13,8 +13,8 @@ from fedsuite.fedrl.report.run import (
     outcomes_of,
 )
 from fedsuite.fedrl.report.scored_on import scored_on
-from fedsuite.report.outcomes import Column, column_of
-from fedsuite.report.page.questions import Answers, Paper, RunRead, curve_of
+from fedsuite.reports.outcomes import Column, column_of
+from fedsuite.reports.page.questions import Answers, Paper, RunRead, curve_of
 from fedsuite.storage.files import read_table
 
 PAPER = read_table(__file__, "paper.json")

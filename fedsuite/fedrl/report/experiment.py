@@ -27,9 +27,9 @@ from fedsuite.fedrl.report.run import (
     row_name,
     run_away,
 )
-from fedsuite.report.outcomes import EMPTY, Column, column_of, grouped, spread_of, table, write_csv
-from fedsuite.report.plots import learning_curves
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.outcomes import EMPTY, Column, column_of, grouped, spread_of, table, write_csv
+from fedsuite.reports.plots import learning_curves
+from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.config import to_flat
 from fedsuite.settings.metrics import Metrics

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from fedsuite.fedrl.episode import Step
 from fedsuite.fedrl.gridworld.episode import GridEpisode, moves_of
-from fedsuite.report.plots import COLOURS
+from fedsuite.reports.plots import COLOURS
 
 COLOUR_OF = {
     "alpha": COLOURS[0], "beta": COLOURS[1], "gamma": COLOURS[2], "full": COLOURS[0], "joint": "0.35"

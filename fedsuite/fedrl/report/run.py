@@ -17,9 +17,9 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.privacy.accounting import PrivacyStatement
-from fedsuite.report.outcomes import Outcome, cells, column_of, grouped, last_values, rounds_of
-from fedsuite.report.plots import MOST_CURVES, learning_curves
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.outcomes import Outcome, cells, column_of, grouped, last_values, rounds_of
+from fedsuite.reports.plots import MOST_CURVES, learning_curves
+from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import read_table
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 from fedsuite.fedrl.report.grid_pictures import COLOUR_OF
 from fedsuite.fedrl.text2action.episode import TextEpisode
 from fedsuite.fedrl.text2action.views import NEGLECT, SELECT
-from fedsuite.report.plots import COLOURS
+from fedsuite.reports.plots import COLOURS
 
 LINE_CHARACTERS, MOST_LINES = 92, 14
 _LINE_IN, _VALUES_IN = 0.34, 1.5  # heights: a line of words, the panel of Q-values

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from fedsuite.report.outcomes import Column, column_of, read_baselines
-from fedsuite.report.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
-from fedsuite.report.page.shared_arrays import shared_line
-from fedsuite.report.sampled import sampled_text
+from fedsuite.reports.outcomes import Column, column_of, read_baselines
+from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
+from fedsuite.reports.page.shared_arrays import shared_line
+from fedsuite.reports.sampled import sampled_text
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.metrics import Metric
 from fedsuite.storage.files import read_table

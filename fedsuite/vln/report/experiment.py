@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedsuite.report.outcomes import (
+from fedsuite.reports.outcomes import (
     SEEDS,
     Column,
     grouped,
@@ -21,9 +21,9 @@ from fedsuite.report.outcomes import (
     table,
     write_csv,
 )
-from fedsuite.report.plots import MOST_CURVES, learning_curves
-from fedsuite.report.sampled import sampled_text
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.plots import MOST_CURVES, learning_curves
+from fedsuite.reports.sampled import sampled_text
+from fedsuite.reports.tables import markdown_table
 from fedsuite.settings.metrics import Metric
 from fedsuite.storage.escaping import in_markdown
 from fedsuite.vln.config import FedVLNConfig

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
 
-from fedsuite.report.plots import COLOURS, blank_panels, save_figure
+from fedsuite.reports.plots import COLOURS, blank_panels, save_figure
 from fedsuite.vln.data.floor_plan import FloorPlan
 
 REFERENCE_COLOUR = "#000000"

@@ -18,11 +18,11 @@ from safetensors.numpy import load_file
 
 from fedsuite.arrays import load_arrays
 from fedsuite.randomness import rng_for, some_of
-from fedsuite.report.admitted import admitted_text
-from fedsuite.report.outcomes import BASELINES, Column, cells, read_baselines
-from fedsuite.report.plots import learning_curves
-from fedsuite.report.sampled import sampled_text
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.admitted import admitted_text
+from fedsuite.reports.outcomes import BASELINES, Column, cells, read_baselines
+from fedsuite.reports.plots import learning_curves
+from fedsuite.reports.sampled import sampled_text
+from fedsuite.reports.tables import markdown_table
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.escaping import in_markdown

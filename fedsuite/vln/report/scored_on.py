@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedsuite.report.page.same_data import fingerprint
+from fedsuite.reports.page.same_data import fingerprint
 from fedsuite.roster.members import CONTENT, Roster
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.report.outcome import PRE_EXPLORE

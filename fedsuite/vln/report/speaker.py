@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.errors import InputError
-from fedsuite.report.outcomes import Column, cells
-from fedsuite.report.plots import COLOURS, blank_figure, save_figure
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.outcomes import Column, cells
+from fedsuite.reports.plots import COLOURS, blank_figure, save_figure
+from fedsuite.reports.tables import markdown_table
 from fedsuite.storage.escaping import csv_text, in_markdown
 from fedsuite.vln.evaluation.statistics import (
     InstructionStatistics,

@@ -42,7 +42,7 @@ def compare_walks(
     walks: Mapping[str, InstructionWalk],
     reference: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw walks by the agents' names; save with `fedsuite.report.plots.save_figure`.
+    """Draw walks by the agents' names; save with `fedsuite.reports.plots.save_figure`.
 
     reference: viewpoint ids of the annotated path, () for none; default: the one that the walks are scored against.
     """

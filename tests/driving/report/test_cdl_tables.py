@@ -9,7 +9,7 @@ import pytest
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data import frames
 from fedsuite.driving.report import experiment, run
-from fedsuite.report.outcomes import BASELINES
+from fedsuite.reports.outcomes import BASELINES
 from tests.harness import changed
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from fedsuite.driving.report.answers import PAPER as CDL_PAPER
 from fedsuite.fedrl.report.answers import PAPER as FEDRL_PAPER
-from fedsuite.report.outcomes import Column
-from fedsuite.report.page.questions import Paper
+from fedsuite.reports.outcomes import Column
+from fedsuite.reports.page.questions import Paper
 from fedsuite.roster.members import Member
 from fedsuite.vln.report.answers import PAPER as FEDVLN_PAPER
 from simulations.results.report import make_report

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from fedsuite.errors import InputError
-from fedsuite.report.page.formats.drawing import as_svg
-from fedsuite.report.page.formats.html import as_html
-from fedsuite.report.page.formats.latex import as_latex
-from fedsuite.report.page.formats.markdown import as_markdown
-from fedsuite.report.page.formats.table import check_free, format_of
-from fedsuite.report.page.formats.terminal import print_report
-from fedsuite.report.page.model import Part, Report, Section, Table
+from fedsuite.reports.page.formats.drawing import as_svg
+from fedsuite.reports.page.formats.html import as_html
+from fedsuite.reports.page.formats.latex import as_latex
+from fedsuite.reports.page.formats.markdown import as_markdown
+from fedsuite.reports.page.formats.table import check_free, format_of
+from fedsuite.reports.page.formats.terminal import print_report
+from fedsuite.reports.page.model import Part, Report, Section, Table
 from simulations.results.report import make_report
 from tests.written_runs import HOSTILE
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedsuite.report.page.curves import MOST_POINTS, mean_course
-from fedsuite.report.page.questions import Curve
+from fedsuite.reports.page.curves import MOST_POINTS, mean_course
+from fedsuite.reports.page.questions import Curve
 from simulations.results.report import make_report
 from tests.report.page.conftest import table_named
 from tests.written_runs import houses_run

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.report.page.settings_table import PLACES
+from fedsuite.reports.page.settings_table import PLACES
 from fedsuite.settings.config import to_flat
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedsuite.report import sweep_curves
-from fedsuite.report.rounds_to_target import course_of
+from fedsuite.reports import sweep_curves
+from fedsuite.reports.rounds_to_target import course_of
 from simulations.experiments.sweep import Sweep
 from simulations.experiments.sweep_table import write_sweep
 

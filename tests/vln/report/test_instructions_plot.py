@@ -6,7 +6,7 @@ import pytest
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from fedsuite.report.plots import save_figure
+from fedsuite.reports.plots import save_figure
 from fedsuite.vln.report import speaker
 from fedsuite.vln.report.speaker import common_verbs, verbs_plot
 

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fedsuite.report.page.clients import failures_section, participation_section, scores_section
-from fedsuite.report.page.curves import curves_section
-from fedsuite.report.page.digest import Digest
-from fedsuite.report.page.model import Figure, Part, Report
-from fedsuite.report.page.results import answers_of, paper_section, results_section
-from fedsuite.report.page.settings_table import again_section, ends_section, settings_section
-from fedsuite.report.page.times import times_section
-from fedsuite.report.page.traffic import traffic_section
+from fedsuite.reports.page.clients import failures_section, participation_section, scores_section
+from fedsuite.reports.page.curves import curves_section
+from fedsuite.reports.page.digest import Digest
+from fedsuite.reports.page.model import Figure, Part, Report
+from fedsuite.reports.page.results import answers_of, paper_section, results_section
+from fedsuite.reports.page.settings_table import again_section, ends_section, settings_section
+from fedsuite.reports.page.times import times_section
+from fedsuite.reports.page.traffic import traffic_section
 from fedsuite.settings.config import Value
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsuite.report.outcomes import EMPTY
-from fedsuite.report.page.digest import Digest
-from fedsuite.report.page.model import Section, table_of
-from fedsuite.report.page.results import lines_of
+from fedsuite.reports.outcomes import EMPTY
+from fedsuite.reports.page.digest import Digest
+from fedsuite.reports.page.model import Section, table_of
+from fedsuite.reports.page.results import lines_of
 
 PARTS = {
     "total-s": "rounds (s)",

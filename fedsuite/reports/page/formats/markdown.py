@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from fedsuite.report.page.formats.html import aligned
-from fedsuite.report.page.model import Report, Section, Table
+from fedsuite.reports.page.formats.html import aligned
+from fedsuite.reports.page.model import Report, Section, Table
 from fedsuite.storage.escaping import in_markdown, markdown_code, markdown_paragraph
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedsuite.report.page.digest import AXES, Digest
-from fedsuite.report.page.model import Figure, Section
-from fedsuite.report.page.questions import Curve
-from fedsuite.report.page.results import lines_of
+from fedsuite.reports.page.digest import AXES, Digest
+from fedsuite.reports.page.model import Figure, Section
+from fedsuite.reports.page.questions import Curve
+from fedsuite.reports.page.results import lines_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -95,7 +95,7 @@ def _words(name: str, line: pd.DataFrame) -> str:
 def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str, several: bool) -> "Drawing":
     from matplotlib.ticker import MaxNLocator
 
-    from fedsuite.report.plots import blank_figure, look_of
+    from fedsuite.reports.plots import blank_figure, look_of
 
     figure, axes = blank_figure(*SIZE_IN)
     handles = []

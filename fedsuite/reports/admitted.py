@@ -3,7 +3,7 @@
 import pandas as pd
 
 from fedsuite.history import RunFrames
-from fedsuite.report.tables import markdown_table
+from fedsuite.reports.tables import markdown_table
 
 
 def admitted_text(frames: RunFrames) -> str:

@@ -4,11 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fedsuite.report.outcomes import EMPTY, Column, Outcome, spread_of, table
-from fedsuite.report.page.digest import NO_FRAMES, Digest
-from fedsuite.report.page.model import Section, Table, table_of
-from fedsuite.report.page.questions import Paper
-from fedsuite.report.page.same_data import SameData, groups_by_data
+from fedsuite.reports.outcomes import EMPTY, Column, Outcome, spread_of, table
+from fedsuite.reports.page.digest import NO_FRAMES, Digest
+from fedsuite.reports.page.model import Section, Table, table_of
+from fedsuite.reports.page.questions import Paper
+from fedsuite.reports.page.same_data import SameData, groups_by_data
 
 HOW = "how comparable"
 MOST_NAMED = 4  # lines that the sentence names

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsuite.errors import one_line
-from fedsuite.report.page.model import Figure, Report
+from fedsuite.reports.page.model import Figure, Report
 from fedsuite.storage.escaping import printable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.history import RunFrames
-from fedsuite.report.tables import Spread, mean_and_spread
+from fedsuite.reports.tables import Spread, mean_and_spread
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.metrics import Metric
 from fedsuite.storage.escaping import csv_text

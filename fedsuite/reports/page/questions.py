@@ -11,7 +11,7 @@ from typing import Any
 
 from fedsuite.history import RunFrames
 from fedsuite.history.metrics import metrics_of
-from fedsuite.report.outcomes import Column, Outcome, column_of, last_values
+from fedsuite.reports.outcomes import Column, Outcome, column_of, last_values
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.settings.metrics import Metric, Metrics
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedsuite.report.page.digest import Digest
-from fedsuite.report.page.model import Figure, Section, table_of
-from fedsuite.report.page.questions import ClientScores
-from fedsuite.report.page.results import lines_of
+from fedsuite.reports.page.digest import Digest
+from fedsuite.reports.page.model import Figure, Section, table_of
+from fedsuite.reports.page.questions import ClientScores
+from fedsuite.reports.page.results import lines_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -78,7 +78,7 @@ def _shown(value: float, how: ClientScores) -> str:
 
 
 def _draw_scores(lines: Mapping[str, "pd.Series[float]"], how: ClientScores) -> "Drawing":
-    from fedsuite.report.plots import COLOURS, blank_figure
+    from fedsuite.reports.plots import COLOURS, blank_figure
 
     figure, axes = blank_figure(5.0, 1.1 + 0.45 * len(lines))
     for row, scores in enumerate(reversed(list(lines.values()))):
@@ -155,7 +155,7 @@ def _members(digests: Sequence[Digest]) -> dict[str, dict[str, str]]:
 def _draw_bars(bars: Mapping[str, float]) -> "Drawing":
     from matplotlib.ticker import MaxNLocator
 
-    from fedsuite.report.plots import COLOURS, blank_figure
+    from fedsuite.reports.plots import COLOURS, blank_figure
 
     ordered = sorted(bars.items(), key=lambda b: -b[1])
     figure, axes = blank_figure(5.0, 3.0)

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.history import Run, RunFrames, load_run
-from fedsuite.report.admitted import admitted_rows
-from fedsuite.report.outcomes import last_values
-from fedsuite.report.page.questions import Answers, RunRead
+from fedsuite.reports.admitted import admitted_rows
+from fedsuite.reports.outcomes import last_values
+from fedsuite.reports.page.questions import Answers, RunRead
 from fedsuite.roster.members import Roster
 from fedsuite.settings.config import Value
 

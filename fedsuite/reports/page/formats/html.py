@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import one_line
-from fedsuite.report.page.formats.drawing import as_svg
-from fedsuite.report.page.model import Figure, Report, Table
+from fedsuite.reports.page.formats.drawing import as_svg
+from fedsuite.reports.page.model import Figure, Report, Table
 from fedsuite.storage.escaping import LONGEST
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+(e[+-]?\d+)?( ± [\d.]+)?( of \d+)?( \(.*seeds\))?(/[\d?]+)?")

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedsuite.errors import InputError
-from fedsuite.report.plots import COLOURS, blank_figure, draw_mean, save_figure
+from fedsuite.reports.plots import COLOURS, blank_figure, draw_mean, save_figure
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 _MOST_BANDS = 6  # with more curves the bands of their seeds would cover one another

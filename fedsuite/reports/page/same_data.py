@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedsuite.report.page.digest import Digest
+from fedsuite.reports.page.digest import Digest
 
 MOST_TOLD = 3  # values of a group that its title names
 OWN_DATA = (

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from fedsuite.errors import one_line
-from fedsuite.report.page.formats.html import aligned
-from fedsuite.report.page.model import Report, Table
+from fedsuite.reports.page.formats.html import aligned
+from fedsuite.reports.page.model import Report, Table
 from fedsuite.storage.escaping import LONGEST, PlainConsole
 
 MOST_ROWS = 12  # of a long table

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from fedsuite.report.page.digest import Digest
-from fedsuite.report.page.model import Section, Table, table_of
+from fedsuite.reports.page.digest import Digest
+from fedsuite.reports.page.model import Section, Table, table_of
 from fedsuite.settings.config import Value
 from fedsuite.settings.values import shown
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fedsuite.report.page.digest import Digest
-from fedsuite.report.page.model import Section, table_of
-from fedsuite.report.page.results import lines_of
+from fedsuite.reports.page.digest import Digest
+from fedsuite.reports.page.model import Section, table_of
+from fedsuite.reports.page.results import lines_of
 
 MB = 1e6
 

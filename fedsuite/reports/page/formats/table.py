@@ -4,32 +4,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedsuite.errors import InputError
-from fedsuite.report.page.model import Report
+from fedsuite.reports.page.model import Report
 from fedsuite.storage.files import telling, write_atomically
 
 Writer = Callable[[Report, Path], None]
 
 
 def _html(report: Report, file: Path) -> None:
-    from fedsuite.report.page.formats.html import as_html
+    from fedsuite.reports.page.formats.html import as_html
 
     write_atomically(file, as_html(report).encode())
 
 
 def _markdown(report: Report, file: Path) -> None:
-    from fedsuite.report.page.formats.markdown import as_markdown
+    from fedsuite.reports.page.formats.markdown import as_markdown
 
     write_atomically(file, as_markdown(report).encode())
 
 
 def _latex(report: Report, file: Path) -> None:
-    from fedsuite.report.page.formats.latex import as_latex
+    from fedsuite.reports.page.formats.latex import as_latex
 
     write_atomically(file, as_latex(report).encode())
 
 
 def _pdf(report: Report, file: Path) -> None:
-    from fedsuite.report.page.formats.drawing import as_pdf
+    from fedsuite.reports.page.formats.drawing import as_pdf
 
     if not report.figures():
         raise InputError(f"{file}: these runs have no figures; write .html, .md or .tex")
@@ -38,9 +38,9 @@ def _pdf(report: Report, file: Path) -> None:
 
 def _folder(report: Report, folder: Path) -> None:
     """report.md with its figures as PNG, the tables as LaTeX, and every figure as PDF too."""
-    from fedsuite.report.page.formats.drawing import write_figures
-    from fedsuite.report.page.formats.latex import as_latex
-    from fedsuite.report.page.formats.markdown import as_markdown
+    from fedsuite.reports.page.formats.drawing import write_figures
+    from fedsuite.reports.page.formats.latex import as_latex
+    from fedsuite.reports.page.formats.markdown import as_markdown
 
     with telling(folder):
         folder.mkdir(parents=True, exist_ok=True)
