@@ -4,10 +4,10 @@ import argparse
 from typing import get_args
 
 from benchmarks.report import cpu_seconds, finish, median
+from fedsuite import rng_for
 from fedsuite.driving.data.rendering.presets import Character
 from fedsuite.driving.data.rendering.scene import render, sample_poses, silo_scene
 from fedsuite.driving.data.rendering.settings import RoadSettings
-from fedsuite.randomness import rng_for
 
 GOAL_MS = 1.0
 FRAMES, SILOS, REPEATS = 100, 3, 7
