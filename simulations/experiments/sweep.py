@@ -104,7 +104,8 @@ def read_sweep(
             f"{source}: nothing to vary; give --vary KEY=VALUE,VALUE or a file with [sweep]"
         )
     table = {**given, **typed}
-    table.setdefault("lower", bool(metrics.row(str(table.get("metric"))).lower))
+    name = table.get("metric")
+    table.setdefault("lower", isinstance(name, str) and bool(metrics.row(name).lower))
 
     def at(part: str) -> str:
         if part in typed or raw is None:

@@ -785,7 +785,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "train_vocab.txt": _of("vln.data.instructions", "read_vocabulary"),
     "vocabulary.json": _of("vln.data.instructions", "read_vocabulary"),
     "model.safetensors": _of("vln.start", "read_model", "start-from"),
-    "roster.json": _of("roster", "read_roster"),
+    "roster.json": _of("roster.members", "read_roster"),
     "network.json": _of("driving.topology.custom_topology", "read_network"),
     "network.csv": _of("driving.topology.custom_topology", "read_network"),
     "driving_log.csv": _of("driving.data.readers.tables", "read_rows"),

@@ -201,7 +201,7 @@ def test_a_run_that_would_begin_anew_among_files_of_others_is_refused(
     assert (code, err) == (0, ""), out
     assert {p.name for p in run.iterdir()} == {
         *(".lock", "config.json", "run.json", "run-key", "roster.json", "history.jsonl", "timings.jsonl"),
-        *("model.safetensors", "closing.txt", "checkpoints", "clients"),
+        *("model.safetensors", "metrics.json", "closing.txt", "checkpoints", "clients"),
     }  # fmt: skip
 
 

@@ -275,7 +275,7 @@ def test_a_run_that_asks_all_says_nothing_of_samples(tmp_path: Path) -> None:
 REFUSED = {
     "fedrl": ({"system": "fedrl"}, "parties are scored together"),
     "submission": ({"system": "fedvln", "submission": True}, "a submission is of all houses"),
-    "pre-explore": ({"system": "fedvln", "stage": "pre-explore"}, "an agent of its own"),
+    "pre-explore": ({"system": "fedvln", "stage": "pre-explore"}, "a model of its own"),
 }
 
 

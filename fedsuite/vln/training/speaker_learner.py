@@ -3,8 +3,8 @@
 Source: EnvDrop (Tan et al. 2019) as used by FedVLN (Zhou & Wang 2022). Loss: cross-entropy with the human instruction,
 averaged over all tokens after BOS (EOS included) of a mini-batch; one Adam step each (Kingma & Ba 2015).
 
-Scores come as sums that add up over houses; `bleu.speaker_scores` makes the metrics of them. One description per path is
-compared with all human instructions of that path; cross-entropy and word accuracy are teacher-forced on each of them.
+Scores come as sums that add up over houses; the rows of `SPEAKER_METRICS` make the metrics of them. One description per
+path is compared with all human instructions of that path; cross-entropy and word accuracy are teacher-forced on each.
 """
 
 import math

@@ -145,7 +145,6 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown stage": ("explore", {}, "stage"),
     "augment alone": ("augment", {"method": "local-only"}, "method: stage augment has no local"),
     "speaker alone": ("speaker", {"method": "local-only"}, "method: stage speaker has no local"),
-    "share in training": ("train", {"share": "language-encoder"}, "share: language-encoder is for"),
     "share pooled": (
         "pre-explore", {"method": "centralised", "share": "language-encoder"}, "share: language-encoder is for",
     ),

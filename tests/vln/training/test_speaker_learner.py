@@ -10,12 +10,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedsuite.arrays import fingerprint, module_arrays
+from fedsuite.averaging.merging import merged_metrics
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, join_houses, load_house, load_vocabulary, make_episodes
 from fedsuite.vln.data.instructions import EOS, Vocabulary, tokenize
 from fedsuite.vln.data.path_views import path_views
 from fedsuite.vln.data.sources import prepare_sources
-from fedsuite.vln.evaluation.bleu import bleu_counts, speaker_scores
+from fedsuite.vln.evaluation.bleu import bleu_counts
+from fedsuite.vln.metrics import SPEAKER_METRICS
 from fedsuite.vln.model.describing import describe
 from fedsuite.vln.model.dropout import NO_DROPOUT
 from fedsuite.vln.model.speaker import SpeakerSizes, build_speaker
@@ -147,7 +149,7 @@ def test_sums_of_a_score_by_hand_and_over_two_houses(oak, elm, world, vocabulary
     both = oak.samples["train"] + elm.samples["train"]
     whole = score_speaker(speaker, world, both, vocabulary, CONFIG)
     assert whole == pytest.approx({k: parts[0][k] + parts[1][k] for k in parts[0]}, rel=1e-5)
-    scores = speaker_scores(whole)
+    scores = merged_metrics(SPEAKER_METRICS, [whole])
     assert scores["xe-loss"] == pytest.approx(whole["cross-entropy"] / whole["target-words"])
     assert scores["word-accuracy"] == whole["right-words"] / whole["target-words"]
     assert list(scores) == [
@@ -178,7 +180,7 @@ def test_a_split_without_paths_scores_nothing(oak, vocabulary):
     speaker, world = speaker_for(oak, len(vocabulary)), join_houses([oak])
     sums = score_speaker(speaker, world, [], vocabulary, CONFIG)
     assert not any(sums.values())
-    assert not any(speaker_scores(sums).values())
+    assert not any(merged_metrics(SPEAKER_METRICS, [sums]).values())
     full = score_speaker(speaker, world, oak.samples["train"], vocabulary, CONFIG)
     assert sums.keys() == full.keys()
 
@@ -222,10 +224,14 @@ def test_a_speaker_learns_the_words_and_the_paths_of_a_house(generated):
     speaker = speaker_for(house, len(vocabulary), hidden=96)
     adam = torch.optim.Adam(speaker.parameters(), 1e-2)
     train_speaker(speaker, adam, world, samples, config, 100, 1, 0)
-    scores = speaker_scores(score_speaker(speaker, world, samples, vocabulary, config))
+    scores = merged_metrics(
+        SPEAKER_METRICS, [score_speaker(speaker, world, samples, vocabulary, config)]
+    )
     assert scores["xe-loss"] < 0.2 * unigram_cross_entropy(samples) and scores["bleu-4"] > 40
     paths = [s.path for s in samples]
     shown = [replace(s, path=p) for s, p in zip(samples, paths[3:] + paths[:3], strict=True)]
-    others = speaker_scores(score_speaker(speaker, world, shown, vocabulary, config))
+    others = merged_metrics(
+        SPEAKER_METRICS, [score_speaker(speaker, world, shown, vocabulary, config)]
+    )
     assert others["xe-loss"] > 2.5 * scores["xe-loss"]
     assert others["bleu-4"] < 0.5 * scores["bleu-4"]
