@@ -6,12 +6,14 @@ train other models beside it, and keep them: docs/extending.md has Ditto.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedsuite.arrays import Arrays, Share
-from fedsuite.averaging.penalties import Penalty
 from fedsuite.errors import InputError
 from fedsuite.settings.values import check_callable, chosen
+
+if TYPE_CHECKING:  # it brings torch, which a server's reports do without
+    from fedsuite.averaging.penalties import Penalty
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Learn(Protocol):
         steps: int | None = None,
         *,
         only: Share = Share(),
-        toward: Penalty | None = None,
+        toward: "Penalty | None" = None,
         anchor: Arrays | None = None,
         stream: str = "",
     ) -> Learnt: ...
