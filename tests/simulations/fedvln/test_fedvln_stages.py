@@ -168,7 +168,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], str]] = {
     "chosen alone": (
         "train", {"method": "local-only", "selection": "best-val-seen"}, "selection: local-only training",
     ),
-    "handed on": ("pre-explore", {"client_optimizer": "shared"}, "client-optimizer: shared would carry"),
+    "handed on": ("pre-explore", {"client_optimizer": "shared"}, "client-optimizer: shared hands on"),
     "handed on alone": (
         "pre-explore", {"method": "local-only", "client_optimizer": "shared"}, "client-optimizer: local-only",
     ),
