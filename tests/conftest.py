@@ -5,7 +5,7 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +66,19 @@ def one_thread() -> None:
 def own_nav_graphs() -> None:
     """A process's simulators share the graphs of the folder that the first one named: not across test modules."""
     process_nav_graphs.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Modules that a test wrote and imported are forgotten: another test's module may have the same name."""
+    before = set(sys.modules)
+    yield
+    written = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        module = sys.modules[name]
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        if any(place and place.startswith(written) for place in places):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,6 @@ def test_a_value_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "mine" / "rules.py").write_text("BOTH = 'kept'\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert chosen(KEY, "mine.rules:BOTH", MERGE_RULES) == "kept"
-    sys.modules.pop("mine.rules")
 
 
 @pytest.mark.parametrize(
