@@ -1,8 +1,9 @@
 """Driving silos as a Flower client: trains their backbones on their own frames, scores backbones on held-out ones.
 
-What leaves a silo: its backbone (weights and BatchNorm buffers), the number of its frames, losses and errors. Frames,
-angles, the sub-network and both optimizers stay, the latter on the silo's own disk. A client holds one silo, or several
-in a simulation, stacked along the first axis of every array; a pooled run uses the same client with all data as one.
+What leaves a silo: its backbone (weights and BatchNorm buffers), with SCAFFOLD how much its control variates changed, the
+number of its frames, losses and errors. Frames, angles, the sub-network, control variates and both optimizers stay, these
+last three on the silo's own disk. A client holds one silo, or several in a simulation, stacked along the first axis of
+every array; a pooled run uses the same client with all data as one.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ import torch
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
-from fedsuite.arrays import Arrays, non_finite, under_prefix
+from fedsuite.arrays import Arrays, non_finite, under_prefix, with_prefix
+from fedsuite.averaging.control_variates import CONTROL, Correction
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.evaluation.metrics import errors_of
@@ -94,11 +96,16 @@ class VehicleClient(NumPyClient):
         networks = self._networks(number, config.get("last-trained", 0))
         # Until it is saved, so that an error here leaves nothing half trained behind.
         self.site.networks = None
-        networks.load_backbone(named_arrays(parameters, config))
+        received = named_arrays(parameters, config)
+        networks.load_backbone({k: v for k, v in received.items() if not k.startswith(CONTROL)})
         penalty = penalty_of(self.config.federation)
-        learner = Learner(self.config, self.site.network, networks, self.site.training, penalty)
+        correction = Correction(under_prefix(received, CONTROL), networks.control)
+        learner = Learner(
+            self.config, self.site.network, networks, self.site.training, penalty, correction.correct
+        )  # fmt: skip
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
-        arrays = networks.backbone_arrays()
+        arrays = networks.backbone_arrays() | with_prefix(correction.change(), CONTROL)
+        networks.control = correction.updated()
         self._save(networks, arrays, number, needed)
         terms["sub-network-distance"] = networks.distance()
         metrics: dict[str, Any] = {
@@ -130,8 +137,10 @@ class VehicleClient(NumPyClient):
 
     @property
     def _forgets(self) -> bool:
-        """Whether a step whose answer was lost must leave no trace: what it mixed beside its model was never mixed."""
-        return LOCAL_OPTIMIZERS[self.config.training.optimizer].rule is not None
+        """Whether a step whose answer was lost must leave no trace: what it mixed beside its model was never mixed, and what
+        its control variates changed never came to those of the server."""
+        across = LOCAL_OPTIMIZERS[self.config.training.optimizer].rule is not None
+        return across or self.config.federation.control_variates
 
     def _local_tensors(self, config: Config, i: int) -> dict[str, torch.Tensor]:
         """What silo i of this client keeps of its backbone, as of the message's round."""

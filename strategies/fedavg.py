@@ -60,25 +60,30 @@ class FedAvg(Averaging):
 
 def averaging_values(own: AveragingSettings, seed: int, trained: Share = Share()) -> dict[str, Any]:
     """What the settings say of an Averaging, by the names of its fields; trained: the arrays that have gradients."""
-    optimizer = chosen(
-        "federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES
-    )
-    return {
+    return server_values(own) | {
         "seed": seed,
         "remembers": own.remembers,
         "grouping": InGroups(own.group_size, seed),
         "merge": merge_of(own),
         "max_share": own.max_share,
-        "server_optimizer": optimizer,
+        "controls": trained if own.control_variates else Share(()),
+        "rate": RateSchedule(
+            own.server_learning_rate, own.server_learning_rate_decay, own.server_decay_steps
+        ),
+    }
+
+
+def server_values(own: Any) -> dict[str, Any]:
+    """The server optimizer and its constants, of any section that has the keys server-*."""
+    name = own.server_optimizer
+    return {
+        "server_optimizer": chosen("federation.server-optimizer", name, SERVER_OPTIMIZERS, TAKES),
         "step": ServerStep(
+            rate=own.server_learning_rate,
             momentum=own.server_momentum,
             second_momentum=own.server_second_momentum,
             tau=own.server_tau,
             corrected=own.server_bias_correction,
-        ),
-        "controls": trained if own.control_variates else Share(()),
-        "rate": RateSchedule(
-            own.server_learning_rate, own.server_learning_rate_decay, own.server_decay_steps
         ),
     }
 

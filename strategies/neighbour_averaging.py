@@ -13,12 +13,12 @@ several mixings per round all but the last happen inside the clients, and messag
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, with_prefix
+from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
 from fedsuite.driving.message_keys import AVERAGE, OWN, SILOS, TERMS, by_silo
@@ -37,6 +37,7 @@ from fedsuite.federation import (
 )
 from fedsuite.settings.metrics import Metric
 from fedsuite.settings.values import chosen
+from strategies.star_server import AVERAGES, MODEL, StarServer
 
 
 class Schedule(Protocol):
@@ -59,14 +60,15 @@ class Costs:
 
 class NeighbourAveraging(RoundStrategy):
     """Server side of every CDL scenario. `initial`: one backbone's mixed arrays; `silos_of`: silos of each partition;
-    `beside`: what else silos mix, as it is at the start. State: a row for each silo, then one for each message under way."""
+    `beside`: what else silos mix, as it is at the start; `server`: what a star's server does beside averaging. State: a row
+    for each silo, then one for each message under way."""
 
     def __init__(
         self, config: CDLConfig, initial: Arrays, silos_of: Sequence[Sequence[int]],
-        schedule: Schedule, costs: Costs, beside: Arrays | None = None,
+        schedule: Schedule, costs: Costs, beside: Arrays | None = None, server: StarServer = AVERAGES,
     ) -> None:  # fmt: skip
         self.config, self.initial, self.schedule, self.costs = config, initial, schedule, costs
-        self.beside = beside or {}
+        self.beside, self.server = beside or {}, server
         self.silos_of = [list(h) for h in silos_of]
         own, self.metrics = config.federation, metrics_of(config).computed
         self.rule: MixingRule = chosen("federation.merge", own.merge, MIXING_RULES)
@@ -82,7 +84,7 @@ class NeighbourAveraging(RoundStrategy):
         one = self.initial | self.beside
         rows = len(self.schedule.rows_of(range(self.num_silos)))
         arrays = {k: np.repeat(v[None], rows, axis=0) for k, v in one.items()}
-        return RoundResult(ServerState(arrays))
+        return RoundResult(ServerState(arrays, optimizer=self.server.begun(self.initial)))
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """`mixings-per-round` times: local updates, then one mixing step."""
@@ -90,13 +92,16 @@ class NeighbourAveraging(RoundStrategy):
         first = (number - 1) * per_round
         asked = {"first-mixing": first, "mixings": per_round}
         replies = yield [
-            Task(p, "train", _rows(state.arrays, rows), asked)
+            Task(p, "train", _rows(state.arrays, rows) | self.server.sent(state, len(rows)), asked)
             for p, rows in enumerate(self.rows_of)
         ]
         collected, present = self._collect(state.arrays, replies)
         matrix = self.schedule.matrix_among(first + per_round - 1, present)
         mixed = self.rule(state.arrays, collected, matrix, self.limits)
-        arrays = mixed.stacked
+        after, said = self.server.after(
+            number, state, mixed.stacked, collected, matrix, present, replies
+        )
+        arrays = after.arrays
         names = (*TERMS, "sub-network-distance") if self.config.objective.contrastive else TERMS[:1]
         metrics = _training_metrics(replies, names)
         metrics |= {
@@ -117,12 +122,12 @@ class NeighbourAveraging(RoundStrategy):
             for p, held in enumerate(self.silos_of)
             if len(mixed.admitted) and mixed.admitted[held].min() < 1
         }
-        return RoundResult(replace(state, arrays=arrays), metrics, admitted)
+        return RoundResult(after, metrics | said, admitted)
 
     def evaluate(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The average model over all silos' test frames, and every silo's own backbone over its own."""
         models = self._models(state.arrays)
-        average = with_prefix(average_model(models), AVERAGE)
+        average = with_prefix(self._average(state), AVERAGE)
         replies = yield [
             Task(
                 c.partition,
@@ -141,8 +146,12 @@ class NeighbourAveraging(RoundStrategy):
         metrics: dict[str, float] = {}
         if self.config.evaluation.cross_evaluation:
             metrics = yield from self._cross_evaluate(models, clients)
-        result = average_model(models) | with_prefix(models, SILOS)
+        result = self._average(state) | with_prefix(models, SILOS)
         return RoundResult(ServerState(result, state.scalars), metrics)
+
+    def _average(self, state: ServerState) -> Arrays:
+        """The mean of all silos' backbones, or what the server has made of it."""
+        return average_model(self._models(state.arrays)) | under_prefix(state.optimizer, MODEL)
 
     # --- one round -------------------------------------------------------------------------------
 
@@ -158,8 +167,8 @@ class NeighbourAveraging(RoundStrategy):
         present = np.zeros(self.num_silos, bool)
         for reply in replies:
             present[self.silos_of[reply.partition]] = True
-            for name, rows in reply.arrays.items():
-                collected[name][self.rows_of[reply.partition]] = rows
+            for name, rows in collected.items():
+                rows[self.rows_of[reply.partition]] = reply.arrays[name]
         return collected, present
 
     def _cross_evaluate(self, arrays: Arrays, clients: Clients) -> Asking[dict[str, float]]:

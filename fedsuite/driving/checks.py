@@ -3,10 +3,12 @@
 import numpy as np
 import torch
 
+from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import errors_of
-from fedsuite.driving.federation_settings import CUSTOM
+from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
 from fedsuite.driving.metrics import metrics_of
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import make_plan
 from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
@@ -14,7 +16,7 @@ from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
-from fedsuite.settings.values import tried
+from fedsuite.settings.values import chosen, tried
 
 
 def validate(config: CDLConfig) -> None:
@@ -43,6 +45,7 @@ def validate(config: CDLConfig) -> None:
         )
     with tried(KEY, config.evaluation.metrics):
         errors_of(np.linspace(-0.5, 0.5, 3), np.zeros(3), metrics_of(config).computed)
+    _check_server(config)
     _check_loss(config)
     _check_sub_network(config)
     network = tried_network(config)
@@ -54,6 +57,38 @@ def validate(config: CDLConfig) -> None:
     # Otherwise drives must be counted, where they are.
     if config.data.num_silos or not config.data.dir:
         make_plan(config)
+
+
+def _check_server(config: CDLConfig) -> None:
+    """A server that does more than average needs all silos' models, and gives all of them the same one."""
+    own, optimizer = config.federation, config.training.optimizer
+    chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
+    asked = {
+        "server-optimizer=none": own.server_optimizer != "none",
+        "server-learning-rate=1": own.server_learning_rate != 1,
+        "control-variates=false": own.control_variates,
+    }
+    off = next((f"federation.{key}" for key, on in asked.items() if on), "")
+    key = off.partition("=")[0]
+    if not off:
+        return
+    if own.scenario not in SERVER_SCENARIOS:
+        raise InputError(
+            f"{key}: {own.scenario} has no server; set federation.scenario to {', '.join(SERVER_SCENARIOS)}, or {off}"
+        )
+    if own.merge != "mean":
+        raise InputError(
+            f"{key}: goes with the mean over silos, not with federation.merge={own.merge}; set that to mean, or {off}"
+        )
+    if own.mixings_per_round != 1:
+        raise InputError(
+            f"{key}: the server works once a round, but federation.mixings-per-round={own.mixings_per_round}; set that "
+            f"to 1, or {off}"
+        )
+    if LOCAL_OPTIMIZERS[optimizer].rule:
+        raise InputError(
+            f"{key}: training.optimizer={optimizer} makes up for mixing itself; set that to adam, sgd or nesterov, or {off}"
+        )
 
 
 def _check_loss(config: CDLConfig) -> None:

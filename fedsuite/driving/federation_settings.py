@@ -5,7 +5,8 @@ Overlays stand in fedsuite/driving/topology, mixing rules in fedsuite/driving/to
 
 from dataclasses import dataclass
 
-from fedsuite.settings.config import setting
+from fedsuite.averaging.settings import AveragingSettings
+from fedsuite.settings.config import again, setting
 
 # Who mixes with whom. "cll" pools all data in one silo; the second group has a server; the third has none.
 POOLED = "cll"
@@ -58,6 +59,19 @@ class FederationSettings:
         1, "mixing steps in one round, that is in one message; above 1 no neighbour may sit in another client",
         ge=1, le=10**6,
     )  # fmt: skip
+
+    server_optimizer: str = again(AveragingSettings, "server_optimizer")
+    server_learning_rate: float = again(AveragingSettings, "server_learning_rate")
+    server_momentum: float = again(AveragingSettings, "server_momentum")
+    server_second_momentum: float = again(AveragingSettings, "server_second_momentum")
+    server_tau: float = again(AveragingSettings, "server_tau")
+    server_bias_correction: bool = again(AveragingSettings, "server_bias_correction")
+    control_variates: bool = again(AveragingSettings, "control_variates")
+
+    @property
+    def server_steps(self) -> bool:
+        """Whether the server's model goes another way than to the mean."""
+        return self.server_optimizer != "none" or self.server_learning_rate != 1
 
     @property
     def pooled(self) -> bool:

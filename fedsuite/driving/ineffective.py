@@ -1,5 +1,6 @@
 """Keys of a CDL run that nothing reads with certain values of others."""
 
+from fedsuite.averaging.settings import AVERAGING_UNREAD
 from fedsuite.settings.ineffective import Unread, among, but
 
 _GENERATED = ("data.dir", bool)
@@ -8,8 +9,12 @@ _LOSS = ("objective.loss", among("none"))
 _NOBODY = ("sabotage.clients", among(""))
 _ONE_SILO = ("federation.scenario", among("cll"))  # which mixes with nobody
 _CHAIN = ("objective.loss", but("cd_k"))
+_OF_SERVER = {
+    f"federation.server-{key}" for key in ("momentum", "second-momentum", "bias-correction", "tau")
+}
 
 UNREAD: Unread = {
+    **{k: when for k, when in AVERAGING_UNREAD.items() if k in _OF_SERVER},
     "data.road-character": _GENERATED,
     "data.generated-seed": _GENERATED,
     "data.train-frames": _GENERATED,

@@ -202,8 +202,9 @@ def initial_network(config: CDLConfig) -> torch.nn.Module:
 
 @lru_cache(maxsize=32)
 def message_bits(config: CDLConfig) -> int:
-    """M: the backbone as it travels, parameters and mixed buffers, and what the local optimizer has mixed beside it."""
+    """M: the backbone as it travels, parameters and mixed buffers; what the local optimizer has mixed; control variates."""
     beside = len(LOCAL_OPTIMIZERS[config.training.optimizer].sent)
+    beside += config.federation.control_variates
     if config.wall_clock.model_bits:
         return config.wall_clock.model_bits * (1 + beside)
     network = initial_network(config)

@@ -80,7 +80,8 @@ class _Batch:
 
 
 class Learner:
-    """Trains the networks of S silos; `network` is a template, `penalty` is added to every silo's loss."""
+    """Trains the networks of S silos; `network` is a template, `penalty` is added to every silo's loss, `correct`
+    called with the stacked backbones when they have a step's gradients."""
 
     def __init__(
         self,
@@ -89,10 +90,11 @@ class Learner:
         networks: SiloNetworks,
         site: Site,
         penalty: Penalty | None = None,
+        correct: Callable[[Tensors], object] = lambda backbone: None,
     ) -> None:
         self.config, self.network, self.networks, self.site = config, network, networks, site
         self.chain = chain_of(config.objective, config.data.angle_end)
-        self.penalty = penalty
+        self.penalty, self.correct = penalty, correct
         self.start: Tensors = {}
         stacked = config.training.stacked
         self.is_stacked = stacked == "yes" or (stacked == "auto" and networks.device != "cpu")
@@ -127,6 +129,7 @@ class Learner:
         batch = self._batch(t, number, contrasts)
         gradients = self._stacked_gradients if self.is_stacked else self._gradients_one_by_one
         terms = gradients(batch, contrasts)
+        self.correct(self.networks.backbone)
         for prefix, optimizer in self.networks.optimizers.items():
             if prefix == BACKBONE or contrasts:
                 optimizer.step()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
@@ -55,6 +56,7 @@ class SiloNetworks:
         mixed = [n for n in self._trained(self.backbone) if n in names.mixed]
         # Name in a message -> (kind of state, parameter).
         self.sent = {f"{kind}.{n}": (kind, n) for kind in method.sent for n in mixed}
+        self.control: Arrays = {}  # SCAFFOLD's c_k of every silo [S, ...]; {} without
         self.under_way: Arrays = {}  # messages between these silos, rows of what is mixed
         self.copied = False  # whether theta^s was copied: after the first mixing step in which these silos took part
 
@@ -119,7 +121,7 @@ class SiloNetworks:
                 target.copy_(self.backbone[name])
 
     def private_arrays(self) -> Arrays:
-        """All that stays with the silos: sub-networks, moments, local BatchNorm tensors."""
+        """All that stays with the silos: sub-networks, moments, local BatchNorm tensors, control variates."""
         arrays = {f"{SUB}{k}": v.detach().cpu().numpy() for k, v in self.sub.items()}
         arrays |= {
             f"{BACKBONE}{k}": self.backbone[k].detach().cpu().numpy()
@@ -130,11 +132,12 @@ class SiloNetworks:
             if prefix == BACKBONE:
                 moments = {k: v for k, v in moments.items() if k not in self.sent}
             arrays |= with_prefix(moments, f"moments.{prefix}")
-        return arrays
+        return arrays | with_prefix(self.control, CONTROL)
 
     def load_private_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take over what `private_arrays` gave after a mixing step."""
         self.copied = True
+        self.control = under_prefix(arrays, CONTROL)
         _load(self.backbone, under_prefix(arrays, BACKBONE))
         _load(self.sub, under_prefix(arrays, SUB))
         for prefix, optimizer in self.optimizers.items():
