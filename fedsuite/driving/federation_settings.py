@@ -3,16 +3,24 @@
 Overlays stand in fedsuite/driving/topology, mixing rules in fedsuite/driving/topology/robust_mixing.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from fedsuite.averaging.settings import AveragingSettings
-from fedsuite.settings.config import again, setting
+from fedsuite.settings.config import setting
 
 # Who mixes with whom. "cll" pools all data in one silo; the second group has a server; the third has none.
 POOLED = "cll"
 SERVER_SCENARIOS = ("fedavg", "fedprox", "star")
 PEER_SCENARIOS = ("ring", "mst", "delta_mbst", "matcha", "matcha_plus", "complete", "local")
 CUSTOM = "custom"
+
+
+def _as_averaging(name: str) -> Any:
+    """A setting of federated averaging, which run folders of before lack."""
+    known = {f.name: f for f in fields(AveragingSettings)}[name]
+    limits = replace(known.metadata["limits"], added=True)
+    return field(default=known.default, metadata={"limits": limits})
 
 
 @dataclass(frozen=True)
@@ -60,13 +68,13 @@ class FederationSettings:
         ge=1, le=10**6,
     )  # fmt: skip
 
-    server_optimizer: str = again(AveragingSettings, "server_optimizer")
-    server_learning_rate: float = again(AveragingSettings, "server_learning_rate")
-    server_momentum: float = again(AveragingSettings, "server_momentum")
-    server_second_momentum: float = again(AveragingSettings, "server_second_momentum")
-    server_tau: float = again(AveragingSettings, "server_tau")
-    server_bias_correction: bool = again(AveragingSettings, "server_bias_correction")
-    control_variates: bool = again(AveragingSettings, "control_variates")
+    server_optimizer: str = _as_averaging("server_optimizer")
+    server_learning_rate: float = _as_averaging("server_learning_rate")
+    server_momentum: float = _as_averaging("server_momentum")
+    server_second_momentum: float = _as_averaging("server_second_momentum")
+    server_tau: float = _as_averaging("server_tau")
+    server_bias_correction: bool = _as_averaging("server_bias_correction")
+    control_variates: bool = _as_averaging("control_variates")
 
     @property
     def server_steps(self) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar, get_type_hints
 
@@ -69,15 +69,6 @@ def setting(default: Value, help: str, **limits: Any) -> Any:
         limits = limits if {"le", "lt"} & limits.keys() else {**limits, "le": _LARGEST}
         limits = limits if {"ge", "gt"} & limits.keys() else {**limits, "ge": -_LARGEST}
     return field(default=default, metadata={"limits": Limits(help, **limits)})
-
-
-def again(cls: type, name: str) -> Any:
-    """The setting `name` of another section, as one that runs of before did not have."""
-    known = {f.name: f for f in fields(cls)}[name]
-    return field(
-        default=known.default,
-        metadata={"limits": replace(known.metadata["limits"], added=True)},
-    )
 
 
 def section(cls: type[Section]) -> Section:

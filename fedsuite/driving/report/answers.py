@@ -91,8 +91,9 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     if own.pooled:
         yield "The frames of all silos are with one client: they have left their silos."
         return
-    tracks = config.training.optimizer == "gradient-tracking"
-    sent = "its network, and as much again for its optimizer," if tracks else "its network"
+    tracks = "its optimizer" if config.training.optimizer == "gradient-tracking" else ""
+    beside = tracks or ("its control variates" if own.control_variates else "")
+    sent = f"its network, and as much again for {beside}," if beside else "its network"
     if own.scenario == "local":
         yield "No weights are mixed: every silo trains for itself."
     else:
