@@ -5,10 +5,11 @@ Names are the dotted names of `torch.nn.Module.state_dict()`. Arrays are float32
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 Arrays = dict[str, np.ndarray]
+Named = Mapping[str, np.ndarray]
 Form = tuple[
     tuple[int, ...], str
 ]  # shape and type of an array, such as ((2, 3), "float32"); type "": any numbers
@@ -77,7 +79,7 @@ def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
 
 def under_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
     """The arrays whose name starts with `prefix`, with the prefix removed."""
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+    return {k.removeprefix(prefix): arrays[k] for k in arrays if k.startswith(prefix)}
 
 
 def arrays_to_bytes(
@@ -133,3 +135,67 @@ def fingerprint(arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name}|{a.dtype.str}|{a.shape}|".encode())
         digest.update(a.data)  # without a copy
     return digest.hexdigest()
+
+
+class Stored(Named):
+    """Arrays in a file that has their numbers one after another; each is read when it is asked for, and none is kept.
+
+    places: by name the first byte of an array, its shape and its type.
+    """
+
+    def __init__(
+        self, file: Path, places: Mapping[str, tuple[int, tuple[int, ...], np.dtype]]
+    ) -> None:
+        self.file, self.places = file, places
+
+    @classmethod
+    def write(cls, file: Path, arrays: Named) -> "Stored":
+        """The same arrays, now in this file; an OSError names its folder."""
+        places, at = {}, 0
+        try:
+            with file.open("wb") as out:
+                for name, array in arrays.items():
+                    places[name] = (at, array.shape, array.dtype)
+                    at += out.write(np.ascontiguousarray(array).data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file.parent)) from error
+        return cls(file, places)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        _, shape, _ = self.places[name]
+        return self.part(name, 0, math.prod(shape)).reshape(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __or__(self, others: Named) -> Arrays:
+        return {**self, **others}
+
+    def part(self, name: str, first: int, last: int) -> np.ndarray:
+        """Numbers first .. last - 1 of an array in C order."""
+        at, _, kind = self.places[name]
+        return np.fromfile(self.file, kind, last - first, offset=at + first * kind.itemsize)
+
+
+def part_of(arrays: Named, name: str, first: int, last: int) -> np.ndarray:
+    """Numbers first .. last - 1 of an array in C order; of a stored one no others are read."""
+    if isinstance(arrays, Stored):
+        return arrays.part(name, first, last)
+    return arrays[name].reshape(-1)[first:last]
+
+
+def picked(arrays: Named, names: Iterable[str]) -> Named:
+    """The arrays of these names, in this order; stored ones stay where they are."""
+    if isinstance(arrays, Stored):
+        return Stored(arrays.file, {name: arrays.places[name] for name in names})
+    return {name: arrays[name] for name in names}
+
+
+def stored_like(source: Named, made: Arrays) -> Named:
+    """What was made of `source`: beside its file if it is a stored one, in memory if it is not."""
+    if isinstance(source, Stored):
+        return Stored.write(source.file.with_stem(f"{source.file.stem}-made"), made)
+    return made

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
 
-from fedsuite.arrays import LARGEST_COUNT, Arrays, Form, forms_of
+from fedsuite.arrays import LARGEST_COUNT, Arrays, Form, Named, forms_of
 from fedsuite.errors import RunFailed
 
 Scalar = int | float | str | bool
@@ -103,10 +103,12 @@ class Reply:
     num_examples >= 0; metrics finite, at most 1e12 in size, `steps` and those that end in "count" whole and >= 0.
 
     The metric `steps` of training replies is how many optimizer steps a client made; the loop adds them up.
+    arrays: a mapping that reads each one from disk where a round's replies are more than `spill-above` (`Stored` of
+    fedsuite/arrays.py), until the round is over; else a dict.
     """
 
     partition: int
-    arrays: Arrays
+    arrays: Named
     num_examples: int
     metrics: Mapping[str, float]
 

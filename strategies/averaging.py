@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, Share, under_prefix, with_prefix
+from fedsuite.arrays import Arrays, Named, Share, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL, server_control
 from fedsuite.averaging.exchange import WHOLE, Exchange
 from fedsuite.averaging.merging import (
@@ -91,7 +91,9 @@ class Averaging(RoundStrategy):
         control = under_prefix(state.optimizer, CONTROL)
         beside = with_prefix(control, CONTROL)
         ends, replies = yield from train_chains(
-            state.arrays, chains, lambda client, model: self._task(client, model | beside)
+            state.arrays,
+            chains,
+            lambda client, model: self._task(client, model | beside if beside else model),
         )
         weights = weights_of_chains(chosen, ends, self.max_share)
         own = [end.arrays for end in ends]
@@ -102,10 +104,9 @@ class Averaging(RoundStrategy):
             merged.delta,
             step,
             self.server_optimizer,
-            without(state.optimizer, CONTROL),
+            dict(without(state.optimizer, CONTROL)),
         )
-        changes = [under_prefix(r.arrays, CONTROL) for r in replies]
-        control = server_control(control, changes, len(trainers(clients)))
+        control = server_control(control, [r.arrays for r in replies], len(trainers(clients)))
         optimizer |= with_prefix(control, CONTROL)
         metrics = self._metrics(state.arrays, arrays, replies, chosen) | steps.metrics
         after = replace(state, arrays=arrays, optimizer=optimizer, rules=steps.kept(replies))
@@ -156,7 +157,7 @@ def training_means(replies: Sequence[Reply]) -> dict[str, float]:
     return {f"train.{k}": v for k, v in means.items() if k != "steps"}
 
 
-def mean_square(server: Arrays, clients: Sequence[Arrays], weights: np.ndarray) -> float:
+def mean_square(server: Named, clients: Sequence[Named], weights: np.ndarray) -> float:
     """sum_k p_k ||w_k - w||^2."""
     return float(weights @ lengths(server, clients) ** 2)
 

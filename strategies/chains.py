@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Arrays, Named, picked
 from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.merging import Merged, capped, shares
 from fedsuite.federation import Asking, ClientInfo, Clients, Reply, Task
@@ -19,7 +19,7 @@ from fedsuite.federation import Asking, ClientInfo, Clients, Reply, Task
 class ChainEnd:
     """The model that a chain has come to, and the replies of its members so far."""
 
-    arrays: Arrays
+    arrays: Named
     replies: tuple[Reply, ...] = ()
 
     def after(self, reply: Reply) -> "ChainEnd":
@@ -48,7 +48,9 @@ def train_chains(
     in_turn = sum(map(len, chains)) if longest > 1 else 0
     for place in range(longest):
         who = [(n, chain[place]) for n, chain in enumerate(chains) if place < len(chain)]
-        tasks = [replace(ask(c, ends[n].arrays), in_turn=in_turn) for n, c in who]
+        models = [ends[n].arrays for n, _ in who]
+        starts = [model if isinstance(model, dict) else dict(model) for model in models]
+        tasks = [replace(ask(c, w), in_turn=in_turn) for (_, c), w in zip(who, starts, strict=True)]
         number = {client.partition: n for n, client in who}
         for reply in (yield tasks):
             ends[number[reply.partition]] = ends[number[reply.partition]].after(reply)
@@ -64,9 +66,9 @@ def training_task(client: ClientInfo, arrays: Arrays, steps: int) -> Task:
     return Task(client.partition, "train", arrays, {"steps": steps}, needs=("steps",), ranges=most)
 
 
-def without(arrays: Arrays, prefix: str) -> Arrays:
+def without(arrays: Named, prefix: str) -> Named:
     """The arrays whose names do not start with the prefix."""
-    return {k: v for k, v in arrays.items() if not k.startswith(prefix)}
+    return picked(arrays, [name for name in arrays if not name.startswith(prefix)])
 
 
 def trainers(clients: Clients) -> list[ClientInfo]:

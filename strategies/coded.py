@@ -7,6 +7,7 @@ whose parts stand for no model is left out of the merge, and its line in the his
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedsuite.arrays import stored_like
 from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.exchange import Exchange
 from fedsuite.errors import RunFailed
@@ -47,7 +48,7 @@ class Coded(Wrapped):
                 except ValueError as error:
                     refused[reply.partition] = str(error)
                 else:
-                    usable.append(replace(reply, arrays=model))
+                    usable.append(replace(reply, arrays=stored_like(reply.arrays, model)))
             if replies and not usable:
                 raise RunFailed(
                     f"round {number}: federation.codec: no change can be decoded: {min(refused.values())}"

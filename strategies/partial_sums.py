@@ -34,8 +34,13 @@ class PartialSums(HouseAveraging):
         starts = range(0, len(chosen), self.per_message)
         groups = [chosen[at : at + self.per_message] for at in starts]
         replies = yield [self._message(group, state.arrays, weights) for group in groups]
-        sums = {r.partition: under_prefix(r.arrays, SUM) for r in replies if r.arrays}
-        total = tree_sum(lambda i: sums.get(groups[i][0].partition), len(groups))
+        sums = {r.partition: r.arrays for r in replies if r.arrays}
+
+        def sum_of(place: int) -> Arrays | None:
+            sent = sums.get(groups[place][0].partition)
+            return under_prefix(sent, SUM) if sent else None
+
+        total = tree_sum(sum_of, len(groups))
         present = math.fsum(weights[r.partition] for r in replies)
         delta = {name: value / present for name, value in total.items()}
         step = self._step(steps, _no_single_changes)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, range_complaint
+from fedsuite.arrays import Named, Stored, picked, range_complaint, stored_like
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     ClientInfo,
@@ -17,7 +17,7 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.randomness import rng_for
-from fedsuite.sabotage.attacks import ATTACKS, CLAIMED, Known, change
+from fedsuite.sabotage.attacks import ATTACKS, CLAIMED, KNOWING, Known, change
 from fedsuite.sabotage.settings import SabotageSettings
 from strategies.wrapping import Wrapped, around
 
@@ -90,7 +90,13 @@ class Sabotaged(Wrapped):
         attack = ATTACKS.get(self.settings.attack)
         if attack is None or not own:
             return list(replies)
-        changes = [change(starts[r.partition], self._model(r)) for r in honest]
+        seen = honest if self.settings.attack in KNOWING else []
+        if any(isinstance(r.arrays, Stored) for r in seen):
+            raise RunFailed(
+                f"round {number}: sabotage.attack = {self.settings.attack} looks at all replies of a round at once, which "
+                "are more than spill-above lets the server hold; raise spill-above, or choose another attack"
+            )
+        changes = [change(starts[r.partition], self._model(r)) for r in seen]
         false = []
         for reply in own:
             rng = rng_for(self.seed, "sabotage", number, reply.partition)
@@ -101,9 +107,9 @@ class Sabotaged(Wrapped):
                 raise RunFailed(
                     f"round {number}: sabotage.scale: {complaint}, which the check of replies would stop; lower it"
                 )
-            false.append(replace(reply, arrays=arrays))
+            false.append(replace(reply, arrays=stored_like(reply.arrays, arrays)))
         return sorted([*honest, *false], key=lambda r: r.partition)
 
-    def _model(self, reply: Reply) -> Arrays:
+    def _model(self, reply: Reply) -> Named:
         """What an attack is about."""
-        return {k: v for k, v in reply.arrays.items() if not k.startswith(self.beside)}
+        return picked(reply.arrays, [k for k in reply.arrays if not k.startswith(self.beside)])

@@ -7,7 +7,7 @@ from the round's w, and the server merges as FedAvg does.
 
 from dataclasses import dataclass, replace
 
-from fedsuite.arrays import LARGEST_COUNT, Arrays, under_prefix, with_prefix
+from fedsuite.arrays import LARGEST_COUNT, Arrays, picked, under_prefix, with_prefix
 from fedsuite.averaging.merging import ServerStep, mean, server_step
 from fedsuite.federation import (
     ClientInfo,
@@ -46,7 +46,7 @@ class SequentialAveraging(HouseAveraging):
                 yield [replace(self._handed(client, model, optimizer), in_turn=len(chosen))]
             ):
                 optimizer = under_prefix(reply.arrays, OPTIMIZER)
-                local = {k: reply.arrays[k] for k in model}
+                local = picked(reply.arrays, model)
                 replies.append(replace(reply, arrays=local))
                 if self.in_turn:
                     delta = mean(model, [local], [weights[client.partition]])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedsuite.arrays import with_prefix
 from fedsuite.averaging.control_variates import CONTROL, Correction, server_control
 from fedsuite.runs.versions import Checkpoints
 from simulations.engines.inprocess import run_inprocess
@@ -42,7 +43,7 @@ def play(participants: list[list[int]]):
             ends.append(end)
             changes.append(change)
         w = np.mean(ends, axis=0)
-        c = server_control({"w": c}, changes, 2)["w"]
+        c = server_control({"w": c}, [with_prefix(d, CONTROL) for d in changes], 2)["w"]
         seen.append((w, c))
     return seen
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Arrays, Named
 
 CONTROL = "control."
 """Prefix of control variates where they travel beside a model, and on a client's disk."""
@@ -48,11 +48,10 @@ class Correction:
         return {k: c - self.own[k] for k, c in self.updated().items()}
 
 
-def server_control(
-    control: Mapping[str, np.ndarray], changes: Sequence[Arrays], count: int
-) -> Arrays:
-    """c + (1 / count) sum of the participants' changes, in the type of c; sums in float64."""
+def server_control(control: Named, replies: Sequence[Named], count: int) -> Arrays:
+    """c + (1 / count) sum of the participants' changes, in the type of c; sums in float64. replies: what participants sent,
+    with the changes under CONTROL."""
     return {
-        k: np.asarray(c + sum(d[k].astype(np.float64) for d in changes) / count, c.dtype)
+        k: np.asarray(c + sum(r[CONTROL + k].astype(np.float64) for r in replies) / count, c.dtype)
         for k, c in control.items()
     }

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, Form, Share, forms_of, range_complaint, under_prefix
+from fedsuite.arrays import Arrays, Form, Named, Share, forms_of, range_complaint, under_prefix
 from fedsuite.errors import InputError, suggestion
 from fedsuite.settings.values import check_callable, chosen, shown, tried
 
@@ -109,10 +109,10 @@ class Exchange:
                 left[name] = (change - self.codec.decode(parts, shape)).astype(np.float32)
         return sent, left
 
-    def decode(self, start: Arrays, sent: Arrays) -> Arrays:
+    def decode(self, start: Arrays, sent: Named) -> Arrays:
         """The model that was sent; ValueError where its parts stand for no finite change."""
         if self.codec is None:
-            return sent
+            return dict(sent)
         found: Arrays = {}
         coded = self.coded(forms_of(start))
         for name in coded:

@@ -20,11 +20,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Arrays, Named
 from fedsuite.averaging.step import Step
 from fedsuite.settings.metrics import Metrics
 
-Named = Mapping[str, np.ndarray]
 Weights = Sequence[float] | np.ndarray
 
 

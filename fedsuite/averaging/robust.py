@@ -15,7 +15,8 @@ count together, in float64; distances are of whole clients, taken from the chang
                     2022)
 
 Before any rule a cap may be put on weights (merging.capped) and a bound on lengths (`Merge`). Between equals
-the client of the lower partition is taken.
+the client of the lower partition is taken. No rule needs more than one whole array of one client in memory, and of the
+numbers of all clients so many as HELD of blocks.py has room for: clients may lie on disk (`Stored`), with the same result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from fedsuite.arrays import Arrays
-from fedsuite.averaging.merging import Merged, MergeRule, Named, mean
+from fedsuite.arrays import Named, part_of, stored_like
+from fedsuite.averaging.blocks import blocks, number_by_number
+from fedsuite.averaging.merging import Merged, MergeRule, mean
 from fedsuite.averaging.step import NO_STEP, Step
 from fedsuite.errors import InputError, RunFailed
 
@@ -41,9 +43,8 @@ def squared_distances(clients: Sequence[Named]) -> np.ndarray:
     for name in sorted(clients[0]):
         if clients[0][name].dtype.kind != "f":
             continue
-        flat = [c[name].reshape(-1) for c in clients]
-        for start in range(0, flat[0].size, _BLOCK):
-            block = np.array([row[start : start + _BLOCK] for row in flat], np.float64)
+        for first, last in blocks(clients[0][name].size, _BLOCK):
+            block = np.array([part_of(c, name, first, last) for c in clients], np.float64)
             total += pdist(block, "sqeuclidean")
     return squareform(total)
 
@@ -131,11 +132,7 @@ def _by_number(
     def combine(
         server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
     ) -> Merged:
-        delta: Arrays = {}
-        for name in clients[0]:
-            changes = np.array([c[name] - server[name].astype(np.float64) for c in clients])
-            delta[name] = np.asarray(middle(changes, tolerated))
-        return Merged(delta)
+        return Merged(number_by_number(server, clients, lambda x: middle(x, tolerated)))
 
     return combine
 
@@ -163,11 +160,12 @@ def _bulyan(server: Named, clients: Sequence[Named], weights: np.ndarray, tolera
         best = left[int(np.argmin(krum_scores(squared[np.ix_(left, left)], nearest)))]
         picked.append(best)
         left.remove(best)
-    delta: Arrays = {}
-    for name in clients[0]:
-        start = server[name].astype(np.float64)
-        changes = np.sort([clients[k][name] - start for k in sorted(picked)], axis=0)
-        delta[name] = np.asarray(_near_the_median(changes, len(clients) - 4 * tolerated))
+    count = len(clients) - 4 * tolerated
+    delta = number_by_number(
+        server,
+        [clients[k] for k in sorted(picked)],
+        lambda x: _near_the_median(np.sort(x, axis=0), count),
+    )
     admitted = np.zeros(len(clients))
     admitted[picked] = 1.0
     return Merged(delta, admitted)
@@ -243,8 +241,8 @@ WEIGHTED_MEAN = Merge()
 
 
 def _shortened(server: Named, client: Named, factor: float) -> Named:
-    """w + factor (w_k - w), float64; the client's own arrays where nothing changes."""
+    """w + factor (w_k - w), float64; the client's own arrays where nothing changes, on disk where those are."""
     if factor == 1.0:
         return client
     starts = {k: server[k].astype(np.float64) for k in client}
-    return {k: starts[k] + factor * (v - starts[k]) for k, v in client.items()}
+    return stored_like(client, {k: starts[k] + factor * (v - starts[k]) for k, v in client.items()})

@@ -22,8 +22,8 @@ from functools import partial
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, under_prefix, with_prefix
-from fedsuite.averaging.merging import Named, ServerOptimizer, ServerStep, plain
+from fedsuite.arrays import Arrays, Named, under_prefix, with_prefix
+from fedsuite.averaging.merging import ServerOptimizer, ServerStep, plain
 
 TAKES = ("w", "delta", "state", "step")  # of a server optimizer
 FIRST, SECOND, COUNT = "m.", "v.", "t"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, fingerprint, non_finite
+from fedsuite.arrays import Named, fingerprint, non_finite
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, RoundResult, ServerState, Task
 
@@ -61,7 +61,7 @@ def forms(arrays: Mapping[str, np.ndarray]) -> Forms:
     return {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
 
 
-def check_forms(where: str, arrays: Arrays, expected: Forms) -> None:
+def check_forms(where: str, arrays: Named, expected: Forms) -> None:
     """Names, shapes and types are those of `expected`."""
     found, cause = forms(arrays), "an array was dropped, renamed or added"
     require(found.keys() == expected.keys(), where, f"arrays {sorted(expected)}", [*found], cause)

@@ -148,7 +148,7 @@ class Drive:
                 self._say(where, "tasks", str(awaited), *(as_text(t) for t in tasks))
                 tasks = sorted(tasks[:awaited], key=lambda task: task.partition)
                 replies = self._replies(where, number, given, tasks)
-                arrays = [t.arrays for t in tasks] + [r.arrays for r in replies]
+                arrays = [*(dict(t.arrays) for t in tasks), *(dict(r.arrays) for r in replies)]
                 watched += [(a, fingerprint(a)) for a in arrays]
                 sent = list(replies)
         except StopIteration as stop:

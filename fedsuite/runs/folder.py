@@ -1,7 +1,7 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
 config.json, metrics.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors,
-clients/<name>/, errors.log.
+clients/<name>/, errors.log; during a round spill/.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
 placement (engine, workers, GPUs). One process at a time writes: it holds a lock that the system releases when the process
 ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
@@ -55,6 +55,7 @@ WRITTEN = (
     ),
     *(f"{place}/round-[0-9]*.safetensors" for place in ("checkpoints", "clients/*", "clients/*/*")),
     *(f"{place}/aside-round-[0-9]*.safetensors" for place in ("clients/*", "clients/*/*")),
+    "spill/*.numbers",
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
 )
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
@@ -71,6 +72,7 @@ class RunFolder:
         self.status_file = path / "run.json"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model.safetensors"  # the server's arrays at the end of the run
+        self.spill = path / "spill"  # replies of the round under way that are not held in memory
         self.results = path / "results.md"  # a table that a system may leave at the end
         self.clients = path / "clients"  # their private folders (in simulation)
         self.errors = path / "errors.log"  # full texts; the history holds their last lines

@@ -20,16 +20,15 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fedsuite.arrays import Arrays
-from fedsuite.averaging.merging import Named
+from fedsuite.arrays import Arrays, Named
 
 CLAIMED = 10**15  # samples that a weight-lie claims
 
 
 @dataclass(frozen=True)
 class Known:
-    """What saboteurs know of a round. changes: d of every honest client in it, of which alie and ipm need one to hide among;
-    hostile: m; scale: c, None = the attack's own; rng: of this round and client."""
+    """What saboteurs know of a round. changes: d of every honest client in it, of which alie and ipm need one to hide among,
+    () for attacks that are not KNOWING; hostile: m; scale: c, None = the attack's own; rng: of this round and client."""
 
     changes: Sequence[Named]
     hostile: int
@@ -97,3 +96,4 @@ ATTACKS: Mapping[str, Attack] = {
     "alie": a_little,
     "ipm": against_the_mean,
 }
+KNOWING = frozenset({"alie", "ipm"})  # those that look at the changes of all honest clients

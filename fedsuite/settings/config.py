@@ -110,6 +110,12 @@ class RunSettings:
         128, "clients whose data one process keeps open at most", ge=1, le=512, may_change=True
     )
     checkpoint_every: int = setting(1, "rounds between checkpoints", ge=1, may_change=True)
+    spill_above: int = setting(
+        256,
+        "MB of a round's replies that the server holds in memory; those beyond wait on disk in the run's folder",
+        ge=0,
+        may_change=True,
+    )
     min_reply_fraction: float = setting(
         1.0, "share of usable replies below which an exchange fails the run", gt=0, le=1
     )

@@ -5,6 +5,7 @@ Who has most to train on is sent its task first, so that where workers are fewer
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -26,7 +27,12 @@ from strategies.runtime.reply_checks import (
     check_merged,
     usable_or_reason,
 )
+from strategies.runtime.spill import Spill
 from strategies.runtime.together import check_parts, members_of, parts_of, told
+
+Answer = list[
+    tuple[Task, CheckedReply]
+]  # of one message: each of its clients, one but for together
 
 
 class TaskExchange:
@@ -47,6 +53,7 @@ class TaskExchange:
         self.trained: dict[int, int] = {}
         self.checkpoint_rounds: Sequence[int] = [0]
         self.real = is_real(grid)
+        self.spill = Spill(folder.spill, settings.spill_above)
         self.patience = Patience(grid, settings.lost_node_patience_s if self.real else 0.0)
 
     def replies(self, tasks: Sequence[Task], records: RoundRecords) -> list[Reply]:
@@ -64,11 +71,14 @@ class TaskExchange:
             sent = event(records.number, Kind.EXCHANGE, records.prefix)
             asked = [own.partition for task in ordered for own in members_of(task)]
             self.emit(sent | {"task": ordered[0].kind, "clients": len(asked), "partitions": asked})
-        raws, done = self._answers(ordered, records, awaited)
+        answers, done = self._answers(ordered, records, awaited)
         if awaited <= len(done) < len(ordered):
             late = [task for i, task in enumerate(ordered) if i not in done]
-            ordered, raws = [ordered[i] for i in sorted(done)], [raws[i] for i in sorted(done)]
-        replies = self.judged(ordered, raws, records)
+            ordered, answers = (
+                [ordered[i] for i in sorted(done)],
+                [answers[i] for i in sorted(done)],
+            )
+        replies = self.judged(ordered, answers, records)
         for task in sorted(late, key=lambda task: task.partition):
             for own in members_of(task):
                 records.late(own)
@@ -76,17 +86,18 @@ class TaskExchange:
 
     def _answers(
         self, tasks: Sequence[Task], records: RoundRecords, awaited: int
-    ) -> tuple[list[RawReply | None], set[int]]:
-        """Whatever comes back until `awaited` tasks have been answered, by position of the task; None where nothing came in
-        time. With it the positions that have been answered for good."""
-        raws: list[RawReply | None] = [None] * len(tasks)
+    ) -> tuple[list[Answer], set[int]]:
+        """Whatever comes back until `awaited` tasks have been answered, by position of the task, checked as it comes. With
+        it the positions that have been answered for good."""
+        answers: list[Answer | None] = [None] * len(tasks)
         done: set[int] = set()
         post, patience = Post(self.grid, self.folder), self.patience
         position_of = {self.node_of[task.partition]: i for i, task in enumerate(tasks)}
 
         def keep(position: int, reply: Message | Exception, seconds: float) -> None:
             task = tasks[position]
-            raw = raws[position] = self._introduced(task, read_reply(reply, task))
+            raw = self._introduced(task, read_reply(reply, task))
+            answers[position] = self.checked(task, raw)
             if raw.error:
                 who = ", ".join(self.names[own.partition] for own in members_of(task))
                 self.folder.log_error(f"round {records.number}, {who}", raw.detail or raw.error)
@@ -117,7 +128,13 @@ class TaskExchange:
                 self._tell(Kind.SENT_AGAIN, tasks[position], records)
             if not came:
                 post.pause()
-        return raws, done
+        pairs = zip(tasks, answers, strict=True)
+        return [self.checked(task, None) if a is None else a for task, a in pairs], done
+
+    def checked(self, task: Task, raw: RawReply | None) -> Answer:
+        """What a reply is worth to each client that it is from; None: nothing came in time. It may go to disk."""
+        found = check_parts(task, raw, self.settings.reply_deadline_s, self.names)
+        return [(own, replace(c, reply=c.reply and self.spill.kept(c.reply))) for own, c in found]
 
     def _introduced(self, task: Task, raw: RawReply) -> RawReply:
         """The reply, unreadable if it has to say who sends it and does not; RunFailed if it says another than is known."""
@@ -163,25 +180,21 @@ class TaskExchange:
             yield factory.message(task, self.node_of[task.partition], config)
 
     def judged(
-        self, tasks: Sequence[Task], raws: Sequence[RawReply | None], records: RoundRecords
+        self, tasks: Sequence[Task], answers: Sequence[Answer], records: RoundRecords
     ) -> list[Reply]:
-        """The usable ones of the replies to `tasks`; RunFailed if they are too few."""
-        deadline_s, least = self.settings.reply_deadline_s, self.settings.min_reply_fraction
+        """The usable ones of the checked replies to `tasks`; RunFailed if they are too few."""
+        least = self.settings.min_reply_fraction
         failed: list[tuple[str, CheckedReply]] = []
         dead, replies = [], []
-        parts = [
-            (raw, *part)
-            for task, raw in zip(tasks, raws, strict=True)
-            for part in check_parts(task, raw, deadline_s, self.names)
-        ]
-        for raw, task, checked in sorted(parts, key=lambda part: part[1].partition):
+        parts = [part for answer in answers for part in answer]
+        for task, checked in sorted(parts, key=lambda part: part[0].partition):
             records.checked(task, checked)
             if checked.reply is not None:
                 replies.append(checked.reply)
                 continue
             name = self.names[task.partition]
             failed.append((name, checked))
-            dead += [name] if raw is not None and raw.worker_died and not self.real else []
+            dead += [name] if checked.worker_died and not self.real else []
         where = f"round {records.number}, {tasks[0].kind}"
         if dead:
             raise RunFailed(

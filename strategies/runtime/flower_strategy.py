@@ -184,7 +184,7 @@ class FedsuiteStrategy(Strategy):
             else:
                 self.folder.log_error(f"round {number}, node {node}", STRAY)
         records = RoundRecords(number, "", exchange.names)
-        answers = [raws.get(node) for node in asked]
+        answers = [exchange.checked(task, raws.get(node)) for node, task in asked.items()]
         usable = exchange.judged(tasks, answers, records) if tasks else []
         exchange.trained |= {reply.partition: number for reply in records.trained}
         try:

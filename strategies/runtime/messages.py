@@ -47,7 +47,7 @@ class RawReply:
 
 
 class TaskMessages:
-    """Makes the messages of one exchange; arrays sent to several clients are converted once.
+    """Makes the messages of one exchange; arrays sent to several clients, one after another, are converted once.
 
     packed: all arrays of a message are one object; clients answer likewise.
     """
@@ -55,14 +55,13 @@ class TaskMessages:
     def __init__(self, ttl_s: float, packed: bool = True) -> None:
         self.ttl_s = ttl_s
         self._record = packed_record if packed else plain_record
-        self._records: dict[int, ArrayRecord] = {}
+        self._last: tuple[Mapping[str, object], ArrayRecord] | None = None
 
     def message(self, task: Task, node_id: int, config: Mapping[str, Scalar]) -> Message:
         """The message of a task with its full config."""
-        key = id(task.arrays)
-        if key not in self._records:
-            self._records[key] = self._record(task.arrays)
-        content = RecordDict({"arrays": self._records[key], "config": ConfigRecord(dict(config))})
+        if self._last is None or self._last[0] is not task.arrays:
+            self._last = (task.arrays, self._record(task.arrays))
+        content = RecordDict({"arrays": self._last[1], "config": ConfigRecord(dict(config))})
         group = str(config["round"])
         return Message(content, node_id, task.kind, ttl=self.ttl_s, group_id=group)
 

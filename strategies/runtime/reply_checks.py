@@ -24,12 +24,13 @@ Status = Literal["ok", "error", "missing", "rejected"]
 
 @dataclass(frozen=True)
 class CheckedReply:
-    """What a reply is worth. reason: one line, "" if ok; reply: only if ok."""
+    """What a reply is worth. reason: one line, "" if ok; reply: only if ok; worker_died: why there is none."""
 
     status: Status
     reason: str = ""
     reply: Reply | None = None
     bytes_up: int = 0
+    worker_died: bool = False
 
 
 class ReplyMetrics(dict[str, float]):
@@ -51,7 +52,8 @@ def check_reply(
         return CheckedReply("missing", f"no reply within {deadline_s:g} s")
     if raw.error:
         status: Status = "rejected" if raw.unreadable else "error"
-        return CheckedReply("missing" if raw.unreachable else status, raw.error)
+        told: Status = "missing" if raw.unreachable else status
+        return CheckedReply(told, raw.error, worker_died=raw.worker_died)
     size = num_bytes(raw.arrays.values())
     reason = (
         forms_complaint(forms_of(raw.arrays), task.expected)

@@ -155,6 +155,7 @@ class RoundLoop:
         try:
             yield rows
         finally:
+            self.exchange.spill.empty()
             self.history.append(rows.history)
             self.emit(*rows.sums())
         try:

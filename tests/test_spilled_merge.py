@@ -1,0 +1,127 @@
+"""Replies on disk: every rule and server optimizer gives the bytes that it gives in memory, whatever the width of a block."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsuite.arrays import Arrays, Stored, forms_of, picked, stored_like, under_prefix
+from fedsuite.averaging import blocks
+from fedsuite.averaging.merging import ServerStep, server_step, shares
+from fedsuite.averaging.robust import MERGE_RULES, Merge, lengths
+from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS
+from strategies.averaging import mean_square
+
+ROOT = Path(__file__).parents[1]
+SHAPES = {"a.weight": (5, 3), "a.bias": (), "b": (1, 1), "c": (31,), "d": (4, 1, 2), "e": (0, 3)}
+WIDTHS = (2, 7, 1 << 14)
+
+
+def model(seed: int) -> Arrays:
+    rng = np.random.default_rng(seed)
+    arrays = {k: rng.standard_normal(s).astype(np.float32) for k, s in SHAPES.items()}
+    return {k: np.asarray(v) for k, v in arrays.items()} | {"n": np.arange(3) + seed}
+
+
+def on_disk(folder: Path, clients: list[Arrays]) -> list[Stored]:
+    return [Stored.write(folder / f"{i}.numbers", arrays) for i, arrays in enumerate(clients)]
+
+
+def same(one, other) -> bool:
+    bytes_of = [[(k, v.dtype, v.shape, v.tobytes()) for k, v in a.items()] for a in (one, other)]
+    return bytes_of[0] == bytes_of[1]
+
+
+# --- what the rules of single numbers were before there were blocks --------------------------------
+
+
+def whole(name: str, server: Arrays, clients: list[Arrays], f: int) -> Arrays:
+    changes = {
+        k: np.array([c[k] - s.astype(np.float64) for c in clients]) for k, s in server.items()
+    }
+    if name == "median":
+        return {k: np.asarray(np.median(x, axis=0)) for k, x in changes.items()}
+    return {
+        k: np.asarray(np.sort(x, axis=0)[f : len(x) - f].mean(axis=0)) for k, x in changes.items()
+    }
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [2, 11, 300])
+@pytest.mark.parametrize("name", sorted(MERGE_RULES))
+def test_a_rule_gives_the_same_bytes_from_disk_as_from_memory(
+    tmp_path, monkeypatch, name, count, width
+):
+    rule = MERGE_RULES[name]
+    f = max((f for f in range(4) if rule.least(f) <= count), default=None)
+    if f is None:
+        pytest.skip(f"{name} works with {rule.least(0)} clients at least")
+    server, clients = model(0), [model(k + 1) for k in range(count)]
+    weights = shares([k + 1 for k in range(count)])
+    reference = rule.combine(server, clients, weights, f)  # as they fit in memory, in one block
+    if name in ("median", "trimmed-mean"):
+        assert same(reference.delta, whole(name, server, clients, f))
+    monkeypatch.setattr(blocks, "HELD", 8 * count * width)
+    for given in (clients, on_disk(tmp_path, clients)):
+        found = rule.combine(server, given, weights, f)
+        assert same(found.delta, reference.delta)
+        assert found.admitted.tobytes() == reference.admitted.tobytes()
+
+
+@pytest.mark.parametrize("clips", [True, False])
+def test_a_bound_on_lengths_gives_the_same_bytes(tmp_path, clips):
+    server, clients = model(0), [model(k + 1) for k in range(11)]
+    merge = Merge(MERGE_RULES["trimmed-mean"], 1, 1.0, clips, "trimmed-mean")
+    held = merge(server, clients, shares([1] * 11))
+    spilled = merge(server, on_disk(tmp_path, clients), shares([1] * 11))
+    assert same(held.delta, spilled.delta) and held.admitted.min() < 1
+    assert held.admitted.tobytes() == spilled.admitted.tobytes()
+
+
+@pytest.mark.parametrize("name", sorted(SERVER_OPTIMIZERS))
+def test_a_server_optimizer_gives_the_same_bytes(tmp_path, name):
+    server, clients, p = model(0), [model(k + 1) for k in range(11)], shares([*range(1, 12)])
+    ends = []
+    for given in (clients, on_disk(tmp_path, clients)):
+        delta = MERGE_RULES["mean"].combine(server, given, p, 0).delta
+        step = ServerStep(mean_square=lambda given=given: mean_square(server, given, p))
+        ends.append(server_step(server, delta, step, SERVER_OPTIMIZERS[name]))
+    assert same(ends[0][0], ends[1][0]) and same(ends[0][1], ends[1][1])
+    assert (
+        lengths(server, clients).tobytes() == lengths(server, on_disk(tmp_path, clients)).tobytes()
+    )
+
+
+def test_stored_arrays_are_what_was_stored(tmp_path):
+    made = {**model(3), "f": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "g": np.array(True)}
+    stored = Stored.write(tmp_path / "x.numbers", made)
+    assert same(stored, made) and forms_of(stored) == forms_of(made)
+    assert same(under_prefix(stored, "a."), under_prefix(made, "a."))
+    assert same(stored | {"h": made["c"]}, made | {"h": made["c"]})
+    assert stored.part("c", 30, 31).tolist() == [made["c"][30]]
+    some = picked(stored, ["n", "c"])
+    assert isinstance(some, Stored) and same(some, picked(made, ["n", "c"]))
+    assert "b" not in some and len(stored) == len(made)
+    again = stored_like(some, {"c": made["c"] + 1})
+    assert isinstance(again, Stored) and (again["c"] == made["c"] + 1).all() and same(stored, made)
+
+
+def peak(count: int, rule: str) -> int:
+    """Bytes of the largest memory of a process that merges `count` spilled replies of 2 MB."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.server_memory", "--replies", str(count), "--megabytes", "2"]
+        + ["--spill-above", "4", "--held", "4", "--rules", rule],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return int(float(done.stdout.split('peak_mb": ')[1].split(",")[0].rstrip("}\n")))
+
+
+@pytest.mark.parametrize("rule", ["mean", "median", "krum"])
+def test_memory_does_not_grow_with_the_clients(rule):
+    few, many = peak(20, rule), peak(200, rule)
+    assert many <= 1.1 * few, f"{many} MB with 200 replies, {few} MB with 20"
+    assert many < few + 180 * 2 / 4, "the replies alone would be 360 MB more"
+    assert resource.getpagesize() > 0
