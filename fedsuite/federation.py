@@ -128,6 +128,12 @@ class ServerState:
     best: Arrays = field(default_factory=dict)
     rules: Arrays = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(
+            self.arrays, dict
+        ):  # those of a reply on disk, which goes when the round is over
+            object.__setattr__(self, "arrays", dict(self.arrays))
+
     @property
     def selected(self) -> Arrays:
         """The result so far: the best round's arrays, or the newest."""
