@@ -68,7 +68,6 @@ CASES: dict[str, dict[str, Any]] = {
     "saboteurs": RUNS["vln-train-parallel"] | {"sabotage.attack": "sign-flip", "sabotage.clients": "0"},
     "silos": RUNS["cdl-ring-plain"],
     "star": RUNS["cdl-star"],
-    "parties": RUNS["rl-joint"],
 }  # fmt: skip
 
 
