@@ -111,10 +111,7 @@ class RunSettings:
     )
     checkpoint_every: int = setting(1, "rounds between checkpoints", ge=1, may_change=True)
     spill_above: int = setting(
-        256,
-        "MB of a round's replies that the server holds in memory; those beyond wait on disk in the run's folder",
-        ge=0,
-        may_change=True,
+        256, "MB of a round's replies held in memory; others wait on disk", ge=0, may_change=True
     )
     min_reply_fraction: float = setting(
         1.0, "share of usable replies below which an exchange fails the run", gt=0, le=1
@@ -129,10 +126,7 @@ class RunSettings:
         600.0, "seconds that a real node may be lost before it is given up", ge=0, may_change=True
     )
     client_threads: int = setting(
-        1,
-        "torch threads of a client; results may differ in the last bits between counts",
-        ge=1,
-        le=1024,
+        1, "torch threads of a client; last bits may differ between counts", ge=1, le=1024
     )
     device: str = setting(
         "cpu", "where networks run: cpu, cuda, or auto", choices=("cpu", "cuda", "auto")
