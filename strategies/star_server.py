@@ -73,12 +73,12 @@ class StarServer:
             for name, value in model.items():
                 arrays[name] = np.array(mixed[name])
                 arrays[name][here] = value
-        changes = [
-            {k: v[i] for k, v in rows.items()}
-            for rows in (under_prefix(reply.arrays, CONTROL) for reply in replies)
-            for i in range(len(next(iter(rows.values()), ())))
+        sent = [
+            {CONTROL + k: reply.arrays[CONTROL + k][i] for k in control}
+            for reply in replies
+            for i in range(len(next((reply.arrays[CONTROL + k] for k in control), ())))
         ]
-        control = server_control(control, changes, len(present))
+        control = server_control(control, sent, len(present))
         own |= with_prefix(model, MODEL) | with_prefix(control, CONTROL)
         after = replace(state, arrays=arrays, optimizer=own, rules=steps.kept(replies))
         return after, steps.metrics
