@@ -27,7 +27,6 @@ from fedsuite.settings.config import to_flat
 from fedsuite.settings.ineffective import unread_lines
 from fedsuite.storage.escaping import LONGEST
 from fedsuite.storage.files import write_atomically, write_json
-from simulations.engines.ray.placement import told_placement
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import OnEvent, is_real
@@ -44,7 +43,7 @@ ENDED_BY_FLOWER = (
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """What it prints is shown by `flwr log` and `flwr run --stream`."""
-    serve(grid, context.run_config, in_log, in_lines(_say), told_placement())
+    serve(grid, context.run_config, in_log, in_lines(_say))
 
 
 def serve(

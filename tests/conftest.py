@@ -19,6 +19,8 @@ from fedsuite.vln.data.prepare import prepare_houses, prepare_views
 from fedsuite.vln.environment import World
 from fedsuite.vln.mattersim import process_nav_graphs
 from simulations.commands import cli as command
+from simulations.engines.ray.placement import Placement
+from simulations.engines.ray.session import ray_for
 from tests.harness import exit_code_of
 from tests.shared_data import cache, plays  # noqa: F401
 
@@ -250,6 +252,15 @@ def world(oak: House, elm: House) -> World:
 def scan_writer() -> Callable[..., None]:
     """`write_scan(folder, scan, position_m, edge, included)`."""
     return write_scan
+
+
+@pytest.fixture(scope="session")
+def one_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A Ray that all runs of this process use, with room for four workers and two GPUs that are only counted; its logs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray would count these
+        with ray_for(Placement(4, 2), tmp_path_factory.mktemp("ray")) as logs:
+            yield logs
 
 
 @pytest.fixture

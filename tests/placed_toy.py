@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fedsuite.runs.folder import folder_of
-from simulations.engines.ray.placement import told_placement
 from tests import toy
 
 FILE = "worker.json"
@@ -29,7 +28,7 @@ class PlacedClient(toy.ToyClient):
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
         own.write_text(json.dumps({"gpu": gpu, "pid": os.getpid()}))
         give_up = time.monotonic() + LIMIT_S
-        workers = (told_placement() or {"workers": 1})["workers"]
+        workers = dict(folder_of(self.c).status()["placement"]).get("workers", 1)
         while len(list(clients.glob(f"*/{FILE}"))) < workers:
             if time.monotonic() > give_up:
                 raise TimeoutError("some client has got no worker")

@@ -21,7 +21,7 @@ class Kind(StrEnum):
     MESSAGES = "messages"  # how many of a round's many small messages are through
     CLIENT = "client"  # one has answered, or all of its small messages together
     LOST = "lost"  # a node is gone, and is waited for
-    SENT_AGAIN = "sent-again"  # it is back
+    SENT_AGAIN = "sent-again"  # it is back; or a simulation's worker has died with a client's task
     ROUND = "round"  # a round is over
     CLOSING = "closing"  # so are the evaluations after the last one
 
@@ -45,6 +45,9 @@ def line_about(event: Mapping[str, Any]) -> str:
         case Kind.LOST:
             reason = one_line(str(event.get("reason")), 200)
             return f"{where}: {who} is lost ({reason}); waiting for it to come back"
+        case Kind.SENT_AGAIN if "worker" in event:
+            reason = one_line(str(event.get("reason")), 400)
+            return f"{where}: worker {event['worker']} died ({reason}); the task of {who} was sent again"
         case Kind.SENT_AGAIN:
             return f"{where}: {who} is back and was sent its task again"
         case Kind.WAITING:

@@ -20,8 +20,7 @@ from simulations.deploy.kit.address import Address, read_address
 from simulations.deploy.kit.keys import fingerprint_of_private, read_private
 from simulations.deploy.polling import DEFAULT_S, FLOWERS_S
 from simulations.deploy.programs import ended, run_program
-from simulations.engines.flower import command_path
-from simulations.engines.ray.superlink import flower_settings, free_port
+from simulations.engines.flower import command_path, flower_settings, free_port
 
 REFUSED_S = 75.0  # Flower forgets a silent node after 60
 AGAIN_S = 5.0

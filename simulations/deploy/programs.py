@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from simulations.engines.guard import Guard
 from simulations.engines.processes import MARK, Family
-from simulations.engines.ray.guard import Guard
 
 FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
 

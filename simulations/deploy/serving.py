@@ -9,9 +9,8 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.storage.files import locked, open_new
 from simulations.deploy.kit.server_folder import ServerFolder, misplaced
 from simulations.deploy.programs import ended, run_program
-from simulations.engines.flower import command_path
+from simulations.engines.flower import command_path, flower_settings
 from simulations.engines.processes import wait_until
-from simulations.engines.ray.superlink import flower_settings
 
 # What a killed SuperLink left behind is being ended meanwhile.
 PATIENCE_S = 15.0

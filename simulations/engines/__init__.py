@@ -1,1 +1,1 @@
-"""Ways to run the same server and client apps: in this process, or on Flower's Ray simulation."""
+"""Ways to run the same server and client apps: in this process, with Ray workers, on real nodes."""

@@ -5,7 +5,9 @@ packages, so what runs is what is installed, extension systems included, and not
 """
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,27 +19,23 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.settings.config import Value
 from simulations.app.run_config import as_toml
 
-CLIENT_APP = "simulations.client_app:app"
+CONNECTION = "fedsuite"  # its name in the config.toml of a server folder
 
 
 @dataclass(frozen=True)
 class Commands:
-    """`flwr` for one connection of Flower's config.toml. environment: names the folder of that file as FLWR_HOME.
-
-    client_app: what clients run, module:attribute.
-    """
+    """`flwr` for one connection of Flower's config.toml. environment: names the folder of that file as FLWR_HOME."""
 
     connection: str
     environment: Mapping[str, str]
     folder: Path | None = None
-    client_app: str = CLIENT_APP
 
-    def submit(self, place: Path, run_config: Mapping[str, Value], *options: str) -> str:
+    def submit(self, place: Path, run_config: Mapping[str, Value]) -> str:
         """Write the app into `place`, which is empty, and start a run of it; the run's id. RunFailed if it is refused."""
         app = place / "app"
         app.mkdir()
-        (app / "pyproject.toml").write_text(app_toml(run_config, self.client_app), encoding="utf-8")
-        answer = self.flwr("run", str(app), self.connection, *options)
+        (app / "pyproject.toml").write_text(app_toml(run_config), encoding="utf-8")
+        answer = self.flwr("run", str(app), self.connection)
         if not answer.get("run-id"):
             raise RunFailed(f"`flwr run` refused the run: {complaint(answer)}")
         return str(answer["run-id"])
@@ -55,21 +53,10 @@ class Commands:
         """Have Flower stop the run; one that has ended stays as it is."""
         self.flwr("stop", run_id, self.connection)
 
-    def log(self, run_id: str) -> str:
-        """What the run has printed so far."""
-        return self._called("log", run_id, self.connection, "--show").stdout
-
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """The JSON answer of a `flwr` command; {} with the text under "error-message" if there is none."""
-        done = self._called(*arguments, "--format", "json")
-        try:
-            return dict(json.loads(done.stdout[done.stdout.index("{") :]))
-        except ValueError:
-            return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
-
-    def _called(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [command_path("flwr"), *arguments],
+        done = subprocess.run(
+            [command_path("flwr"), *arguments, "--format", "json"],
             capture_output=True,
             text=True,
             check=False,
@@ -78,6 +65,10 @@ class Commands:
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C in the terminal is not for it
         )
+        try:
+            return dict(json.loads(done.stdout[done.stdout.index("{") :]))
+        except ValueError:
+            return {"error-message": " ".join((done.stdout + done.stderr).split())[-500:]}
 
 
 def complaint(answer: Mapping[str, Any]) -> str:
@@ -85,7 +76,7 @@ def complaint(answer: Mapping[str, Any]) -> str:
     return " ".join(str(answer.get("error-message", answer)).split())
 
 
-def app_toml(run_config: Mapping[str, Value], client_app: str = CLIENT_APP) -> str:
+def app_toml(run_config: Mapping[str, Value]) -> str:
     """A Flower app that consists of references to the installed packages and this run's configuration."""
     return f"""[project]
 name = "fedsuite-run"
@@ -99,7 +90,7 @@ publisher = "fedsuite"
 
 [tool.flwr.app.components]
 serverapp = "simulations.server_app:app"
-clientapp = "{client_app}"
+clientapp = "simulations.client_app:app"
 
 {as_toml(run_config, "tool.flwr.app.config")}"""
 
@@ -111,3 +102,29 @@ def command_path(name: str) -> str:
     if not found:
         raise InputError(f"{name}: program not found; install flwr[simulation] in this environment")
     return found
+
+
+def flower_settings(home: Path) -> dict[str, str]:
+    """Environment of Flower's programs: these packages, its home in `home`, no telemetry, nothing installed."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    programs = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    here = ",".join(filter(None, [os.environ.get("NO_PROXY", ""), "127.0.0.1,localhost"]))
+    return {
+        "NO_PROXY": here,
+        "no_proxy": here,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PATH": os.pathsep.join(programs),
+    }
+
+
+def free_port() -> int:
+    """One of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,8 +1,9 @@
-"""Flower's Grid interface carried out in the caller's process, one message after another.
+"""Flower's Grid interface without a SuperLink: what every engine of this host has, and the one of the caller's process.
 
-For tests, notebooks and protocols of many tiny messages: an exchange costs under a millisecond and nothing is started.
-Messages and state are pickled both ways, as on a real wire, so that no side can change the other's arrays. What a client
-raises comes back as an error reply. Clients that compute for long gain from the Ray engine, which uses all cores.
+In process one message is answered after another: for tests, notebooks and protocols of many tiny messages, since an exchange
+costs under a millisecond and nothing is started. Messages and state are pickled both ways, as on a real wire, so that no
+side can change the other's arrays. What a client raises comes back as an error reply. Clients that compute for long gain
+from the Ray engine, which uses all cores.
 """
 
 import pickle
@@ -28,22 +29,17 @@ RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node
 T = TypeVar("T")
 
 
-class InProcessGrid(Grid):
-    """`num_nodes` simulated nodes that answer with `client_app`; a reply is computed when it is pulled."""
+class LocalGrid(Grid):
+    """`num_nodes` simulated nodes and their contexts; `more` goes into the node-config of each."""
 
-    def __init__(
-        self, client_app: ClientCall, num_nodes: int, run_config: Mapping[str, Any]
-    ) -> None:
-        self.client_app = client_app
+    def __init__(self, num_nodes: int, run_config: Mapping[str, Any], **more: Any) -> None:
         self.contexts: dict[int, Context] = {}
         config = dict(run_config)
-        self._pending: dict[str, Message] = {}
         self._run = Run.create_empty(RUN_ID)
         for partition in range(num_nodes):
             # Unlike the partition and not in its order, as on a real grid.
             node_id = 10_007 * (num_nodes - partition)
-            own: dict[str, Any] = {"partition-id": partition, "num-partitions": num_nodes}
-            own["resident"] = True
+            own = {"partition-id": partition, "num-partitions": num_nodes, **more}
             self.contexts[node_id] = Context(RUN_ID, node_id, own, RecordDict(), config)
 
     def set_run(self, run: Run) -> None:
@@ -66,6 +62,27 @@ class InProcessGrid(Grid):
     def get_node_ids(self) -> Iterable[int]:
         return list(self.contexts)
 
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """All replies, in the order of the messages; nothing can be late here."""
+        ids, replies = list(self.push_messages(messages)), dict[str, Message]()
+        while missing := [i for i in ids if i not in replies]:
+            for reply in self.pull_messages(missing):
+                replies[reply.metadata.reply_to_message_id] = reply
+        return [replies[i] for i in ids]
+
+
+class InProcessGrid(LocalGrid):
+    """The nodes answer with `client_app`; a reply is computed when it is pulled."""
+
+    def __init__(
+        self, client_app: ClientCall, num_nodes: int, run_config: Mapping[str, Any]
+    ) -> None:
+        super().__init__(num_nodes, run_config, resident=True)
+        self.client_app = client_app
+        self._pending: dict[str, Message] = {}
+
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Queue copies of the messages; their ids."""
         ids = []
@@ -84,22 +101,22 @@ class InProcessGrid(Grid):
                 return [self._reply(self._pending.pop(message_id))]
         return []
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """All replies, in the order of the messages; nothing can be late here."""
-        ids = list(self.push_messages(messages))
-        return [reply for i in ids for reply in self.pull_messages([i])]
-
     def _reply(self, message: Message) -> Message:
         node_id = message.metadata.dst_node_id
         context = _with_own_state(self.contexts[node_id])
-        try:
-            reply = self.client_app(message, context)
-        except Exception:  # as on a real grid: the server is told
-            return Message(Error(CLIENT_RAISED, traceback.format_exc()), reply_to=message)
+        reply = answered(self.client_app, message, context)
+        if reply.has_error():
+            return reply
         self.contexts[node_id] = _with_own_state(context)
         return _copy(reply)
+
+
+def answered(client_app: ClientCall, message: Message, context: Context) -> Message:
+    """The reply; an error reply where the app raises, as on a real grid: the server is told."""
+    try:
+        return client_app(message, context)
+    except Exception:
+        return Message(Error(CLIENT_RAISED, traceback.format_exc()), reply_to=message)
 
 
 @contextmanager

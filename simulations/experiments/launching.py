@@ -84,7 +84,7 @@ class Way:
                 run_inprocess(plan.run_config, show, validated=True)
             else:
                 nodes = plan.system.simulated_nodes(plan.settings, clients)
-                run_ray(plan.run_config, plan.folder, nodes, placement, show)
+                run_ray(plan.run_config, plan.folder, nodes, placement, show, validated=True)
 
     def _placement(self, plan: Plan, clients: int, console: Console) -> Placement:
         """Where the workers of a run go. How many share a GPU, if nobody says, is found by trying."""

@@ -126,6 +126,8 @@ class TaskExchange:
                 (message,) = self.messages([tasks[position]], records.number)
                 post.send(position, message)
                 self._tell(Kind.SENT_AGAIN, tasks[position], records)
+            for position, worker, why in post.repeated():
+                self._tell(Kind.SENT_AGAIN, tasks[position], records, why, worker)
             if not came:
                 post.pause()
         pairs = zip(tasks, answers, strict=True)
@@ -156,10 +158,13 @@ class TaskExchange:
         samples = [sum(self.samples[own.partition] for own in members_of(t)) for t in tasks]
         return sorted(range(len(tasks)), key=lambda i: -samples[i])
 
-    def _tell(self, kind: Kind, task: Task, records: RoundRecords, why: str = "") -> None:
-        """An event about a client that was lost."""
+    def _tell(
+        self, kind: Kind, task: Task, records: RoundRecords, why: str = "", worker: int = 0
+    ) -> None:
+        """An event about a client that was lost, or whose worker, from 1, has died."""
         about = event(records.number, kind, records.prefix)
-        self.emit(about | {"client": self.names[task.partition], "reason": why})
+        about |= {"client": self.names[task.partition], "reason": why}
+        self.emit(about | ({"worker": worker} if worker else {}))
 
     def messages(
         self, tasks: Sequence[Task], number: int, packed: bool = True
@@ -168,8 +173,8 @@ class TaskExchange:
         factory = TaskMessages(2 * self.settings.reply_deadline_s, packed)
         for task in tasks:
             last = self.trained.get(task.partition, 0)
-            # What a real node had before this task it needs again if its answer is lost.
-            needed = sorted({*self.checkpoint_rounds, *([last] if self.real else [])})
+            # What a client had before this task it needs again if its node or its worker is lost.
+            needed = sorted({*self.checkpoint_rounds, last})
             asked: dict[str, Scalar] = {
                 "round": number,
                 "checkpoint-rounds": ",".join(map(str, needed)),

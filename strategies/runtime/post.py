@@ -112,6 +112,13 @@ class Post:
         """Number and node of the messages whose replies may still come."""
         yield from ((number, node) for number, node, _ in self._waiting.values())
 
+    def repeated(self) -> Iterator[tuple[int, int, str]]:
+        """Numbers of messages that a grid with workers has sent again since the last call, each dead worker, and its end."""
+        taken = self.grid.take_repeated() if hasattr(self.grid, "take_repeated") else []
+        for message_id, worker, why in taken:
+            if message_id in self._waiting:
+                yield self._waiting[message_id][0], worker, why
+
     def is_waiting(self, deadline_s: float) -> bool:
         """Whether replies are missing that may still come: `deadline_s` after the last message it is over."""
         return bool(self._waiting) and time.monotonic() - self._sent < deadline_s

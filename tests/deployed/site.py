@@ -18,8 +18,8 @@ from fedsuite.roster.members import read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from fedsuite.storage.files import sha256_of
+from simulations.engines.flower import free_port
 from simulations.engines.processes import living_processes
-from simulations.engines.ray.superlink import free_port
 from tests.deployed.worlds import World
 
 ROOT = Path(__file__).parents[2]

@@ -174,6 +174,7 @@ def test_a_roster_that_lies_there_is_as_good_as_one_made_by_the_server(
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_ray")
 def test_workers_of_ray_make_the_same_bytes_on_few_nodes(seen: Seen) -> None:
     config = seen.runs.config("on-ray")
     prepared(config)

@@ -14,7 +14,7 @@ from fedsuite.roster.members import ROSTER
 from fedsuite.settings.config import read_config, setting
 from fedsuite.storage.files import telling
 from simulations.deploy.kit.address import Address, checked_port
-from simulations.engines.ray.superlink import CONNECTION
+from simulations.engines.flower import CONNECTION
 
 SETTINGS = "server.toml"
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from fedsuite.errors import InputError, one_line
 from fedsuite.storage.files import full_path
-from simulations.engines.flower import Commands, complaint
+from simulations.engines.flower import CONNECTION, Commands, complaint
 
 CONFIG = "config.toml"
-OF_A_SERVER = "fedsuite"  # connection in the config.toml of a server folder
 PROBE_LIMIT_S = 5.0
 
 
@@ -69,7 +68,7 @@ def connection_of(said: str) -> Connection:
         )
     server = full_path(said, "--connection")
     named = (server / "flwr" / CONFIG).is_file()
-    name = OF_A_SERVER if named else said
+    name = CONNECTION if named else said
     home = server / "flwr" if named else _flower_home()
     known = _connections(home / CONFIG)
     if name not in known:

@@ -1,96 +1,95 @@
-"""The default engine: Flower's Ray simulation, launched, watched and cleared away.
+"""The default engine: server in this process, clients in workers that are actors of this process's own Ray.
 
-`flwr run` leaves a SuperLink behind, reuses whatever SuperLink is up (with that one's environment), simulates two nodes, may
-install dependencies, and exits 0 although the run failed. So every launch gets its own Flower home, its own SuperLink on a
-free port of 127.0.0.1 and the exact number of nodes, and is judged by the run's real status. Nothing that it started
-survives it. Progress comes from the files of the run folder.
+It writes the bytes of the engine in process; plain `flwr run` of the same apps, Flower's own simulation, writes them, too.
 """
 
-import tempfile
-import time
+import os
+import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import RunFailed
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
-from fedsuite.storage.deleting import TEMPORARY
 from fedsuite.storage.files import write_json
-from simulations.engines.nodes.following import Follower, OnEvent, raise_failure
-from simulations.engines.ray.logs import FLOWER_LOG, RAY_LOGS, cause, keep_logs
+from simulations.engines.inprocess import server_identity
+from simulations.engines.ray.logs import RAY_LOGS, cause, keep_logs
 from simulations.engines.ray.placement import Placement
-from simulations.engines.ray.superlink import START_LIMIT_S, Launch
+from simulations.engines.ray.session import ray_for
 from simulations.engines.ray.waiting import Waiting
-
-POLL_S = 0.2
-LONGEST_TMPDIR = 24  # Ray's socket paths start there and must stay under 107 characters
+from strategies.runtime.post import OnEvent
 
 
 def run_ray(
     run_config: Mapping[str, Value],
     folder: RunFolder,
-    num_clients: int,
+    num_nodes: int,
     placement: Placement,
     on_event: OnEvent = lambda _: None,
+    validated: bool = False,
 ) -> None:
-    """Run to the end; InputError or RunFailed with one line if it does not get there."""
-    follower = Follower(folder)
-    short = None if len(tempfile.gettempdir()) <= LONGEST_TMPDIR else "/tmp"
-    with tempfile.TemporaryDirectory("", TEMPORARY, short, ignore_cleanup_errors=True) as home:
-        launch = Launch(Path(home), placement.environment())
-        try:
-            with Waiting(on_event) as waiting:
-                waiting.what = "Flower's SuperLink to start"
-                launch.start_superlink()
-                waiting.what = "Flower to take the run"
-                launch.submit(run_config, placement.federation_config(num_clients))
-                waiting.what = "Ray to start"
-                state = _watch(launch, follower, waiting.show)
-            raise_failure(folder, state)
-            if state.get("status") == "completed":
-                return  # nothing is left to do but Ray's own slow farewell, which stop() cuts short
-        except RunFailed as error:
-            if follower.has_begun and folder.status().get("status") == "failed":
-                raise  # the server itself has said so
-            raise _failed(launch, folder, run_config, str(error)) from None
-        else:
-            raise _failed(launch, folder, run_config, "")
-        finally:
-            launch.stop()
+    """Run to the end; InputError or RunFailed with one line if it does not get there. Ctrl-C stops the run.
 
-
-def _watch(launch: Launch, follower: Follower, on_event: OnEvent) -> Mapping[str, Any]:
-    """Pass on progress until the run has ended; the last content of run.json."""
-    give_up = time.monotonic() + START_LIMIT_S
-    while True:
-        alive = launch.is_running() and launch.has_simulation()
-        # What comes last: whatever was written before the run ended is there.
-        state = follower.state(on_event)
-        if state.get("status") in ("completed", "failed"):
-            break
-        waiting = launch.is_running() and launch.simulation is None
-        if not alive and not (waiting and time.monotonic() < give_up):
-            break
-        time.sleep(POLL_S)
-    return state
-
-
-def _failed(
-    launch: Launch, folder: RunFolder, run_config: Mapping[str, Value], reason: str
-) -> RunFailed:
-    """The error of a run whose server never began, or could not say how it ended: now its folder says it, with all logs.
-
-    reason: "" where Flower and Ray have to be asked.
+    validated: the settings have been through all checks already.
     """
-    said = launch.said()
-    if not reason and (found := cause(launch.home, said)):
-        reason = f"the simulation failed: {found}"
-    elif not reason:
-        reported, details = launch.status()
-        reason = f"the simulation ended without a word (killed, or out of memory?); Flower reports {reported}: {details}"
-    keep_logs(launch.home, said, folder.path)
+    from simulations.server_app import serve
+
+    with Waiting(on_event) as waiting:
+        waiting.what = "Ray to start"
+        try:
+            with ray_for(placement, folder.path) as logs:
+                from simulations.engines.ray.grid import RayGrid
+
+                waiting.what = "the workers to start"
+                hire = _hiring(placement)
+                grid = RayGrid(hire, placement.workers, num_nodes, run_config, logs)
+                try:
+                    _ready(grid)
+                    waiting.what = "the clients"
+                    with server_identity():
+                        record = placement.record()
+                        serve(grid, run_config, waiting.show, placement=record, validated=validated)
+                except RunFailed as error:
+                    if not grid.gave_up:
+                        raise
+                    keep_logs(logs, folder.path)
+                    raise RunFailed(
+                        f"{error} (what the workers said: {folder.path / RAY_LOGS})"
+                    ) from None
+                finally:
+                    grid.stop()
+        except RunFailed as error:
+            if not folder.status_file.exists():  # the server has not begun
+                _note(folder, run_config, str(error))
+            raise
+
+
+def _hiring(placement: Placement) -> Any:
+    """A function that makes another worker."""
+    import ray
+
+    from simulations.engines.ray.worker import Worker
+
+    actor = ray.remote(Worker).options(
+        num_cpus=1, num_gpus=1 / placement.per_gpu if placement.gpus else 0, max_restarts=0
+    )
+    paths = [os.path.abspath(path) for path in sys.path]
+    return lambda: actor.remote(paths, os.getcwd(), placement.environment())
+
+
+def _ready(grid: Any) -> None:
+    """RunFailed, with what kept it from it, if a worker cannot start."""
+    from ray.exceptions import RayError
+
+    try:
+        grid.ready()
+    except RayError as error:
+        raise RunFailed(f"a worker did not start: {cause(grid.logs, error)}") from None
+
+
+def _note(folder: RunFolder, run_config: Mapping[str, Value], reason: str) -> None:
+    """The folder of a run whose server never began says why."""
+    folder.path.mkdir(parents=True, exist_ok=True)
     if not folder.config.exists():
         write_json(folder.config, {**run_config, "resume": ""})
-    folder.end("failed", reason, "bug")
-    return RunFailed(f"{reason} (logs: {folder.path / FLOWER_LOG}, {RAY_LOGS} beside it)")
+    folder.end("failed", reason, "run")

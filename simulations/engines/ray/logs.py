@@ -1,4 +1,4 @@
-"""Why a simulation failed whose server could not say it: from Flower's log of the run, and from Ray's own logs."""
+"""Why Ray did not start: what it raised, and the last complaints of its programs."""
 
 import re
 import shutil
@@ -7,36 +7,23 @@ from pathlib import Path
 
 from fedsuite.errors import one_line
 
-FLOWER_LOG, RAY_LOGS = "flower.log", "ray-logs"
-_RAISED = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Exit|Interrupt)): (.+)$")
-# What Flower raises because of the exception that counts.
-_WRAPPERS = ("Simulation Runtime crashed.", "An error was encountered. Ending simulation.")
+RAY_LOGS = "ray-logs"  # in a run's folder
 # Ray's own form, [time E process thread] (program) text, with E for errors and C for what ended the program.
 _COMPLAINS = re.compile(r"^\[[^\]]* [EC] [^\]]*\] ")
 _SPEAK_LAST = ("raylet", "gcs_server")
 
 
-def keep_logs(home: Path, said: str, folder: Path) -> None:
-    """Copy the logs of a launch in `home` to a run's folder; said: Flower's log of the run."""
-    folder.mkdir(parents=True, exist_ok=True)
-    superlink = home / "superlink.log"
-    before = superlink.read_text(errors="replace") if superlink.is_file() else ""
-    (folder / FLOWER_LOG).write_text(f"{before}\n{said}".strip() + "\n", encoding="utf-8")
-    if (logs := _of_ray(home)).is_dir():
-        with suppress(OSError):  # what goes on dying takes files away
-            shutil.copytree(logs, folder / RAY_LOGS, symlinks=True, dirs_exist_ok=True)
+def keep_logs(logs: Path, folder: Path) -> None:
+    """Copy Ray's logs to a run's folder."""
+    with suppress(OSError):  # what goes on dying takes files away
+        shutil.copytree(logs, folder / RAY_LOGS, symlinks=True, dirs_exist_ok=True)
 
 
-def cause(home: Path, said: str) -> str:
-    """What ended a simulation, one line; "" if nothing tells."""
-    raised = [
-        line for line in said.splitlines() if (m := _RAISED.match(line)) and m[1] not in _WRAPPERS
-    ]
-    return "; ".join(one_line(line, 300) for line in [*raised[-1:], *_last_words(_of_ray(home))])
-
-
-def _of_ray(home: Path) -> Path:
-    return home / "ray" / "session_latest" / "logs"
+def cause(logs: Path, error: Exception) -> str:
+    """One line, from an exception and Ray's logs."""
+    said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
+    told = f"{type(error).__name__}: {said}"
+    return "; ".join(one_line(line.strip(), 300) for line in [told, *_last_words(logs)])
 
 
 def _last_words(logs: Path) -> list[str]:

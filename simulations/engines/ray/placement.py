@@ -1,11 +1,10 @@
 """How many Ray workers a run gets, and how they lie on the GPUs of this host.
 
 Ray packs: workers that take a share of a GPU fill one GPU before the next. So where every worker takes exactly 1/K and there
-are exactly N x K of them, each of N GPUs has K. Flower keeps the share as a 32-bit float, in which powers of two are exact:
-with 0.2 only four workers fit on a GPU, and with 0.3 Flower makes thirteen for four GPUs, the last of which never starts.
+are exactly N x K of them, each of N GPUs has K. K is a power of two: Flower's own simulation, to which a share may be
+typed as well, keeps it as a 32-bit float, in which these are exact and others leave a worker without its GPU.
 """
 
-import json
 import math
 import os
 import sys
@@ -18,7 +17,6 @@ from fedsuite.errors import InputError
 
 PER_GPU = (1, 2, 4, 8)
 FILLED = 0.9  # share of a GPU's free memory that workers may be expected to take
-VARIABLE = "FEDSUITE_PLACEMENT"  # tells the server, which writes it into run.json
 _DEVICE_FILES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 _NOT_HERE = (
     "but no GPU is visible here; leave it out, or see to the driver and CUDA_VISIBLE_DEVICES"
@@ -42,22 +40,17 @@ class Placement:
         size = f" of about {self.worker_bytes / 1e9:.2g} GB" if self.worker_bytes else ""
         return f"{_counted(self.gpus, 'GPU')}, {workers}{size} on each" if self.gpus else workers
 
-    def federation_config(self, num_clients: int) -> str:
-        """Flower's words for it."""
-        share = 1 / self.per_gpu if self.gpus else 0.0
-        return (
-            f"num-supernodes={num_clients} client-resources-num-cpus=1 client-resources-num-gpus={share} "
-            f"init-args-num-cpus={self.workers} init-args-num-gpus={self.gpus}"
-        )
-
-    def environment(self) -> dict[str, str]:
-        """For all processes of the run. Ray hides GPUs from workers without a share, but means to stop doing so."""
+    def record(self) -> dict[str, Any]:
+        """For run.json."""
         record = {"engine": "ray", "workers": self.workers, "gpus": self.gpus}
         record["workers-per-gpu"] = self.per_gpu
         if self.worker_bytes:
             record["gpu-bytes-per-worker"] = self.worker_bytes
-        told = {VARIABLE: json.dumps(record)}
-        return told if self.gpus else {**told, "CUDA_VISIBLE_DEVICES": ""}
+        return record
+
+    def environment(self) -> dict[str, str]:
+        """Of the workers. Ray gives those with a share of a GPU theirs, and means to stop hiding GPUs from all others."""
+        return {} if self.gpus else {"CUDA_VISIBLE_DEVICES": ""}
 
 
 @dataclass(frozen=True)
@@ -184,12 +177,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def told_placement() -> dict[str, Any] | None:
-    """What `Placement.environment` has told this process; None: it was started in another way."""
-    told = os.environ.get(VARIABLE)
-    return dict(json.loads(told)) if told else None
 
 
 def _counted(number: int, what: str) -> str:

@@ -16,9 +16,8 @@ from fedsuite.history import read_rows
 from fedsuite.roster.members import read_roster, write_roster
 from fedsuite.runs.folder import RunFolder
 from simulations.deploy.warm.start import warm_clients
-from simulations.engines.flower import command_path
+from simulations.engines.flower import command_path, flower_settings, free_port
 from simulations.engines.processes import Family, wait_until
-from simulations.engines.ray.superlink import flower_settings, free_port
 from tests import cdl_runs
 from tests.harness import (
     ROOT,

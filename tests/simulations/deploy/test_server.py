@@ -19,8 +19,8 @@ from fedsuite.errors import InputError, RunFailed
 from simulations.deploy.check.registered import register, registered
 from simulations.deploy.kit.server_folder import read_server
 from simulations.deploy.serving import run_server
+from simulations.engines.flower import free_port
 from simulations.engines.processes import living_processes, wait_until
-from simulations.engines.ray.superlink import free_port
 from tests.deployment import answering, new_kit, write_program
 from tests.harness import ROOT
 

@@ -1,7 +1,6 @@
 """`fedsuite run` with either engine and plain `flwr run` on what `fedsuite config` prints: equal bytes.
 
-`flwr run` brings each system to two workers of Flower's simulation. What the Ray engine adds, its own launch and the
-order of messages, knows no system: one of them shows it here.
+`flwr run` brings each system to two workers of Flower's simulation, the Ray engine to one and to two of its own.
 """
 
 import subprocess
@@ -13,11 +12,10 @@ import pytest
 
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder
-from simulations.engines.flower import command_path
+from simulations.engines.flower import command_path, flower_settings, free_port
 from simulations.engines.processes import Family
-from simulations.engines.ray.superlink import flower_settings, free_port
 from tests.golden.runs import RUNS
-from tests.harness import ROOT, cli, results_of, toml_from
+from tests.harness import ROOT, results_of, toml_from
 
 LIMIT_S = 240
 Call = Callable[..., tuple[int, str, str]]
@@ -36,7 +34,7 @@ def flwr_run(folder: Path, run_config: str, num_clients: int) -> str:
             done = subprocess.run(
                 [*command, "-c", "plain.toml"],
                 cwd=folder,
-                env=family.environment(flower_settings(Path(home)) | ports),
+                env=family.environment(flower_settings(Path(home)) | ports | {"RAY_TMPDIR": home}),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -50,33 +48,31 @@ def flwr_run(folder: Path, run_config: str, num_clients: int) -> str:
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.usefixtures("one_ray")
 @pytest.mark.parametrize(
-    ("system", "run", "on_ray"),
+    ("system", "run", "plainly"),
     [
-        ("fedvln", "vln-train-parallel", False),
-        ("cdl", "cdl-ring", True),
+        ("fedvln", "vln-train-parallel", True),
+        ("cdl", "cdl-ring", False),
         ("fedrl", "rl-joint", False),
     ],
 )
 def test_all_ways_of_running_give_the_same_bytes(
-    tmp_path: Path,
-    cache: Path,
-    call: Call,
-    system: str,
-    run: str,
-    on_ray: bool,
+    tmp_path: Path, cache: Path, call: Call, system: str, run: str, plainly: bool
 ) -> None:
     tiny = toml_from({**RUNS[run], "system": system}, cache_dir=str(cache))
     (tmp_path / "tiny.toml").write_text(tiny)
-    here, ray, plain = (RunFolder(tmp_path / "runs" / name) for name in ("here", "ray", "plain"))
+    here, plain = (RunFolder(tmp_path / "runs" / name) for name in ("here", "plain"))
     code, out, err = call("run", "tiny.toml", "--set", "name=here")
     assert code == 0 and "round 1/" in out, err
-    code, resolved, err = call("config", "tiny.toml", "--set", "name=plain", engine=False)
-    assert code == 0, err
-    log = flwr_run(tmp_path, resolved, len(read_roster(here.path / ROSTER)))
-    assert plain.status().get("status") == "completed", log
-    assert results_of(here) == results_of(plain)
-    if on_ray:
-        done = cli(tmp_path, "run", "tiny.toml", "--set", "name=ray", "--workers", "2")
-        assert done.returncode == 0 and "round 1/" in done.stdout, done.stderr
-        assert results_of(here) == results_of(ray)
+    for workers in ("1", "2"):
+        options = ("--engine", "ray", "--workers", workers, "--set", f"name=ray-{workers}")
+        code, out, err = call("run", "tiny.toml", *options, engine=False)
+        assert code == 0 and "round 1/" in out, err
+        assert results_of(here) == results_of(RunFolder(tmp_path / "runs" / f"ray-{workers}"))
+    if plainly:
+        code, resolved, err = call("config", "tiny.toml", "--set", "name=plain", engine=False)
+        assert code == 0, err
+        log = flwr_run(tmp_path, resolved, len(read_roster(here.path / ROSTER)))
+        assert plain.status().get("status") == "completed", log
+        assert results_of(here) == results_of(plain)

@@ -198,7 +198,7 @@ def test_a_run_takes_what_the_dry_step_says_unless_it_is_told(
             raise RunFailed("no client has trained in the first round")
         return weight
 
-    def ray_is_not_started(*given: Any) -> None:
+    def ray_is_not_started(*given: Any, **_: Any) -> None:
         raise InputError(f"would run on: {given[3]}")
 
     monkeypatch.setattr(placement, "visible_gpus", lambda: 2)
@@ -217,8 +217,6 @@ def test_a_run_takes_what_the_dry_step_says_unless_it_is_told(
     assert (told in out) == failed
 
 
-def test_what_a_worker_takes_is_kept_with_the_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_takes_is_kept_with_the_placement() -> None:
     placed = dataclasses.replace(placement.Placement(4, 2), worker_bytes=7)
-    monkeypatch.setenv(placement.VARIABLE, placed.environment()[placement.VARIABLE])
-    told = placement.told_placement()
-    assert told is not None and told["gpu-bytes-per-worker"] == 7
+    assert placed.record()["gpu-bytes-per-worker"] == 7

@@ -5,26 +5,20 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from queue import Empty
 
 import pytest
-from flwr.app import Message, RecordDict
-from flwr.server.superlink.fleet.vce import vce_api
 
 from fedsuite.errors import InputError
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from simulations.commands import cli as command
-from simulations.engines.inprocess import server_identity
 from simulations.engines.ray import dry_step, placement
-from simulations.engines.ray.client_app import in_order, widen
 from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.placement import (
     Placement,
     Resources,
     Weight,
     default_workers,
-    told_placement,
 )
 from simulations.experiments import launching
 from simulations.systems import to_run_config
@@ -40,52 +34,20 @@ def see(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
     monkeypatch.setattr(placement, "visible_gpus", lambda: gpus)
 
 
-def test_flower_gets_a_thread_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vce_api, "ThreadPoolExecutor", vce_api.ThreadPoolExecutor)
-    with vce_api.ThreadPoolExecutor() as executor:
-        assert executor._max_workers <= 32
-    widen(64)
-    with vce_api.ThreadPoolExecutor() as executor:
-        assert executor._max_workers == 64
-
-
-def test_flowers_workers_get_the_oldest_message_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the order in which Flower has collected them."""
-    monkeypatch.setattr(vce_api, "Queue", vce_api.Queue)
-    in_order()
-    queue = vce_api.Queue()
-    with server_identity():
-        made = [Message(RecordDict(), node, "train") for node in range(5)]
-    for i in (3, 0, 4, 1, 2):
-        queue.put(made[i])
-    assert [queue.get(timeout=1.0).metadata.dst_node_id for _ in made] == list(range(5))
-    with pytest.raises(Empty):
-        queue.get(timeout=0.01)
-
-
 def test_without_gpus_workers_are_limited_by_cores_and_clients() -> None:
     assert default_workers(1) == 1
     assert default_workers(10_000) == len(os.sched_getaffinity(0))
-    text = Resources(3).placed("cpu", 7).federation_config(7)
-    assert "num-supernodes=7 " in text and "init-args-num-cpus=3 init-args-num-gpus=0" in text
-    assert "client-resources-num-cpus=1 client-resources-num-gpus=0.0" in text
     assert Placement(3).environment()["CUDA_VISIBLE_DEVICES"] == ""
 
 
-@pytest.mark.parametrize(("per_gpu", "share"), [(1, "1.0"), (2, "0.5"), (4, "0.25"), (8, "0.125")])
-def test_shares_are_exact_and_there_is_a_worker_for_each(
-    monkeypatch: pytest.MonkeyPatch, per_gpu: int, share: str
-) -> None:
+@pytest.mark.parametrize("per_gpu", [1, 2, 4, 8])
+def test_there_is_a_worker_for_each_share(monkeypatch: pytest.MonkeyPatch, per_gpu: int) -> None:
     see(monkeypatch, 4)
     placed = Resources(gpus=3, workers_per_gpu=per_gpu).placed("auto", 5)
     assert (placed.workers, placed.gpus, placed.per_gpu) == (3 * per_gpu, 3, per_gpu)
-    text = placed.federation_config(5)
-    assert f"client-resources-num-gpus={share} init-args-num-cpus={3 * per_gpu} " in text
-    assert text.endswith("init-args-num-gpus=3")
     assert str(placed) == f"3 GPUs, {per_gpu} worker{'s' * (per_gpu > 1)} on each"
-    monkeypatch.setenv(placement.VARIABLE, placed.environment()[placement.VARIABLE])
     told = {"engine": "ray", "workers": 3 * per_gpu, "gpus": 3, "workers-per-gpu": per_gpu}
-    assert told_placement() == told
+    assert placed.record() == told
 
 
 @pytest.mark.parametrize(
@@ -207,7 +169,7 @@ def test_the_placement_and_what_stays_idle_are_told_before_the_run(
 ) -> None:
     write_toml(tmp_path)
 
-    def ray_is_not_started(*given: object) -> None:
+    def ray_is_not_started(*given: object, **_: object) -> None:
         raise InputError(f"would run on: {given[3]}")
 
     monkeypatch.setattr(launching, "run_ray", ray_is_not_started)
@@ -222,6 +184,7 @@ def test_the_placement_and_what_stays_idle_are_told_before_the_run(
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("one_ray")
 @pytest.mark.parametrize("per_gpu", TRIED)
 def test_every_gpu_has_as_many_workers_and_the_bytes_are_those_without_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_gpu: int

@@ -52,7 +52,7 @@ def test_a_whole_family_is_found_and_ended_and_nobody_else(tmp_path: Path) -> No
 LAUNCHER = """
 import subprocess, sys, time
 from pathlib import Path
-from simulations.engines.ray.guard import Guard
+from simulations.engines.guard import Guard
 from simulations.engines.processes import Family
 family = Family()
 guard = Guard(family, Path(sys.argv[2]))

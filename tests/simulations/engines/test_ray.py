@@ -1,26 +1,42 @@
-"""The Ray engine through the command line: same bytes as in process, failures told in one line, nothing left behind."""
+"""The Ray engine: same bytes as in process whoever is killed, failures told in one line, nothing left behind."""
 
+import json
 import os
+import random
 import shutil
 import signal
 import tempfile
+import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.history import read_rows
+from fedsuite.history import TIMINGS, Kind, line_about, read_rows
 from fedsuite.runs.folder import RunFolder
-from simulations.engines.flower import app_toml
+from fedsuite.settings.config import Value
+from simulations.engines.flower import app_toml, command_path
 from simulations.engines.processes import living_processes, wait_until
-from simulations.engines.ray import superlink
 from simulations.engines.ray.launch import run_ray
-from simulations.engines.ray.logs import FLOWER_LOG, RAY_LOGS
+from simulations.engines.ray.logs import RAY_LOGS
 from simulations.engines.ray.placement import Placement
+from simulations.engines.ray.worker import LONG, opened, packed
 from simulations.experiments.result_tables import runs_table
-from tests.harness import cli, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
+from simulations.systems import to_run_config
+from tests.harness import (
+    cli,
+    results_of,
+    run_toy,
+    start_cli,
+    toy_settings,
+    wait_for_checkpoint,
+    write_toml,
+)
+from tests.placed_toy import FILE
 
 
 def processes_in(*folders: Path) -> set[int]:
@@ -50,14 +66,14 @@ def nothing_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     shutil.rmtree(temporary)
 
 
-def answers_by_round(folder: RunFolder) -> dict[int, list[int]]:
-    """By round, partitions in the order in which their answers to its training came; of repeated ones the newest."""
-    found: dict[int, list[int]] = {}
-    for row in read_rows(folder.path / "timings.jsonl"):
-        if row["kind"] == "client" and row["task"] == "train":
-            rest = [p for p in found.get(row["round"], []) if p != row["partition"]]
-            found[row["round"]] = [*rest, row["partition"]]
-    return found
+def runner(folder: Path, **keys: Value) -> tuple[dict[str, Any], RunFolder]:
+    """The run-config of a toy run, and its folder."""
+    settings = toy_settings(folder, **keys)
+    return to_run_config(settings), RunFolder(folder / settings.name)
+
+
+def sent_again(folder: RunFolder) -> list[dict[str, Any]]:
+    return [row for row in read_rows(folder.path / TIMINGS) if row["kind"] == Kind.SENT_AGAIN]
 
 
 def test_the_generated_app_holds_the_configuration_and_no_code() -> None:
@@ -71,26 +87,76 @@ def test_a_missing_program_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(InputError, match=r"flower-superlink: program not found; install flwr"):
-        superlink.command_path("flower-superlink")
+        command_path("flower-superlink")
 
 
-def test_a_superlink_that_cannot_start_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_left_behind: Path
-) -> None:
-    broken = tmp_path / "flower-superlink"
-    broken.write_text("#!/bin/sh\necho the port is taken; exit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(superlink, "command_path", lambda name: str(broken))
-    folder = RunFolder(tmp_path / "run")
-    with pytest.raises(RunFailed, match="could not start: the port is taken") as told:
-        run_ray({"num-rounds": 4}, folder, 3, Placement(1))
-    assert (folder.path / FLOWER_LOG).read_text() == "the port is taken\n"
-    assert str(folder.path / FLOWER_LOG) in str(told.value)
-    assert folder.status()["status"] == "failed" and "the port is" in folder.status()["error"]
-    table, complaints = runs_table(tmp_path)
-    assert (table.row_count, complaints) == (1, [])
-    assert list(table.columns[2].cells) == ["0/4"]
-    assert "the port is taken" in str(next(iter(table.columns[4].cells)))
+def test_long_blocks_travel_beside_the_pickle() -> None:
+    long, short = b"x" * LONG, b"y" * (LONG - 1)
+    small, blocks = packed({"a": [long], "b": short})
+    assert blocks == [long] and blocks[0] is long and len(small) < LONG + 200
+    assert opened(small, blocks) == {"a": [long], "b": short}
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_a_ray_of_this_process_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    config, folder = runner(tmp_path)
+    with pytest.raises(InputError, match=r"--workers: 9 wanted, .* has 4 CPUs; give fewer"):
+        run_ray(config, folder, 3, Placement(9))
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("one_ray")
+def test_workers_killed_at_random_moments_cost_their_tasks_alone(tmp_path: Path) -> None:
+    """kill -9 of whichever worker has begun to work on the run, six times, at moments that differ from run to run."""
+    keys: dict[str, Value] = {"num_rounds": 12, "num_clients": 5, "checkpoint_every": 5}
+    config, folder = runner(
+        tmp_path / "ray", **keys, round_time_s=0.2, system="tests.placed_toy:SYSTEM"
+    )
+    over, killed, rng = threading.Event(), set[int](), random.Random()
+
+    def kill_now_and_then() -> None:
+        while not over.wait(rng.uniform(0.3, 1.2)) and len(killed) < 6:
+            files = folder.clients.glob(f"*/{FILE}")
+            pids = {json.loads(file.read_text() or "{}").get("pid", 0) for file in files}
+            if living := sorted(pids - killed - {0}):
+                killed.add(victim := rng.choice(living))
+                with suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_now_and_then)
+    killer.start()
+    try:
+        run_ray(config, folder, 5, Placement(2))
+    finally:
+        over.set()
+        killer.join()
+    own = run_toy(tmp_path / "own", **keys, system="tests.placed_toy:SYSTEM")
+    assert results_of(folder) == results_of(own)
+    assert len(killed) == 6
+    lines = sent_again(folder)
+    assert lines and all(line["worker"] in (1, 2) and line["reason"] for line in lines)
+    assert "was sent again" in line_about(lines[0])
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_a_message_that_kills_three_workers_fails_the_run_in_one_line(tmp_path: Path) -> None:
+    config, folder = runner(tmp_path, fault="exit", num_clients=4, min_reply_fraction=0.1)
+    with pytest.raises(RunFailed) as told:
+        run_ray(config, folder, 4, Placement(2))
+    line = str(told.value)
+    assert line.startswith("round 2, train: site-1: the worker process died (out of memory")
+    assert str(folder.path / RAY_LOGS) in line and "\n" not in line
+    assert [row["client"] for row in sent_again(folder)] == ["site-1"] * 2
+    assert "3 workers died one after another" in folder.errors.read_text()
+    assert list((folder.path / RAY_LOGS).glob("worker-*.err"))
+    status = folder.status()
+    assert status["status"] == "failed" and status["error"] in line
 
 
 @pytest.mark.slow
@@ -102,10 +168,9 @@ def test_a_ray_that_cannot_start_is_told_with_its_cause_and_listed(
     monkeypatch.setenv("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "1000")
     done = cli(tmp_path, "run", "toy.toml")
     folder = tmp_path / "runs" / "toy"
-    cause = "the simulation failed: ValueError: Attempting to cap object store memory usage at 1000"
+    cause = "Ray did not start: ValueError: Attempting to cap object store memory usage at 1000"
     assert done.returncode == 1 and done.stderr.startswith(f"error: {cause} bytes, but")
-    assert done.stderr.endswith(f"(logs: {folder / FLOWER_LOG}, {RAY_LOGS} beside it)\n")
-    assert "Traceback" in (folder / FLOWER_LOG).read_text()
+    assert done.stderr.endswith(f"(logs: {folder / RAY_LOGS})\n") and done.stderr.count("\n") == 1
     assert (folder / RAY_LOGS / "gcs_server.out").is_file()
     assert RunFolder(folder).status()["error"].startswith(cause)
     table, complaints = runs_table(tmp_path / "runs")
@@ -125,7 +190,7 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     process = start_cli(tmp_path, "run", "toy.toml", "--workers", "2", start_new_session=True)
     wait_for_checkpoint(process, folder, 2)
     running = processes_in(tmp_path, nothing_left_behind)
-    assert len(running) > 5  # the check below sees something
+    assert len(running) > 4  # the check below sees something
     # Ray's workers, too, have the priority of whoever starts them.
     assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in running} == {os.nice(0)}
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
@@ -142,51 +207,13 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     assert wait_until(lambda: not processes_in(tmp_path, nothing_left_behind), 15)
     assert wait_until(lambda: not list(nothing_left_behind.iterdir()), 5)
 
+    process = start_cli(tmp_path, "run", "--resume", "toy", "--workers", "2")
+    wait_for_checkpoint(process, folder, 8)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and folder.status()["status"] == "stopped"
+    assert wait_until(lambda: not processes_in(tmp_path, nothing_left_behind), 15)
+
     done = cli(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
     assert done.returncode == 0, done.stderr
-    own = run_toy(tmp_path / "own", num_rounds=12)
-    assert results_of(folder) == results_of(own)
-    # Site 2 has most samples, site 0 fewest: two workers take 2 and 1, and who is free first takes 0.
-    for answered, clients in ((answers_by_round(folder), 1), (answers_by_round(own), 3)):
-        assert len(answered) == 12
-        assert {tuple(a[-clients:]) for n, a in answered.items() if n <= 4} == {
-            (2, 1, 0)[-clients:]
-        }
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-def test_a_bug_in_the_server_and_a_killed_simulation_are_told(
-    tmp_path: Path, nothing_left_behind: Path
-) -> None:
-    write_toml(tmp_path, fault="server-bug", num_rounds=9, round_time_s=0.2)
-    done = cli(tmp_path, "run", "toy.toml")
-    folder = RunFolder(tmp_path / "runs" / "toy")
-    told = f"error: KeyError: 'a bug in the strategy' (traceback: {folder.errors})\n"
-    assert (done.returncode, done.stderr) == (1, told)
-    assert 'raise KeyError("a bug in the strategy")' in folder.errors.read_text()
-
-    process = start_cli(tmp_path, "run", "--overwrite", "toy.toml", "--set", "fault=")
-    wait_for_checkpoint(process, folder, 2)
-    for pid in processes_in(tmp_path, nothing_left_behind):
-        command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
-        if b"flwr-simulation" in command:
-            os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and err.count("\n") == 1
-    assert err.startswith("error: the simulation ended without a word (killed, or out of memory?)")
-    assert folder.status()["status"] == "failed"
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-def test_a_dead_worker_fails_the_run_in_one_line(tmp_path: Path, nothing_left_behind: Path) -> None:
-    write_toml(tmp_path, fault="exit", num_clients=4)
-    done = cli(tmp_path, "run", "toy.toml", "--set", "min-reply-fraction=0.1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: round 2, train: site-")
-    assert ": the worker process died" in done.stderr
-    assert done.stderr.count("\n") == 1
-    status = RunFolder(tmp_path / "runs" / "toy").status()
-    assert status["status"] == "failed" and status["error"] in done.stderr
-    assert list(nothing_left_behind.iterdir()) == []
+    assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=12))

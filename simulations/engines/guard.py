@@ -1,8 +1,8 @@
 """Clears a launch away when whoever launched it has gone, even by `kill -9`.
 
-Flower's simulation does not notice for half a minute that its SuperLink is gone, and would go on training meanwhile. The
-guard is a small process beside the launch: it reads from a pipe whose other end the launching process holds, and which the
-system closes when that process ends in whatever way. Then it ends the launch's family and removes its temporary folder.
+What a program of Flower's or Ray has started may outlive it, and nobody else would remove the temporary folder. The guard
+is a small process beside the launch: it reads from a pipe whose other end the launching process holds, and which the system
+closes when that process ends in whatever way. Then it ends the launch's family and removes its temporary folder.
 """
 
 import os
@@ -21,10 +21,10 @@ class Guard:
     """The launching process's side."""
 
     def __init__(self, family: Family, home: Path) -> None:
-        root = str(Path(__file__).resolve().parents[3])
+        root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "simulations.engines.ray.guard", family.mark, str(home)],
+            [sys.executable, "-m", "simulations.engines.guard", family.mark, str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
