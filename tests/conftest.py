@@ -256,10 +256,10 @@ def scan_writer() -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def one_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A Ray that all runs of this process use, with room for four workers and two GPUs that are only counted; its logs."""
+    """A Ray that all runs of this process use, with room for eight workers and two GPUs that are only counted; its logs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray would count these
-        with ray_for(Placement(4, 2), tmp_path_factory.mktemp("ray")) as logs:
+        with ray_for(Placement(8, 2), tmp_path_factory.mktemp("ray")) as logs:
             yield logs
 
 

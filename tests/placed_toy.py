@@ -28,7 +28,7 @@ class PlacedClient(toy.ToyClient):
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
         own.write_text(json.dumps({"gpu": gpu, "pid": os.getpid()}))
         give_up = time.monotonic() + LIMIT_S
-        workers = dict(folder_of(self.c).status()["placement"]).get("workers", 1)
+        workers = (folder_of(self.c).status().get("placement") or {}).get("workers", 1)
         while len(list(clients.glob(f"*/{FILE}"))) < workers:
             if time.monotonic() > give_up:
                 raise TimeoutError("some client has got no worker")

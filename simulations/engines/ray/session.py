@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.storage.deleting import TEMPORARY
@@ -56,7 +57,8 @@ def ray_for(placement: Placement, kept: Path) -> Iterator[Path]:
         guard = Guard(family, home)
         try:
             _start(home, family, placement, kept)
-            yield home / "session_latest" / "logs"
+            with patch.object(ray._private.worker, "print_to_stdstream", _unheard):
+                yield home / "session_latest" / "logs"
         finally:
             with _handlers_kept(), _undisturbed():
                 ray.shutdown()
@@ -71,7 +73,12 @@ def _start(home: Path, family: Family, placement: Placement, kept: Path) -> None
     logs = home / "session_latest" / "logs"
     for number in range(1, TRIES + 1):
         try:
-            with _handlers_kept(), _environment({**_SETTINGS, MARK: family.mark}):
+            with (
+                _handlers_kept(),
+                _environment({**_SETTINGS, MARK: family.mark}),
+                # Ray would put the machine's own address in the place of 127.0.0.1, and listen there.
+                patch.object(ray._private.services, "resolve_ip_for_localhost", str),
+            ):
                 ray.init(
                     address="local",
                     num_cpus=placement.workers,
@@ -91,6 +98,10 @@ def _start(home: Path, family: Family, placement: Placement, kept: Path) -> None
                 reason = f"Ray did not start: {cause(logs, error)}"
                 keep_logs(logs, kept)
                 raise RunFailed(f"{reason} (logs: {kept / RAY_LOGS})") from None
+
+
+def _unheard(*_: Any, **__: Any) -> None:
+    """In place of what prints a worker's death, which the grid tells in its own words."""
 
 
 def _check_room(there: Mapping[str, float], placement: Placement) -> None:
