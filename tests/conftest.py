@@ -5,7 +5,7 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,8 +78,12 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     written = str(tmp_path_factory.getbasetemp())
     for name in set(sys.modules) - before:
         module = sys.modules[name]
-        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-        if any(place and place.startswith(written) for place in places):
+        paths = getattr(module, "__path__", ())  # of modules that make up their names: anything
+        places = [
+            getattr(module, "__file__", None),
+            *(paths if isinstance(paths, Iterable) else ()),
+        ]
+        if any(isinstance(place, str) and place.startswith(written) for place in places):
             del sys.modules[name]
 
 
