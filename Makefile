@@ -27,14 +27,14 @@ test: install
 	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)
 
 # Without the folders whose tests are all slow (tests/conftest.py), so that they are not even read.
-FAST := -m "not slow" $(addprefix --ignore=tests/,deployed golden mistakes simulations) $(SIDE_BY_SIDE)
+PARTS := $(addprefix --ignore=tests/,deployed golden mistakes simulations) $(SIDE_BY_SIDE)
 
 test-fast: install
-	$(PYTEST) $(FAST)
+	$(PYTEST) -m "not slow" $(PARTS)
 
-# Of the cores, by the tests of test-fast.
+# Of the cores, by the tests of the parts, slow ones too.
 coverage: install
-	$(PYTEST) $(FAST) --cov=fedsuite --cov-fail-under=90 --cov-report=term:skip-covered
+	$(PYTEST) $(PARTS) --cov=fedsuite --cov-fail-under=90 --cov-report=term:skip-covered
 
 lint: install
 	$(BIN)/ruff check .

@@ -65,6 +65,7 @@ def test_one_client_after_the_other_by_hand():
     np.testing.assert_allclose(c2, (1.4765, 0.3135), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_it_ends_at_the_optimum_where_averaging_does_not():
     np.testing.assert_allclose(play([[0, 1]] * 400)[-1][0], OPTIMUM, atol=1e-9)
 

@@ -25,6 +25,7 @@ def after(words: list[str], flag: str) -> list[str]:
     return [b for a, b in pairwise(words) if a == flag]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["flower-superlink", "flower-supernode"])
 def test_flower_knows_every_flag(
     program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -126,6 +126,7 @@ def test_what_is_installed_first_is_pinned() -> None:
     assert {"torch", "torchvision"} <= set(re.findall(r"^([\w-]+)==", pinned, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_its_own_packages_compile(tmp_path: Path) -> None:
     (command,) = [line.rest for line in of("installed", "RUN") if "compileall" in line.rest]
     for package in PACKAGES:

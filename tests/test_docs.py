@@ -92,6 +92,7 @@ def check_request(context: click.Context) -> None:
         read_config(cls, {**label.table, **values})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

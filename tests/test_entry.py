@@ -69,6 +69,7 @@ def test_ctrl_c_before_a_command_has_begun(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_the_script_is_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", script(), "keys", "fedrl"],

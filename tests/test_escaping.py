@@ -172,6 +172,7 @@ def _check_latex(text: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command_line", "what"),
     [("show", what) for what in TEXTS]

@@ -108,6 +108,7 @@ def test_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not [out for out in outputs if out.output_type == "error"]
 
 
+@pytest.mark.slow
 def test_what_leaves_beta_is_what_the_notebook_says(cache: Path, tmp_path: Path) -> None:
     """Q-values and the shared MLP where parties update it in turn, as they do by default; else Q-values alone."""
     assert "so does the shared network (the MLP), which both parties update in turn" in said(

@@ -15,6 +15,7 @@ from fedsuite.vln.generator.houses import HouseSettings, write_houses
 from fedsuite.vln.generator.parallel import mapped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3, 9])
 def test_results_come_in_order(processes: int) -> None:
     assert list(mapped(operator.neg, range(7), processes)) == [0, -1, -2, -3, -4, -5, -6]

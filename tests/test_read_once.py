@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.plan import make_plan
@@ -84,6 +85,7 @@ def test_maps(tmp_path: Path) -> None:
     assert worlds[0].facts["maps"] != worlds[1].facts["maps"]
 
 
+@pytest.mark.slow
 def test_word_vectors(tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     own = {"world": "text2action", "cache_dir": str(tmp_path), "word_vectors": str(file)}

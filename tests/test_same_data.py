@@ -94,6 +94,7 @@ def test_nodes_and_server_need_not_tell_the_same_content() -> None:
     assert Roster(BEFORE.members, facts, BEFORE.words).digest == BEFORE.digest
 
 
+@pytest.mark.slow
 def test_other_word_vectors_are_told(tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     own = {"world": "text2action", "cache_dir": str(tmp_path), "word_vectors": str(file)}

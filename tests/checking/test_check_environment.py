@@ -34,12 +34,14 @@ def config_of(cache: Path) -> Callable[..., FedRLConfig]:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", ["stored", "missing"])
 def test_gridworld(config_of: Callable[..., FedRLConfig], frame: str) -> None:
     world = open_world(config_of("rl-joint", **{"first-frame": frame}))
     check_environment(world, roles=("alpha", "beta", "gamma", "full"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["names", "arguments"])
 def test_text2action(config_of: Callable[..., FedRLConfig], task: str) -> None:
     world = open_world(config_of("rl-text", task=task))

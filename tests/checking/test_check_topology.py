@@ -24,6 +24,7 @@ from fedsuite.driving.topology.underlay import NETWORKS
 SMALL = ("gaia", "amazon_us")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NETWORKS.values())))
 def test_networks_and_overlays_of_ours(name: str) -> None:
     network = load_network(name)

@@ -48,6 +48,7 @@ def weight_before(house: HouseClientBase, number: int) -> int:
     return int(house.kept(number, 0)["agent.weight"].item())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_the_best_agent_as_of_every_checkpoint_is_still_there(

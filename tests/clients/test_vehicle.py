@@ -115,6 +115,7 @@ def test_without_the_loss_there_is_no_sub_network(tmp_path: Path) -> None:
     assert stored and all(k.startswith("moments.backbone.") for k in stored)
 
 
+@pytest.mark.slow
 def test_a_client_that_starts_anew_goes_on_from_its_disk(tmp_path: Path) -> None:
     """Bytes are the same whether the silos stayed in memory or came back from disk."""
     kept, again = client_of(tmp_path / "a"), client_of(tmp_path / "b")

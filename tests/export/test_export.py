@@ -38,6 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", READERS)
 def test_files_hold_the_frames(runs: Path, tmp_path: Path, call: Call, ending: str) -> None:
     code, out, _ = call(
@@ -81,6 +82,7 @@ def test_event_files_hold_every_metric(runs: Path, tmp_path: Path) -> None:
     assert np.diff(times) == pytest.approx(np.full(4, SECONDS))
 
 
+@pytest.mark.slow
 def test_what_is_there_stays_unless_it_may_go(runs: Path, tmp_path: Path, call: Call) -> None:
     for name in ("csv", "tensorboard"):
         folder = tmp_path / name
@@ -197,6 +199,7 @@ def test_a_run_that_died_is_not_followed_for_ever(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "out" / "rounds.csv")) == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_whole_files(tmp_path: Path) -> None:
     run = GrowingRun(tmp_path / "run")
     run.round(0)

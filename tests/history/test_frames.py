@@ -15,6 +15,8 @@ from fedsuite.history import HISTORY, TIMINGS, load_run, load_runs, read_rows, r
 from fedsuite.history.frames import RunFrames
 from tests.history.conftest import NAMES
 
+pytestmark = pytest.mark.slow
+
 WIDE = ("rounds", "clients", "closing", "closing_clients")
 ROW = '{"round": 1, "kind": "round", "metrics": {"loss": 0.5}}\n'
 
@@ -33,7 +35,6 @@ def experiment(folder: Path, *labels: str) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_the_quick_reader_gives_the_frames_of_the_plain_one(
     three_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

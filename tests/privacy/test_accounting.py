@@ -128,6 +128,7 @@ def test_what_the_statement_does_not_cover() -> None:
     assert "With joint updates Q-values are all that leaves beta and gamma." in three.text
 
 
+@pytest.mark.slow
 def test_the_accountant_is_loaded_only_when_asked() -> None:
     code = (
         "import sys, fedsuite.privacy.accounting as a; assert 'dp_accounting' not in sys.modules;"

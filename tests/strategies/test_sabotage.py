@@ -196,6 +196,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[[str,
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TINY)
 def test_results_name_who_was_rejected_or_shortened(run: Any, kind: str) -> None:
     frames = load_runs(run(kind, "scale").path)
@@ -205,18 +206,21 @@ def test_results_name_who_was_rejected_or_shortened(run: Any, kind: str) -> None
     assert any(f" {own['name'].iloc[0]} " in line for line in lines[2:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TINY)
 def test_an_honest_run_has_no_such_lines(run: Any, kind: str) -> None:
     frames = load_runs(run(kind, "nobody").path)
     assert "admitted" not in frames.clients and admitted_text(frames) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TINY)
 def test_false_labels_change_what_is_learnt(run: Any, kind: str) -> None:
     honest, false = (run(kind, who).model.read_bytes() for who in ("nobody", "labels"))
     assert honest != false
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "key"), [("houses", "scan"), ("silos", "silo")])
 def test_a_real_client_refuses(run: Any, kind: str, key: str) -> None:
     """Its node-config says who it is; a simulated one is told its partition."""

@@ -180,6 +180,7 @@ def _says(ended: Callable[[int], float]) -> Callable[[PartyParts], tuple[Arrays,
     return lie
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("envs", "most"), [(1, 4 * LONGEST), (3, 2 * LONGEST), (4, LONGEST)])
 def test_an_alpha_that_ends_no_episode_is_stopped_by_name(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, envs: int, most: int
@@ -190,6 +191,7 @@ def test_an_alpha_that_ends_no_episode_is_stopped_by_name(
         play(config_of(cache, tmp_path, parallel_episodes=envs, **BY_EPISODES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("envs", "most"), [(1, 4 * LONGEST), (3, 2 * LONGEST), (4, LONGEST)])
 def test_the_slowest_honest_alpha_is_waited_for(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, envs: int, most: int
@@ -214,6 +216,7 @@ def test_a_party_alone_is_not_believed_any_number_of_exchanges(
         play(config_of(cache, tmp_path, **changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("envs", [1, 4])
 @pytest.mark.parametrize("method", ["dqn-alpha", "dqn-beta", "dqn-full"])
 def test_a_party_alone_is_textbook_dqn(cache: Path, tmp_path: Path, method: str, envs: int) -> None:
@@ -240,6 +243,7 @@ def test_the_published_code_never_refreshes_the_second_convolution_of_dqn_full(
         assert np.array_equal(frozen[name], array) == (name in second), name
 
 
+@pytest.mark.slow
 def test_the_published_code_freezes_a_federations_targets_at_another_draw(
     cache: Path, tmp_path: Path
 ) -> None:

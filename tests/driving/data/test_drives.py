@@ -313,6 +313,7 @@ def test_drives_that_do_not_go_together(tmp_path) -> None:
         prepare(tmp_path / "out", tmp_path / "more")
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 def test_six_drivers_as_silos(shared, tmp_path) -> None:
     data = shared / "data" / "driving"

@@ -185,6 +185,7 @@ def official(root: Path, silos: int = 2, tests: int = 31) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_silos", [0, 3])
 def test_the_official_test_split(tmp_path, num_silos) -> None:
     root = official(tmp_path / "gaia")

@@ -158,6 +158,7 @@ def test_power_sizes_differ_and_keep_the_total() -> None:
     assert max(sizes) > 4 * min(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("character", CHARACTERS)
 @pytest.mark.parametrize("skew", [0.0, 1.0])
 def test_the_label_scale_is_the_papers(character: Character, skew: float) -> None:
@@ -196,6 +197,7 @@ def test_silos_labels_differ_with_label_skew_and_not_without() -> None:
     assert full > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("character", CHARACTERS)
 def test_a_linear_probe_names_the_silo_only_under_appearance_skew(character: Character) -> None:
     def accuracy(skew: float) -> float:
@@ -235,6 +237,7 @@ def test_label_noise_has_the_sd_asked_for() -> None:
     assert noise.std() == pytest.approx(0.05, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("character", CHARACTERS)
 def test_the_angle_can_be_learned_from_the_picture(character: Character) -> None:
     """Even a linear map of 20 x 20 pixels, in one silo's own look, beats the constant on frames it has not seen."""
@@ -248,6 +251,7 @@ def test_the_angle_can_be_learned_from_the_picture(character: Character) -> None
     assert np.sqrt((error**2).mean()) < 0.7 * (angles - y.mean()).std()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("character", CHARACTERS)
 def test_a_frame_costs_a_few_dozen_passes_over_its_pixels(character: Character) -> None:
     """About a millisecond, as a multiple of what this machine needs for an exponential and a root of every pixel."""

@@ -108,6 +108,7 @@ def digest_of(folder: Path) -> str:
     return sha256_of(b"".join(str(p).encode() + p.read_bytes() for p in files))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["drives", "roads"])
 def test_two_runs_at_once_share_one_fresh_cache(tmp_path, source) -> None:
     data = DataSettings(cache_dir=str(tmp_path / "cache"), image_size=100, train_frames=60)

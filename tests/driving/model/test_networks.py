@@ -27,6 +27,7 @@ def pictures(size: int, batch: int = 4, channels: int = 1, seed: int = 0) -> Ten
     return torch.randint(0, 256, (batch, channels, size, size), generator=generator).float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "channels", "count"),
     [
@@ -63,6 +64,7 @@ def test_taps_of_fadnet_at_200_pixels_have_the_released_strides() -> None:
     assert [tap.conv.stride for tap in network.taps] == [(7, 7), (4, 4), (2, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "fadnet_plus", "mobilenet_v2", "vgg16"])
 @pytest.mark.parametrize("size", [32, 47, 64, 75, 101])
 @pytest.mark.parametrize("norm", ["batch", "group"])
@@ -78,6 +80,7 @@ def test_sizes(kind: str, size: int, norm: str) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
 
 
+@pytest.mark.slow
 def test_inception_from_75_pixels() -> None:
     output = build_network("inception_v3", 75, 1, norm="group", dropout=0.0)(pictures(75, batch=2))
     assert output.features.shape == (2, 2048)
@@ -220,6 +223,7 @@ def one_step(network: nn.Module, images: Tensor, angles: Tensor) -> dict[str, Te
     return {**gradients, **dict(network.named_buffers())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["resnet8", "fadnet", "fadnet_plus"])
 @pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize("by_backward", [True, False])

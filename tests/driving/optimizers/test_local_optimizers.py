@@ -67,6 +67,7 @@ def test_state_survives_the_disk(silos: tuple[Silo, ...], name: str, norm: str) 
     assert whole.backbone_arrays().keys() == second.backbone_arrays().keys()
 
 
+@pytest.mark.slow
 def test_only_tracking_mixes_more_than_the_model(silos: tuple[Silo, ...]) -> None:
     for name in LOCAL_OPTIMIZERS:
         networks, learner = parts_of(changed(BASE, optimizer=name), silos)
@@ -103,6 +104,7 @@ def trained(config: CDLConfig, silos: tuple[Silo, ...], a: Callable[[int], Any])
     return networks.backbone["trunk.head.weight"].detach().numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stacked", ["no", "yes"])
 def test_alone_tracking_is_plain_descent(silos: tuple[Silo, ...], stacked: str) -> None:
     """Without neighbours y is the gradient; with them it is not."""
@@ -127,6 +129,7 @@ def test_with_a_server_tracking_is_plain_descent_on_the_mean_gradient(
         np.testing.assert_allclose(value, found[1][key], atol=2e-5, err_msg=key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACROSS)
 def test_both_ways_of_taking_gradients_agree(silos: tuple[Silo, ...], name: str) -> None:
     base = changed(BASE, optimizer=name, dropout=0.0, learning_rate=1e-3)

@@ -77,6 +77,7 @@ GOLDEN: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN)
 def test_three_steps_worked_out_by_hand_and_where_it_ends(name: str) -> None:
     begin = {"x": np.zeros((3, 1))}

@@ -46,6 +46,7 @@ def leave_run(folder: Path, rmse: float, baselines: bool = True) -> None:
         (folder / BASELINES).write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_a_run_shows_baselines_where_they_are_known(tmp_path: Path) -> None:
     config = changed(CDLConfig(), cache_dir=str(tmp_path / "none"))
     for name, known in (("a", True), ("b", False)):

@@ -36,6 +36,7 @@ def test_links_are_drawn_once_on_a_circle():
     assert np.hypot(*at.T) == pytest.approx([1, 1, 1]) and at[0] == pytest.approx([0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["ring", "mst", "matcha"])
 def test_a_plan_tells_its_mixing_weights_between_the_networks_own_links(scenario):
     plan = make_plan(changed(CDLConfig(), scenario=scenario, underlay="geant"))

@@ -131,6 +131,7 @@ def test_faults_in_one_line(tmp_path, content, name, message):
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("third_row", "message"),
     [

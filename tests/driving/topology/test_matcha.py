@@ -42,6 +42,7 @@ def second_eigenvalue(matchings, p, size):
     return np.linalg.eigvalsh(mean)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("name", ["gaia", "amazon_us", "exodus", "ebone", "geantdistance"])
 def test_probabilities_and_alpha_of_the_reference_matchings(shared, name):
@@ -69,6 +70,7 @@ def test_plans_of_complete_networks():
         assert (plan.alpha, plan.rho) == pytest.approx((value, value), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_probabilities_beat_other_choices():
     graph = nx.connected_watts_strogatz_graph(12, 4, 0.5, seed=3)
     matchings = edge_colouring(graph)

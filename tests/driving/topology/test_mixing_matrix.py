@@ -44,6 +44,7 @@ def test_metropolis_of_the_reference_trees(golden, name, kind):
     assert contraction(a) == pytest.approx(tree["A_metropolis_stats"]["rho_spectral_norm"])
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("name", ["gaia", "amazon_us"])
 def test_fastest_weights(golden, name):

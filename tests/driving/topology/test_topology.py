@@ -73,6 +73,7 @@ def test_matcha_on_gaia():
     assert mean_ms("gaia", plan, BITS[1], FADNET_MS) == pytest.approx(171.58, abs=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("name", NAMES)
@@ -117,6 +118,7 @@ def test_paths_of_the_tree_and_the_ring(golden, name):
         assert 1e6 / load.hops[i, j] == pytest.approx(bit_per_ms)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("name", NAMES)
 def test_matcha_rounds_replayed(golden, name):

@@ -214,6 +214,7 @@ def test_released_formula_pushes_the_backbone_up_even_at_agreement() -> None:
     assert float(to_s) == pytest.approx(0.25 * (math.log(0.5) + 1 - 0.5))
 
 
+@pytest.mark.slow
 def test_released_formula_has_its_fixed_point_above_the_target() -> None:
     b = torch.zeros(1, requires_grad=True)
     s = torch.zeros(1, requires_grad=True)

@@ -149,6 +149,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stacked", ["no", "yes"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_a_plain_loop(silos: tuple[Silo, ...], kind: str, stacked: str) -> None:
@@ -177,6 +178,7 @@ def test_the_sub_network_starts_as_the_locally_learnt_backbone(silos: tuple[Silo
     assert (networks.distance() > 0).all()
 
 
+@pytest.mark.slow
 def test_beta_reaches_the_losses(silos: tuple[Silo, ...]) -> None:
     """The released code trains with beta = 1 whatever is asked."""
     models = {}
@@ -224,6 +226,7 @@ def test_a_silo_that_joins_late_copies_its_backbone_first(silos: tuple[Silo, ...
     assert all(torch.equal(late.backbone[name], plain.backbone[name]) for name in plain.backbone)
 
 
+@pytest.mark.slow
 def test_state_survives_the_disk(silos: tuple[Silo, ...]) -> None:
     """Two steps, stored, restored elsewhere and gone on with, equal four steps in one go."""
     config = changed(BASE, dropout=0.5, batch_norm="local")
@@ -244,6 +247,7 @@ def test_state_survives_the_disk(silos: tuple[Silo, ...]) -> None:
         assert torch.equal(whole.sub[name], second.sub[name]), name
 
 
+@pytest.mark.slow
 def test_fedprox_pulls_back_from_the_second_update_on(silos: tuple[Silo, ...]) -> None:
     """With one update between mixings its gradient is zero: FedProx is FedAvg there."""
 

@@ -27,6 +27,8 @@ from fedsuite.randomness import torch_generator_for
 from fedsuite.settings.config import limits_of
 from tests.harness import changed
 
+pytestmark = pytest.mark.slow
+
 MIXING = np.array([[0.6, 0.4], [0.3, 0.7]])
 STEPS, UPDATES, RATE, DECAY, MOMENTUM = 3, 2, 0.003, 0.01, 0.8
 TOLERANCE = 1e-6  # of float32 against float64
@@ -228,7 +230,6 @@ def test_only_a_trained_sub_network_has_an_optimizer(silos: tuple[Silo, ...], va
     assert any(k.startswith("sub.") for k in arrays)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["group", "average", "local"])
 @pytest.mark.parametrize("value", SUB_NETWORKS)
 def test_state_survives_the_disk(silos: tuple[Silo, ...], value: str, norm: str) -> None:

@@ -132,6 +132,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 @pytest.mark.parametrize("role", ROLES)
 def test_equal_to_the_plain_simulation(cache: Path, case: dict[str, Any], role: Role) -> None:
@@ -230,6 +231,7 @@ def data_dir(shared: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize(("setting", "size"), RANDOM)
 def test_random_policy(data_dir: str, setting: str, size: int) -> None:

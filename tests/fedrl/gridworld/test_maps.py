@@ -82,6 +82,7 @@ def published(shared: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("size", SIZES)
 def test_published_maps(published: Path, size: int) -> None:
@@ -94,6 +95,7 @@ def test_published_maps(published: Path, size: int) -> None:
         assert_shortest(maps, index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "count"), [(8, 4000), (16, 3000), (32, 1000)])
 def test_generated_maps_have_the_published_statistics(
     tmp_path: Path, size: int, count: int
@@ -109,6 +111,7 @@ def test_generated_maps_have_the_published_statistics(
     assert all(len(set(row)) == 8 for row in starts.tolist())  # different starts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5, 6, 7, 8, 12, 16, 24, 32])
 def test_generated_paths_are_shortest_and_missing_only_where_there_is_none(
     tmp_path: Path, size: int

@@ -93,6 +93,7 @@ def test_position_network_has_64_hidden_units() -> None:
     assert torch.allclose(net(x), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["window", "3x3"])
 @pytest.mark.parametrize("sides", [(3,), (5,), (3, 5), (5, 3)])
 @pytest.mark.parametrize("history", [1, 4])

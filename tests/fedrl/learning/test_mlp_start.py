@@ -116,6 +116,7 @@ def share_of_right_choices(start: str, level: float, seed: int = 1) -> float:
     return float((q_f.argmax(1) == right).float().mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "level", "least", "most"),
     [

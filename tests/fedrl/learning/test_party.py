@@ -50,6 +50,7 @@ def same(a: dict[str, Arrays], b: dict[str, Arrays]) -> bool:
     return all(np.array_equal(a[p][k], b[p][k]) for p in a for k in a[p])
 
 
+@pytest.mark.slow
 def test_a_restored_party_says_and_learns_what_the_original_does(tmp_path: Path) -> None:
     changes = {"parallel_episodes": 4, "batch_size": 8}
     alpha, [beta] = parties(tmp_path, **changes)

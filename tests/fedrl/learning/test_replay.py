@@ -154,6 +154,7 @@ def test_gathered_columns_keep_type_and_shape() -> None:
     assert terminals.tolist() == [[False, True], [True, False]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(
     "shares",  # of rewards below, equal to and above 0

@@ -132,6 +132,7 @@ def slow_scores(
     return met / config.evaluation.episodes, returns / config.evaluation.episodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{}, {"parties": 3}, {"method": "dqn-alpha"}, {"method": "dqn-full"}],

@@ -122,6 +122,7 @@ def test_random_moves_have_one_row_and_no_drawing(tmp_path: Path) -> None:
     assert "gradient steps" not in (tmp_path / "r" / "results.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_guarantee_is_told_where_there_is_one(tmp_path: Path) -> None:
     private = config_of(q_clip=1.0, noise_sigma=50.0, test_noise="noisy", mlp_updates="joint")
     leave_run(tmp_path / "r", private, 0.6)
@@ -171,6 +172,7 @@ def test_validations_count_gradient_steps_over_rounds_without_one(
 # --- several runs -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_are_in_the_papers_order_with_mean_and_spread(tmp_path: Path) -> None:
     runs, scores = {}, (0.5, 0.7, 0.6)
     for method in ("oracle", "dqn-full", "fedrl", "dqn-alpha", "fcn-full", "dqn-beta", "fcn-alpha", "random"):  # fmt: skip
@@ -197,6 +199,7 @@ def test_rows_are_in_the_papers_order_with_mean_and_spread(tmp_path: Path) -> No
     assert is_drawn(tmp_path / "learning.png") and not (tmp_path / "sweep.png").exists()
 
 
+@pytest.mark.slow
 def test_folds_are_one_row(tmp_path: Path) -> None:
     runs = {}
     for fold, score in enumerate((0.2, 0.4)):
@@ -218,6 +221,7 @@ def test_settings_of_one_method_carry_the_variants_name(tmp_path: Path) -> None:
     assert [row[0] for row in cells(tmp_path)[1:]] == ["FedRL-1", "FedRL-1 (frozen)"]
 
 
+@pytest.mark.slow
 def test_only_seeds_make_one_row(tmp_path: Path) -> None:
     runs = {
         f"seed-{s}": leave_run(tmp_path / f"seed-{s}", config_of(seed=s), 0.5) for s in range(2)
@@ -226,6 +230,7 @@ def test_only_seeds_make_one_row(tmp_path: Path) -> None:
     assert [row[0] for row in cells(tmp_path)[1:]] == ["FedRL-1", "FedRL-2"]
 
 
+@pytest.mark.slow
 def test_epsilon_has_a_column_where_some_run_has_one(tmp_path: Path) -> None:
     runs = {}
     for name, clip in (("clipped", 1.0), ("free", 0.0)):
@@ -239,6 +244,7 @@ def test_epsilon_has_a_column_where_some_run_has_one(tmp_path: Path) -> None:
     assert float(found["FedRL-2 (clipped)"]) == pytest.approx(privacy.epsilons["beta"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_drawn_over_the_one_number_that_varies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +317,7 @@ def test_shipped_configurations_are_valid(toml: str, tmp_path: Path) -> None:
     assert swept_key(learners) == sweeps.get(toml)
 
 
+@pytest.mark.slow
 def test_training_that_diverged_is_named_in_the_tables(tmp_path: Path) -> None:
     runs = {
         "calm": leave_run(tmp_path / "calm", config_of(method="dqn-full"), 0.5, loss=999.0),
@@ -326,6 +333,7 @@ def test_training_that_diverged_is_named_in_the_tables(tmp_path: Path) -> None:
     assert line.startswith("wild: **Diverged**") and "so in 1 of 3 rounds" in line
 
 
+@pytest.mark.slow
 def test_scores_do_not_stand_without_a_chance_level(tmp_path: Path) -> None:
     configs = {m: config_of(**{"federation.method": m}) for m in ("fedrl", "random")}
     for method, config in configs.items():

@@ -60,6 +60,7 @@ def document() -> dict[str, Any]:
     return json.loads(json.dumps(built))  # nothing in it is shared
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("name", FACTS)
 def test_facts_of_the_published_corpora(shared: Path, name: str) -> None:

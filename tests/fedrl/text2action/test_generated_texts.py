@@ -18,6 +18,8 @@ from fedsuite.fedrl.text2action.world import TextWorld, open_text_world, prepare
 from fedsuite.fedrl.worlds import IDLE
 from tests.harness import changed
 
+pytestmark = pytest.mark.slow
+
 Feature = Callable[[Sample, int], tuple[object, ...]]
 
 

@@ -195,6 +195,7 @@ def test_outputs_and_gradients_are_the_published_networks(role: SomeRole, argume
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "arguments"), CASES)
 def test_adam_takes_the_published_networks_way(role: SomeRole, arguments: bool) -> None:
     """20 steps at the published rate of 1e-3, in float64: only Adam's eps can tell folded from unfolded weights."""
@@ -225,6 +226,7 @@ def test_all_500_rows_of_the_published_size() -> None:
     torch.testing.assert_close(net(*inputs(table, state)), wanted, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "arguments"), CASES)
 def test_a_records_values_do_not_depend_on_its_batch(role: SomeRole, arguments: bool) -> None:
     """More windows than are looked at in one go, against one record at a time, in both ways of computing."""

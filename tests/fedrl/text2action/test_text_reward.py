@@ -118,6 +118,7 @@ def check_against_plain(samples: list[Sample], rule: RewardRule, seed: int) -> N
     assert scores["average-reward"] == pytest.approx(sum(map(sum, plain)) / steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "rule"), [("names", NAMES), ("arguments", ARGUMENTS), ("arguments", PUBLISHED)]
 )
@@ -127,6 +128,7 @@ def test_generated_texts_against_a_plain_reading(task: str, rule: RewardRule) ->
     check_against_plain(list(samples), rule, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("corpus", ["win2k", "cooking", "wikihow"])
 @pytest.mark.parametrize(
@@ -181,6 +183,7 @@ def test_either_alternative_is_a_whole_answer() -> None:
         assert (scores["tagged"], scores["right"], scores["total"]) == counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["names", "arguments"])
 def test_an_expert_is_perfect_on_generated_texts(task: str) -> None:
     samples = list(read_corpus(changed(FedRLConfig(), generated_seed=3)).samples(task))
@@ -192,6 +195,7 @@ def test_an_expert_is_perfect_on_generated_texts(task: str) -> None:
     assert min(min(r) for r in rewards) > 49
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("task", ["names", "arguments"])
 @pytest.mark.parametrize("corpus", ["win2k", "cooking", "wikihow"])

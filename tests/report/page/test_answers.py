@@ -38,6 +38,7 @@ def test_houses_generated_by_the_project_are_not_the_papers(houses) -> None:
     assert "Zhou & Wang 2022" in table.note and "best on val-unseen" in table.note
 
 
+@pytest.mark.slow
 def test_a_run_as_published_is_comparable_and_each_departure_is_named(tmp_path: Path) -> None:
     houses = [f"house{i}" for i in range(61)]
     members = [Member(name, "seen", 9, {"houses": [name]}) for name in houses]
@@ -70,6 +71,7 @@ def test_other_data_outweighs_size_and_budget() -> None:
     assert replace(paper, data=("other",)).reasons == "other; small; short"
 
 
+@pytest.mark.slow
 def test_what_leaves_a_house_follows_from_the_method(written) -> None:
     text = leaves(make_report([str(written.houses)]))
     assert "federated: A house sends, after each visit, the agent" in text

@@ -66,6 +66,7 @@ def of_text(*cells: str) -> Report:
     return Report("r", (), (Part("p", (Section("s", tables=(table,)),)),))
 
 
+@pytest.mark.slow
 def test_the_page_refers_to_nothing_but_itself(page, text) -> None:
     ids = [own["id"] for _, own in page.tags if "id" in own]
     assert len(set(ids)) == len(ids)
@@ -156,6 +157,7 @@ def test_the_terminal_shows_names_as_they_are(hostile, capsys, monkeypatch) -> N
     assert "[bold]x[/bold]" in (shown := capsys.readouterr().out) and ":smile:" in shown
 
 
+@pytest.mark.slow
 def test_few_rows_stand_side_by_side_in_a_narrow_terminal(houses, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     print_report(houses)

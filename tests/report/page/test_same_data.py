@@ -48,6 +48,7 @@ def test_runs_on_other_houses_have_a_ranking_and_baselines_of_their_own(tmp_path
     assert "few: 1 seen and 1 unseen houses" in names and "many: 16 seen and 1 unseen houses" in names  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False], ids=["same", "another"])
 def test_houses_of_equal_number_are_told_apart_by_who_they_are(tmp_path: Path, same: bool) -> None:
     one = [house("oak", "seen"), house("elm", "unseen")]
@@ -104,6 +105,7 @@ def test_silos_are_counted_and_another_number_of_them_is_other_data(tmp_path: Pa
     assert hows["other: 11 silos"] == "not comparable: generated roads"
 
 
+@pytest.mark.slow
 def test_random_moves_are_the_chance_level_of_the_maps_that_they_were_made_on(
     tmp_path: Path,
 ) -> None:

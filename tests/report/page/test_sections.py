@@ -111,6 +111,7 @@ def test_means_are_by_round_and_long_courses_are_thinned() -> None:
     assert mean_course(courses[:1], "round", Curve("sr", "SR"))["deviation"].isna().all()
 
 
+@pytest.mark.slow
 def test_runs_of_several_systems_are_a_part_each(written) -> None:
     report = make_report([str(written.silos), str(written.houses), str(written.parties)])
     assert [part.title for part in report.parts] == ["cdl", "fedvln", "fedrl"]

@@ -79,6 +79,7 @@ def test_versions_and_how_runs_ended(houses) -> None:
     assert (row["started (UTC)"], row["fedsuite"]) == ("2026-01-02 03:04:05", "0.1.0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiments", [2])
 def test_every_experiment_has_its_own_file(written, experiments: int) -> None:
     report = make_report([str(written.houses), str(written.hostile)])

@@ -62,6 +62,7 @@ def slow(clock: FakeTime, late: float) -> type[Slow]:
     return type("ThisSlow", (Slow,), {"clock": clock, "late": late})
 
 
+@pytest.mark.slow
 def test_replies_that_are_there_are_not_waited_for(tmp_path: Path, clock: FakeTime) -> None:
     """Four clients, forty rounds: one look at the grid per message, and no pause at all."""
     grid = slow(clock, 0.0)

@@ -86,6 +86,7 @@ def real(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(post, "time", FakeTime())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("case", SPOILS)
 def test_a_message_that_flower_cannot_read_is_its_senders_alone(case: str, tmp_path: Path) -> None:

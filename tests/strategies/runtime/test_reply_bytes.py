@@ -192,6 +192,7 @@ def unchecked(kind: type, values: dict[str, Any]) -> Any:
     return record
 
 
+@pytest.mark.slow
 @QUICK
 @given(ANY_VALUES, ANY_VALUES, ANY_VALUES, st.sampled_from([MetricRecord, ConfigRecord]))
 def test_any_metrics_properties_and_timing(
@@ -243,6 +244,7 @@ def test_nothing_is_decoded_of_what_nobody_asked_for(monkeypatch: pytest.MonkeyP
         assert reason.endswith("array names differ: missing none, unknown extra")
 
 
+@pytest.mark.slow
 def test_a_great_many_names_take_no_time() -> None:
     """In a block that the server gets, in one that a client gets, as metrics, and as lines of an error."""
     many = {

@@ -27,6 +27,7 @@ def test_resuming_gives_the_bytes_of_an_uninterrupted_run(tmp_path: Path) -> Non
     assert results_of(resumed) == results_of(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 def test_resuming_after_a_failure_gives_the_same_bytes(tmp_path: Path, every: int) -> None:
     whole = run_toy(tmp_path / "whole", num_rounds=9, checkpoint_every=every)

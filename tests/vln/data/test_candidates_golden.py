@@ -39,6 +39,7 @@ def in_order_of_discovery(level: list[list[int]], others: dict[str, list[int]]) 
     return list(dict.fromkeys(ix for view in views for ix in view))
 
 
+@pytest.mark.slow
 def test_all_places_list_their_neighbours_in_the_recorded_order(
     golden: Path, graphs: dict[str, NavGraph]
 ) -> None:

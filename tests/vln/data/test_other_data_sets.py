@@ -51,6 +51,7 @@ def with_logits(data: Path, kind: str, width: int, dtype: type = np.float32) -> 
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "width", "dtype"),
     [("tsv", 768, np.float32), ("tsv", 768, np.float64), ("hdf5", 768, np.float64), ("hdf5", 2048, np.float32)],

@@ -327,6 +327,7 @@ def world(data: R2R) -> World:
 # --- annotations and vocabulary ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "paths", "instructions", "scans", "mean", "sd"),
     [
@@ -385,6 +386,7 @@ def test_clients(data, r2r, tmp_path):
         assert len(own["train"]) == int(paths)
 
 
+@pytest.mark.slow
 def test_every_path_passes_the_checks(data):
     for split, items in data.items.items():
         check_items(data.folder / split, items, data.graphs)
@@ -499,6 +501,7 @@ def assert_same_surroundings(world, simulator, viewpoint, view) -> None:
             np.testing.assert_allclose(near.angle[b, slot], want, atol=3e-6)
 
 
+@pytest.mark.slow
 def test_environment_agrees_with_the_simulator_on_random_walks(data, world):
     """90 agents, one per house; a move is a turn towards the candidate's view and one step."""
     rng = np.random.default_rng(0)
@@ -558,6 +561,7 @@ def shortest_walks(data: R2R, world: World, split: str) -> tuple[list[dict], lis
             views[b].append(int(view[b]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "entries"), [("train", 24.994), ("val_seen", 25.214), ("val_unseen", 24.678)]
 )

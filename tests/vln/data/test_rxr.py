@@ -250,6 +250,7 @@ def plain_guides(rxr: Path, split: str) -> list[dict]:
     return [json.loads(line) for line in text.decode().splitlines()]
 
 
+@pytest.mark.slow
 def test_clients_come_from_the_training_guides(config, rxr):
     sources = prepare_sources(config)
     train = [g for g in plain_guides(rxr, "train") if g["language"].startswith("en")]

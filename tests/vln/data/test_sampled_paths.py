@@ -65,6 +65,7 @@ def rule_by_networkx(house: House) -> dict[tuple[int, int], tuple[int, ...]]:
     return found
 
 
+@pytest.mark.slow
 def test_rule_equals_networkx(house):
     assert {"train", "val_seen"} <= set(house.samples)
     want, got = rule_by_networkx(house), sampled_paths(house, 0, 0)
@@ -164,6 +165,7 @@ def counts(r2r, splits: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 def test_r2r_training_houses(r2r):
     got = counts(r2r, ("train", "val_seen"))

@@ -301,6 +301,7 @@ GENERATED = changed(
 )
 
 
+@pytest.mark.slow
 def test_houses_are_generated_once(sources, tmp_path):
     config = changed(GENERATED, cache_dir=str(tmp_path / "cache"))
     said: list[tuple[object, ...]] = []
@@ -314,6 +315,7 @@ def test_houses_are_generated_once(sources, tmp_path):
     assert other.houses_dir != got.houses_dir and other.views_dir != got.views_dir
 
 
+@pytest.mark.slow
 def test_an_interrupted_generation_starts_anew(sources, tmp_path):
     config = changed(GENERATED, cache_dir=str(tmp_path / "cache"))
 
@@ -360,6 +362,7 @@ def test_a_vocabulary_that_is_not_there_is_refused_before_anything_is_made(
     assert not Path(config.data.cache_dir).exists()
 
 
+@pytest.mark.slow
 def test_generated_houses_read_a_given_vocabulary_too(sources, config, tmp_path):
     file = tmp_path / "words.json"
     file.write_text('["<PAD>", "<UNK>", "<EOS>", "the", "<BOS>"]')

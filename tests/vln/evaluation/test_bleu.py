@@ -55,6 +55,7 @@ def added(*parts):
     return {k: sum(p[k] for p in parts) for k in parts[0]}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(corpus=items)
 def test_scores_equal_the_definition(corpus):
@@ -64,6 +65,7 @@ def test_scores_equal_the_definition(corpus):
     assert scores["bleu-4-published"] == pytest.approx(by_hand(corpus, 4, True), abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(first=items, second=items)
 def test_counts_add_up_over_houses(first, second):
@@ -134,6 +136,7 @@ def test_a_token_with_a_space_inside_is_one_token():
     assert counts["correct-3"] == 1 and counts["reference-words"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 def test_people_against_people_in_room_to_room(r2r):
     """First instruction of each unseen path against the others: about what a very good speaker could reach."""

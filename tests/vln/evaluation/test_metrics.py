@@ -149,6 +149,7 @@ def random_walk(rng, edges, start, moves):
     return walk
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 12), radius=st.floats(0.5, 6))
 def test_equals_plain_loops_on_random_graphs(seed, size, radius):
@@ -209,6 +210,7 @@ def shortest_path_agent(split):
         yield from [(graph.distance_m, walk, published, truth)] * len(item["instructions"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"needs the R2R data in {SHARED}")
 @pytest.mark.parametrize(
     ("split", "mean_entries"),

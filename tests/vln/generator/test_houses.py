@@ -15,6 +15,8 @@ from fedsuite.errors import InputError
 from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.houses import SPLITS, HouseSettings, house_numbers, write_houses
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = HouseSettings(
     num_seen=8, num_unseen=2, paths_per_house=24, val_seen_paths=5, unseen_paths=16
 )

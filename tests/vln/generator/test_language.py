@@ -21,6 +21,8 @@ from fedsuite.vln.generator.panoramas import BOTTOM, LANDING, TOP
 from fedsuite.vln.generator.phrases import RARE_NOUNS, RARE_ROOMS, annotators
 from fedsuite.vln.generator.routes import Fact, Route
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = HouseSettings(paths_per_house=40)
 Said = tuple[Route, Instruction]
 
@@ -64,7 +66,6 @@ def distance_to_way(route: Route, xy: np.ndarray) -> float:
     return float(np.linalg.norm(way[:, :2] - xy, axis=1).min())
 
 
-@pytest.mark.slow
 def test_first_turns_agree_with_the_heading(said: list[Said]) -> None:
     for route, fact in facts_of(said, "start"):
         points = route.house.position_m[list(route.path)]

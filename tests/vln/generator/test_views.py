@@ -8,6 +8,8 @@ from fedsuite.vln.generator.catalog import KIND_INDEX, KINDS, ROOM_KINDS
 from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.views import house_views, meaning_vectors, object_weights, room_weights
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 64
 Probe = tuple[np.ndarray, np.ndarray, np.ndarray]  # features [n, F], kind [n], panorama [n]
 

@@ -39,6 +39,7 @@ def search(speaker, world, sample, max_words, factor=None):
     return tokens, raw
 
 
+@pytest.mark.slow
 def test_descriptions_equal_the_word_by_word_ones(speaker, oak):
     world, samples = join_houses([oak]), oak.samples["train"] + oak.samples["val_seen"]
     found = [search(speaker, world, s, 15) for s in samples]

@@ -34,6 +34,7 @@ def test_gradients_of_weights_in_parts_equal_torchs(batch, size):
     assert_close(products.gradient_of_weight(*parts), want, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_many_numbers_of_rows_need_few_kernels(monkeypatch):
     """oneDNN keeps a kernel for every shape that it has ever seen."""
     shapes, product = set(), products._onednn

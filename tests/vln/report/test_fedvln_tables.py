@@ -77,6 +77,7 @@ def test_the_last_round_is_shown(tmp_path: Path) -> None:
     assert "last round (round 4); 200 local steps" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selection", "number", "words"),
     [
@@ -152,6 +153,7 @@ def test_pre_exploration_says_what_left_the_houses(tmp_path: Path) -> None:
     assert "untrained" not in text and "last round (round 1)" in text
 
 
+@pytest.mark.slow
 def test_pre_exploration_table_of_several(tmp_path: Path) -> None:
     shapes = {"pooled": (3.0, 11.0), "own": (0.0, 1.0), "full": (3.0, 1.0), "language": (1.0, 1.0)}
     runs = {}
@@ -252,6 +254,7 @@ def test_a_damaged_file_of_instructions_is_named(tmp_path: Path) -> None:
         read_spoken(run)
 
 
+@pytest.mark.slow
 def test_stages_have_a_table_each(tmp_path: Path) -> None:
     runs = {}
     for seed in (0, 1):

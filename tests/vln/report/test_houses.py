@@ -85,6 +85,7 @@ def test_legend():
     assert reference.get_color() == "#000000" != agent.get_color()
 
 
+@pytest.mark.slow
 def test_files(tmp_path):
     plot_paths(PLAN, [REFERENCE, WALK], tmp_path / "house.png", title="villa")
     plot_paths(PLAN, [], tmp_path / "house.pdf")

@@ -37,6 +37,7 @@ def images_of(figure) -> list:
     return [i for axes in figure.axes for i in axes.get_images() if axes.get_xticklabels()]
 
 
+@pytest.mark.slow
 def test_two_walks_on_the_same_path(tmp_path):
     figure = compare_walks(PLAN, {"federated": SHORT, "centralised": LONG})
     plans, heat = figure.axes[:2], figure.axes[2:4]

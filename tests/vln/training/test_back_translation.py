@@ -202,6 +202,7 @@ def test_weight_zero_draws_no_forced_batch(oak, calls):
     assert len(calls) == 3 and report.imitation_loss == 0 and report.sampled_loss != 0
 
 
+@pytest.mark.slow
 def test_a_real_speaker_stays_as_it_is(oak, speaker):
     """No gradient, no change, no dropout; its words follow the mask."""
     before, paths = fingerprint(module_arrays(speaker)), sampled_paths(oak, 0, 0)

@@ -40,6 +40,7 @@ def visit(house, config=CONFIG, steps=3, round=1, partition=0):
     return agent, optimizer, report
 
 
+@pytest.mark.slow
 def test_a_visit_is_a_function_of_seed_round_and_partition(oak):
     def run(**changes):
         seed = changes.pop("seed", 0)
@@ -66,6 +67,7 @@ def test_no_steps_change_nothing(oak):
     assert fingerprint(module_arrays(agent)) == fingerprint(module_arrays(agent_for(oak)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize("objective", ["a2c", "imitation", "none"])
 def test_a_house_with_fewer_samples_than_a_batch_trains(elm, fill, objective):
@@ -181,6 +183,7 @@ def test_gradients_are_clipped_for_encoder_and_decoder(oak, monkeypatch):
     assert norms[0]["critic."] > 1e-2 and report.gradient_norm > 1e-3
 
 
+@pytest.mark.slow
 def test_training_learns_to_follow_the_teacher(elm):
     """Three instructions of one path: after some steps the greedy agent reaches the goal."""
     config = changed(

@@ -210,6 +210,7 @@ def unigram_cross_entropy(samples) -> float:
     return float(-(share * np.log(share)).sum())
 
 
+@pytest.mark.slow
 def test_a_speaker_learns_the_words_and_the_paths_of_a_house(generated):
     """One short sentence per path: far better than word frequencies, and lost if the paths are exchanged."""
     house, vocabulary = generated

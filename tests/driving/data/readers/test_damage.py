@@ -88,6 +88,7 @@ def test_headers_that_lie(tmp_path: Path, lie: str) -> None:
     assert refusal(tmp_path / "run", "0.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
 def test_whatever_happens_to_a_file(tmp_path: Path, layout) -> None:
     """Cut, overwritten and swapped bytes: the drive is read, or refused in one line about something in its folder."""

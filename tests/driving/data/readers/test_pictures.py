@@ -47,6 +47,7 @@ def plain_frame(rgb: np.ndarray, size: int, channels: int) -> np.ndarray:
     return np.stack(frames)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [(320, 160), (640, 480), (240, 320), (160, 120), (320, 240)])
 @pytest.mark.parametrize(("size", "channels"), [(200, 1), (100, 1), (50, 3)])
 def test_equals_the_plain_twin(tmp_path, source, size, channels) -> None:
@@ -122,6 +123,7 @@ def test_any_size_keeps_the_mean(tmp_path, size) -> None:
     assert abs(float(frame.mean()) - float(whole.mean())) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs_shared
 @pytest.mark.parametrize("channels", [1, 3])
 def test_real_frames(shared, channels) -> None:

@@ -134,6 +134,7 @@ def shortest(value: float) -> str:
     return mantissa.replace(".", ",") + (f"E{power}" if power else "")
 
 
+@pytest.mark.slow
 def test_decimal_commas_are_read_right_or_not_at_all(tmp_path, write_images) -> None:
     """Coarse numbers are the hard ones: 0,1,0,1 may be two numbers or three."""
     rng = np.random.default_rng(0)
