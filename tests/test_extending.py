@@ -286,9 +286,8 @@ def test_a_contrastive_loss_and_a_network(
 ) -> None:
     """Something else is learnt; runs of it repeat, and resume, to the byte; a stacked one learns the same."""
     settings = {**RUNS["cdl-ring-plain"], "loss": "kl", "dropout": 0.0, "num-rounds": 2}
-    settings["system"] = "cdl"
-    values = full_keys(CDLConfig, {**settings, **own, "cache-dir": str(cache)})
-    check_system(values, tmp_path / "checked")
+    whole = {**settings, **own, "system": "cdl", "cache-dir": str(cache)}  # with tables and plots
+    check_system(full_keys(CDLConfig, whole), tmp_path / "checked")
     one = play("one", {**settings, **own}, evaluate_every=1)["rmse"].dropna()
     stacked = play("stacked", {**settings, **own}, evaluate_every=1, stacked="yes")["rmse"].dropna()
     np.testing.assert_allclose(one, stacked, rtol=1e-4)
