@@ -60,7 +60,7 @@ class StarServer:
         steps = Steps(self.seed, number, state, self.remembers)
         arrays, here = dict(mixed), np.flatnonzero(present)
         model, control = (under_prefix(state.optimizer, k) for k in (MODEL, CONTROL))
-        own = without(without(state.optimizer, MODEL), CONTROL)
+        own = dict(without(without(state.optimizer, MODEL), CONTROL))
         if model and len(here):
             weights, ends = a[here[0], here], [{k: collected[k][i] for k in model} for i in here]
             step = replace(
@@ -73,11 +73,11 @@ class StarServer:
             for name, value in model.items():
                 arrays[name] = np.array(mixed[name])
                 arrays[name][here] = value
-        sent = [
-            {CONTROL + k: reply.arrays[CONTROL + k][i] for k in control}
-            for reply in replies
-            for i in range(len(next((reply.arrays[CONTROL + k] for k in control), ())))
-        ]
+        sent: list[Arrays] = []  # of every silo that answered, how much its own changed
+        for rows in ({CONTROL + k: r.arrays[CONTROL + k] for k in control} for r in replies):
+            sent += [
+                dict(zip(rows, silo, strict=True)) for silo in zip(*rows.values(), strict=True)
+            ]
         control = server_control(control, sent, len(present))
         own |= with_prefix(model, MODEL) | with_prefix(control, CONTROL)
         after = replace(state, arrays=arrays, optimizer=own, rules=steps.kept(replies))
