@@ -21,8 +21,8 @@ class DataSettings:
     )
     kind: str = setting(
         "auto",
-        "format of the drives in data.dir: udacity_sim, udacity_real, dronet, donkeycar, csv, npz, module:NAME of yours; "
-        "auto = told by their files",
+        "format of the drives in data.dir: udacity_sim, udacity_real, udacity_raw, dronet, donkeycar, csv, npz, lerobot, "
+        "comma2k19, carla, module:NAME of yours; auto = told by their files",
     )
     cache_dir: str = setting(
         "data/cache",
@@ -46,6 +46,12 @@ class DataSettings:
         "rows of drives that cannot be read (no number, no picture): refuse the drive, or drop them and say how many",
         choices=("refuse", "drop"),
     )
+    every_nth: int = setting(
+        1, "of the frames of drives every so many-th counts, from the start of each episode", ge=1, le=10**4, added=True
+    )  # fmt: skip
+    max_frames: int = setting(
+        0, "most frames of a drive, its first ones; 0 = all", ge=0, added=True
+    )  # fmt: skip
     test_split: str = setting(
         "blocks",
         "test frames of drives: blocks held out of every silo, or official = test/ beside the train/ of an .npz release",

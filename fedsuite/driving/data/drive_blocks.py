@@ -5,6 +5,8 @@ into silos at contiguous places, silos into blocks of about `block_frames`, and 
 evenly spread over every silo. Training frames nearer than `gap_frames` to a test frame of the same recording, in
 whichever silo, are dropped: no test frame has a training neighbour.
 
+Blocks end where a run (an episode, a segment) of a recording ends.
+
 Label skew (optional): blocks are ranked by their mean angle into 10 classes of equal size; for each class the silos'
 shares are drawn from a symmetric Dirichlet(a). Small a: most of a silo's blocks turn the same way. Blocks stay whole.
 
@@ -133,15 +135,16 @@ def _silos(
     """Names, and every silo's blocks in time order."""
     lengths = [len(d) for d in drives]
     if not options.num_silos and not options.dirichlet:
-        whole = [[Block(i, 0, n)] for i, n in enumerate(lengths)]
         names = tuple(d.name for d in drives)
-        return names, [_blocks(pieces, options.block_frames) for pieces in whole]
+        whole = ([Block(i, 0, n)] for i, n in enumerate(lengths))
+        return names, [_blocks(drives, pieces, options.block_frames) for pieces in whole]
     count = options.num_silos or len(drives)
     names = tuple(f"silo_{i:0{len(str(count - 1))}d}" for i in range(count))
     if not options.dirichlet:
         pieces = _equal_pieces(lengths, count)
-        return names, [_blocks(own, options.block_frames) for own in pieces]
-    blocks = _blocks([Block(i, 0, n) for i, n in enumerate(lengths)], options.block_frames)
+        return names, [_blocks(drives, own, options.block_frames) for own in pieces]
+    every = [Block(i, 0, n) for i, n in enumerate(lengths)]
+    blocks = _blocks(drives, every, options.block_frames)
     return names, _skewed(drives, blocks, count, options)
 
 
@@ -160,15 +163,23 @@ def _equal_pieces(lengths: Sequence[int], count: int) -> list[list[Block]]:
     return pieces
 
 
-def _blocks(pieces: Sequence[Block], block_frames: int) -> list[Block]:
-    """Every piece cut into blocks of nearly equal length, about `block_frames`."""
+def _blocks(drives: Sequence[Drive], pieces: Sequence[Block], block_frames: int) -> list[Block]:
+    """Every run of every piece cut into blocks of nearly equal length, about `block_frames`."""
     blocks = []
-    for piece in pieces:
+    for piece in (run for whole in pieces for run in _runs(drives[whole.drive], whole)):
         length = piece.stop - piece.start
         count = max(1, round(length / block_frames))
         cuts = [piece.start + round(i * length / count) for i in range(count + 1)]
         blocks += [Block(piece.drive, a, b) for a, b in pairwise(cuts)]
     return blocks
+
+
+def _runs(drive: Drive, piece: Block) -> list[Block]:
+    """The parts of a piece whose frames follow each other in time."""
+    if drive.runs is None:
+        return [piece]
+    starts = np.flatnonzero(np.diff(drive.runs[piece.start : piece.stop])) + piece.start + 1
+    return [Block(piece.drive, a, b) for a, b in pairwise([piece.start, *starts, piece.stop])]
 
 
 def _skewed(

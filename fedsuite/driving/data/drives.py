@@ -7,6 +7,7 @@ memory at a time.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def _decoding(drive: Drive, form: FrameFormat, progress: Progress) -> Drive:
         progress(f"pictures of {drive.name} looked at", row + 1, len(drive))
     for note in BadRows(True, told).notes(Path(drive.name)):
         progress(note)
-    return drive.only(good) if told else drive
+    return replace(drive.only(good), left_out=drive.left_out + len(told)) if told else drive
 
 
 def _fingerprint(drives: Sequence[Drive]) -> str:
@@ -89,7 +90,11 @@ def _fingerprint(drives: Sequence[Drive]) -> str:
     digest = hashlib.sha256()
     for drive in drives:
         digest.update(drive.angles.tobytes())
-        files = (drive.archive,) if drive.archive else drive.image_paths
+        files = drive.image_paths
+        if drive.footage:
+            files = drive.footage.files
+            digest.update(drive.footage.about.encode())
+            digest.update(b"" if drive.runs is None or drive.rows is None else drive.rows.tobytes())
         folders = {path.parent: path.parent.resolve() for path in files}
         for path in files:
             place = path.resolve() if path.is_symlink() else folders[path.parent] / path.name

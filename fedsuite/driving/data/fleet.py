@@ -10,12 +10,18 @@ drives.toml lies in data.dir and has one table a drive, by its folder's (or arch
     angle-limit = 1.0          # instead of data.angle-limit
     flip-sign = true           # the sign of all angles turned round, where positive does not say it
     order = "rows"             # of its frames in time: as its rows stand, or by the names of its pictures
+    steering = "action[steer]" # of a LeRobot folder: FEATURE[AXIS], or a difference of two
+    camera = "observation.images.front"     # of a LeRobot folder
+
+The table ["*"] is that of all drives without one of their own.
 """
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.doubts import assumptions, doubts
@@ -29,7 +35,7 @@ from fedsuite.progress import Progress, silent
 from fedsuite.settings.config import read_config, setting
 from fedsuite.storage.files import check_readable
 
-FLEET = "drives.toml"
+FLEET, OTHERS = "drives.toml", "*"
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class DriveSettings:
     flip_sign: bool = setting(False, "whether the sign is turned round")
     positive: str = setting("", "the side that positive numbers turn to", choices=("", LEFT, RIGHT))
     order: str = setting("", "what tells the order of frames", choices=("", ROWS, NAMES))
+    steering: str = setting("", "feature and axis of the angle")
+    camera: str = setting("", "feature of the pictures")
 
 
 def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
@@ -61,9 +69,15 @@ def read_drives(data: DataSettings, progress: Progress = silent) -> list[Drive]:
     fleet = read_fleet(root / FLEET, names)
     drives: list[Drive] = []
     for number, (path, name) in enumerate(zip((*train, *test), names, strict=True), 1):
-        options = _options(data, fleet.get(name), f"[{name}] of {root / FLEET}")
-        order = fleet[name].order if name in fleet else ""
-        drive, note = in_time(path, read_drive(path, data.kind, options), order)
+        table = next((known for known in (name, OTHERS) if known in fleet), "")
+        own = fleet.get(table, DriveSettings())
+        options = _options(data, own, f"[{table}] of {root / FLEET}" if table else "")
+        drive, note = in_time(path, read_drive(path, data.kind, options), own.order)
+        if table == name and (own.steering or own.camera) and not drive.footage:
+            raise InputError(
+                f"{options.place}: steering and camera are for LeRobot folders, {name} is of kind {drive.kind}; remove them"
+            )
+        drive = _thinned(drive, data)
         progress("drives read", number, len(names))
         _check_fellow(path, drive, drives, root / FLEET)
         for line in filter(None, (*doubts(path, drive, options), *drive.notes, note)):
@@ -86,7 +100,7 @@ def read_fleet(file: Path, names: Sequence[str]) -> Mapping[str, DriveSettings]:
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InputError(f"{file}: {name} stands in no table; write [DRIVE] above it")
-        if name not in names:
+        if name not in (*names, OTHERS):
             hint = suggestion(name, names)
             raise InputError(f"{file}: [{name}] is no drive of {file.parent}; {hint}")
     own = {n: read_config(DriveSettings, t, f"{file}: [{n}]") for n, t in tables.items()}
@@ -95,23 +109,32 @@ def read_fleet(file: Path, names: Sequence[str]) -> Mapping[str, DriveSettings]:
     return own
 
 
-def _options(data: DataSettings, own: DriveSettings | None, place: str) -> ReadOptions:
+def _options(data: DataSettings, own: DriveSettings, place: str) -> ReadOptions:
     """What is asked of the reader of a drive."""
-    options = ReadOptions(
-        data.angle_scale, data.angle_limit, data.angle_positive, data.bad_rows == "drop"
-    )
-    if own is None:
-        return options
-    return replace(
-        options,
+    return ReadOptions(
         angle_scale=own.angle_scale or data.angle_scale,
         angle_limit=own.angle_limit or data.angle_limit,
+        positive=data.angle_positive,
+        drop=data.bad_rows == "drop",
         unit=own.angle_unit,
         own_positive=own.positive,
         flip_sign=own.flip_sign,
         own_scale=own.angle_scale > 0,
+        steering=own.steering,
+        camera=own.camera,
         place=place,
     )
+
+
+def _thinned(drive: Drive, data: DataSettings) -> Drive:
+    """Every n-th frame of each run, and of these the first so many."""
+    if data.every_nth == 1 and not data.max_frames:
+        return drive
+    runs = np.zeros(len(drive)) if drive.runs is None else drive.runs
+    starts = np.flatnonzero(np.diff(runs, prepend=-1))
+    since = np.arange(len(drive)) - np.repeat(starts, np.diff([*starts, len(drive)]))
+    kept = since % data.every_nth == 0
+    return drive.only(kept & (np.cumsum(kept) <= (data.max_frames or len(drive))))
 
 
 def _check_fellow(path: Path, drive: Drive, others: Sequence[Drive], fleet: Path) -> None:

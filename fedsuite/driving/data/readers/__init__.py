@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from fedsuite.driving.data.readers import archive, donkeycar
-from fedsuite.driving.data.readers.drive import Drive, ReadOptions
-from fedsuite.driving.data.readers.pictures import FrameFormat, pictures, read_frame, read_picture
+from fedsuite.driving.data.readers import archive, carla, comma2k19, donkeycar, lerobot
+from fedsuite.driving.data.readers.drive import Drive, FrameFormat, ReadOptions
+from fedsuite.driving.data.readers.pictures import pictures, read_frame, read_picture
+from fedsuite.driving.data.readers.raw_exports import UdacityRaw
 from fedsuite.driving.data.readers.text_drives import Dronet, ImageCsv, UdacityReal, UdacitySim
 from fedsuite.errors import InputError
 from fedsuite.settings.values import check_callable, chosen
@@ -45,11 +46,16 @@ class Format(Protocol):
 
 
 FORMATS: Mapping[str, Format] = {
-    f.KIND: f for f in (UdacitySim(), UdacityReal(), Dronet(), donkeycar, ImageCsv(), archive)
-}
+    f.KIND: f
+    for f in (
+        UdacitySim(), UdacityReal(), UdacityRaw(), Dronet(), donkeycar, ImageCsv(), archive, lerobot, comma2k19, carla,
+    )
+}  # fmt: skip
 LOOKED_FOR = (
     "driving_log.csv (udacity_sim), interpolated.csv (udacity_real), sync_steering.txt (dronet), "
-    "catalog_*.catalog or record_*.json (donkeycar), another .csv or .tsv with header image,angle (csv), *.npz (npz)"
+    "catalog_*.catalog or record_*.json (donkeycar), another .csv or .tsv with header image,angle (csv), *.npz (npz), "
+    "meta/info.json (lerobot), SEGMENT/video.hevc (comma2k19), rgb/ and measurements/ (carla), "
+    "camera.csv and steering.csv (udacity_raw)"
 )
 
 

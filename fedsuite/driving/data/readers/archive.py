@@ -9,15 +9,25 @@ neither sign nor unit: ReadOptions.positive says the sign, the unit is taken for
 
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+from PIL import Image
 
 from fedsuite.driving.data.readers.angles import RADIANS, assumed, law_of
-from fedsuite.driving.data.readers.drive import Drive, ReadOptions, first_of, name_of, visible
+from fedsuite.driving.data.readers.drive import (
+    Drive,
+    FrameFormat,
+    ReadOptions,
+    first_of,
+    name_of,
+    visible,
+)
+from fedsuite.driving.data.readers.pictures import sized
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.errors import InputError, one_line
 from fedsuite.storage.files import check_readable
@@ -50,16 +60,38 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     angles, kept = kept_frames(file, places, values.tolist(), law, bad, paths)
     return Drive(
         name_of(file), KIND, angles, law.unit, law.sign,
-        tuple(paths[i] for i in kept.tolist()) if paths else (), None if paths else file,
-        None if paths else kept, law.limit, len(bad.told), bad.notes(file),
-        assumed=assumed(options),
+        tuple(paths[i] for i in kept.tolist()) if paths else (), None if paths else Archive(file),
+        None if paths else kept, limit=law.limit, left_out= len(bad.told),
+        notes=bad.notes(file),        assumed=assumed(options),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The frames of `imgs`, which are cropped already."""
+
+    file: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.file,)
+
+    @property
+    def about(self) -> str:
+        return ""
+
+    def stream(self, places: Sequence[int], form: FrameFormat) -> Iterator[tuple[int, np.ndarray]]:
+        wanted = frozenset(places)
+        for place, grey in enumerate(stream_imgs(self.file)):
+            if place in wanted:
+                frame = sized(Image.fromarray(grey), form.size_px)
+                yield place, np.repeat(frame, form.channels, axis=0)
 
 
 def stream_imgs(file: Path) -> Iterator[np.ndarray]:
     """uint8 [200, 200], rounded, of every frame in order; InputError at a value that is no grey level."""
     with _open(file) as archive, archive.open("imgs.npy") as member:
-        shape, dtype = _header(member)
+        shape, dtype = read_header(member)
         size = int(np.prod(FRAME)) * dtype.itemsize
         for row in range(shape[0]):
             data = member.read(size)
@@ -91,7 +123,7 @@ def _labels(file: Path) -> tuple[np.ndarray, list[str] | None, Header]:
             )
         if have_imgs:
             with archive.open("imgs.npy") as member:
-                return values, None, _header(member)
+                return values, None, read_header(member)
         names = _array(archive, file, "file_names")
         if names.ndim != 1 or names.dtype.kind != "U":
             raise InputError(
@@ -140,7 +172,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
 
 def _array(archive: zipfile.ZipFile, file: Path, name: str) -> np.ndarray:
     with archive.open(f"{name}.npy") as member:
-        shape, dtype = _header(member)
+        shape, dtype = read_header(member)
         if dtype.hasobject:
             raise InputError(
                 f"{file}: {name} holds Python objects, which are not loaded; save texts as str, angles as float32"
@@ -152,7 +184,7 @@ def _array(archive: zipfile.ZipFile, file: Path, name: str) -> np.ndarray:
         return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _header(member: IO[bytes]) -> Header:
+def read_header(member: IO[bytes]) -> Header:
     """Shape and dtype of an .npy member, which is then at its first number."""
     version = np.lib.format.read_magic(member)
     reader = {

@@ -6,43 +6,37 @@ Every picture goes through all steps, whatever its size or orientation; RGB is c
 bilinear (averaging where it shrinks), the one to `size_px` takes area means. Nothing is scaled: uint8 0..255 stays.
 """
 
+import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from fedsuite.driving.data.readers.archive import stream_imgs
-from fedsuite.driving.data.readers.drive import Drive
+from fedsuite.driving.data.readers.drive import CROP_PX, Drive, FrameFormat
 from fedsuite.errors import InputError
 from fedsuite.storage.files import check_readable
 
-WIDTH_PX, HEIGHT_PX, CROP_PX = 320, 240, 200
+WIDTH_PX, HEIGHT_PX = 320, 240
 LEFT_PX = (WIDTH_PX - CROP_PX) // 2
 BOX = (LEFT_PX, HEIGHT_PX - CROP_PX, LEFT_PX + CROP_PX, HEIGHT_PX)
 EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 
-@dataclass(frozen=True)
-class FrameFormat:
-    """size_px: height and width of a frame; channels: 1 grey, 3 RGB."""
-
-    size_px: int = CROP_PX
-    channels: int = 1
-
-
 def read_picture(path: Path, form: FrameFormat) -> np.ndarray:
     """uint8 [C, H, W] of one image file; InputError if it does not decode."""
-    return _cropped(_decoded(path, form), form)
+    check_readable(path)
+    return cropped(_decoded(path, path, form), form)
 
 
 def read_frame(path: Path, form: FrameFormat) -> np.ndarray:
     """The same for a network that was trained on generated roads, whose frames are square and whole: a square picture is
     not cropped, only brought to `size_px`; any other is treated as a recorded drive's."""
-    picture, size = _decoded(path, form), form.size_px
+    check_readable(path)
+    picture, size = _decoded(path, path, form), form.size_px
     if picture.width != picture.height:
-        return _cropped(picture, form)
+        return cropped(picture, form)
     if picture.width != size:
         smaller = picture.width > size
         filter_ = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
@@ -50,11 +44,15 @@ def read_frame(path: Path, form: FrameFormat) -> np.ndarray:
     return _channel_first(picture)
 
 
-def _decoded(path: Path, form: FrameFormat) -> Image.Image:
-    """Upright, grey or RGB."""
-    check_readable(path)
+def frame_within(data: bytes, place: str, form: FrameFormat) -> np.ndarray:
+    """uint8 [C, H, W] of a picture whose bytes lie in a larger file; place: how errors name it."""
+    return cropped(_decoded(io.BytesIO(data), place, form), form)
+
+
+def _decoded(source: Path | IO[bytes], path: object, form: FrameFormat) -> Image.Image:
+    """Upright, grey or RGB; path: how errors name it."""
     try:
-        with Image.open(path) as image:
+        with Image.open(source) as image:
             if image.mode not in EIGHT_BIT:
                 raise InputError(
                     f"{path}: pixels of mode {image.mode}, expected 8 bits a channel; save the image as 8-bit"
@@ -72,28 +70,27 @@ def _decoded(path: Path, form: FrameFormat) -> Image.Image:
         ) from None
 
 
-def _cropped(picture: Image.Image, form: FrameFormat) -> np.ndarray:
+def cropped(picture: Image.Image, form: FrameFormat) -> np.ndarray:
+    """uint8 [C, H, W] of a whole picture that is grey or RGB already."""
     wide = picture.resize((WIDTH_PX, HEIGHT_PX), Image.Resampling.BILINEAR)
-    return _sized(wide.crop(BOX), form.size_px)
+    return sized(wide.crop(BOX), form.size_px)
 
 
 def pictures(
     drive: Drive, wanted: np.ndarray, form: FrameFormat
 ) -> Iterator[tuple[int, np.ndarray]]:
     """(row, uint8 [C, H, W]) of every row where `wanted` [n] holds, in order; one frame in memory at a time."""
-    if drive.archive is None:
+    if drive.footage is None:
         for row in np.flatnonzero(wanted).tolist():
             yield row, read_picture(drive.image_paths[row], form)
         return
     places = np.arange(len(drive)) if drive.rows is None else drive.rows
     row_of = {int(places[row]): row for row in np.flatnonzero(wanted).tolist()}
-    for place, grey in enumerate(stream_imgs(drive.archive)):
-        if place in row_of:
-            frame = _sized(Image.fromarray(grey), form.size_px)
-            yield row_of[place], np.repeat(frame, form.channels, axis=0)
+    for place, frame in drive.footage.stream([*row_of], form):
+        yield row_of[place], frame
 
 
-def _sized(picture: Image.Image, size_px: int) -> np.ndarray:
+def sized(picture: Image.Image, size_px: int) -> np.ndarray:
     """uint8 [C, H, W] of a square picture."""
     if CROP_PX % size_px == 0:
         picture = picture.reduce(CROP_PX // size_px)  # whole blocks of pixels, rounded once
