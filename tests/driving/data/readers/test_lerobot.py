@@ -277,6 +277,29 @@ def test_without_the_extra_it_is_named(tmp_path, monkeypatch) -> None:
     assert len(dict(pictures(drive, np.ones(34, bool), FORM))) == 34
 
 
+@pytest.mark.parametrize(("side", "turn"), [("left", -1), ("right", 1)])
+def test_the_sign_is_held_against_the_heading(tmp_path, side, turn) -> None:
+    """A heading that turns as the wheel does (clockwise is right); the other sign is refused, and of slow cars nothing is
+    said."""
+    folder = write_lerobot(tmp_path / "car", lengths=(300,), embedded=True)
+    heading = 355 + 40 * turn * np.cumsum([angle_of(row) for row in range(300)]) / 10
+    edit(
+        folder / DATA,
+        **{"observation.state": lambda own: [[9.0, h % 360] for h in heading.tolist()]},
+    )
+    assert len(read_drive(folder, "auto", told(own_positive=side)).notes) == 1
+    other = {"left": "right", "right": "left"}[side]
+    assert "turn opposite ways" in refusal(folder, told(own_positive=other))
+    off = np.cos(np.arange(300) / 5).cumsum()
+    edit(folder / DATA, **{"observation.state": lambda own: [[9.0, 40 - h] for h in off.tolist()]})
+    assert (
+        "hardly goes with the heading"
+        in read_drive(folder, "auto", told(own_positive=side)).notes[1]
+    )
+    edit(folder / DATA, **{"observation.state": lambda own: [[1.0, h] for h in heading.tolist()]})
+    assert len(read_drive(folder, "auto", told(own_positive=other)).notes) == 1
+
+
 def test_labels_are_read_without_the_decoder() -> None:
     text = "import sys; import fedsuite.driving.data.fleet; sys.exit('av' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0

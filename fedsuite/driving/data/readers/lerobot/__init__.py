@@ -22,6 +22,7 @@ from fedsuite.driving.data.readers.lerobot.episodes import (
     read_episodes,
     read_rows,
 )
+from fedsuite.driving.data.readers.lerobot.heading import check_sign, heading_of
 from fedsuite.driving.data.readers.lerobot.schema import (
     INFO,
     camera_of,
@@ -46,7 +47,8 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     camera, terms = camera_of(schema, options.camera), steering_of(schema, options)
     episodes = [e for e in read_episodes(schema, camera) if e.length]
     check_videos([*dict.fromkeys(e.video for e in episodes if e.video)])
-    rows = read_rows(schema, episodes, terms)
+    beside = heading_of(schema)
+    rows = read_rows(schema, episodes, terms, beside)
     if camera.dtype == "image":
         episodes.sort(key=lambda e: (str(e.rows), rows[e.number].first))
     own = [rows[episode.number] for episode in episodes]
@@ -58,10 +60,14 @@ def read(folder: Path, options: ReadOptions) -> Drive:
     runs = np.repeat(np.arange(len(episodes)), [e.length for e in episodes])[kept]
     steering = " - ".join(f"{term.key}[{term.name}]" for term in terms)
     note = f"{folder}: steering is {steering}, pictures are {camera.key}"
+    doubt = ""
+    if beside:
+        heading, speed = np.concatenate([part.beside for part in own], axis=1)[:, kept]
+        doubt = check_sign(schema.file, angles, heading, speed, runs, schema.fps)
     return Drive(
         name_of(folder), KIND, angles, law.unit, law.sign, runs=runs, rows=kept, limit=law.limit,
         footage=footage or _embedded(camera.key, episodes, own),
-        left_out=len(bad.told), notes=(note, *bad.notes(schema.file)),
+        left_out=len(bad.told), notes=(note, *[doubt][: len(doubt)], *bad.notes(schema.file)),
     )  # fmt: skip
 
 

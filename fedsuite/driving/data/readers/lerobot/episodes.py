@@ -39,11 +39,12 @@ class Episode:
 @dataclass(frozen=True)
 class Rows:
     """One episode's rows. first: of all rows of its file; values: float64 [n], as they stand, NaN where there is none;
-    times: float64 [n], seconds from its start."""
+    times: float64 [n], seconds from its start; beside: float64 [k, n], other numbers that were asked for."""
 
     first: int
     values: np.ndarray
     times: np.ndarray
+    beside: np.ndarray
 
 
 @contextmanager
@@ -165,27 +166,35 @@ def _episode(schema: Schema, file: Path, video: str, row: tuple[float, ...]) -> 
 
 
 def read_rows(
-    schema: Schema, episodes: Sequence[Episode], terms: Sequence[Term]
+    schema: Schema, episodes: Sequence[Episode], terms: Sequence[Term], beside: Sequence[Term] = ()
 ) -> dict[int, Rows]:
-    """The rows of every episode, by its number; each file is read once."""
+    """The rows of every episode, by its number, and what is asked for beside the terms of the angle; each file is read
+    once.
+    """
     found: dict[int, Rows] = {}
     for file in dict.fromkeys(episode.rows for episode in episodes):
         own = [episode for episode in episodes if episode.rows == file]
-        found |= _of_file(schema, file, own, terms)
+        found |= _of_file(schema, file, own, terms, beside)
     return found
 
 
 def _of_file(
-    schema: Schema, file: Path, episodes: Sequence[Episode], terms: Sequence[Term]
+    schema: Schema,
+    file: Path,
+    episodes: Sequence[Episode],
+    terms: Sequence[Term],
+    beside: Sequence[Term],
 ) -> dict[int, Rows]:
-    widths = dict.fromkeys(NUMBERS, 1) | {term.key: term.size for term in terms}
-    parts: list[list[np.ndarray]] = [[] for _ in range(len(NUMBERS) + 1)]
+    widths = dict.fromkeys(NUMBERS, 1) | {term.key: term.size for term in (*terms, *beside)}
+    tables = []
     for table in read_columns(file, widths, schema.frames):
         columns = [_numbers(file, name, table.column(name)) for name in NUMBERS]
-        values = sum(t.factor * _numbers(file, t.key, table.column(t.key), t) for t in terms)
-        for part, column in zip(parts, [*columns, np.asarray(values)], strict=True):
-            part.append(column)
-    number, frame, times, values = (np.concatenate(p) if p else np.zeros(0) for p in parts)
+        axes = [t.factor * _numbers(file, t.key, table.column(t.key), t) for t in (*terms, *beside)]
+        values = np.sum(axes[: len(terms)], axis=0)
+        tables.append(np.stack([*columns, values, *axes[len(terms) :]]))
+    number, frame, times, values, *more = (
+        np.concatenate(tables, axis=1) if tables else np.zeros((4 + len(beside), 0))
+    )
     cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
     spans = {int(number[a]): (a, b) for a, b in pairwise(cuts) if a < b}
     found = {}
@@ -204,7 +213,9 @@ def _of_file(
                 f"{file}: episode {episode.number} frame {row} is at {times[start + row]:.4f} s, expected "
                 f"{row / schema.fps:.4f} s at {schema.fps:g} frames a second; correct fps in info.json, or the times"
             )
-        found[episode.number] = Rows(start, values[start:stop], times[start:stop])
+        found[episode.number] = Rows(
+            start, values[start:stop], times[start:stop], np.array([m[start:stop] for m in more])
+        )
     return found
 
 
