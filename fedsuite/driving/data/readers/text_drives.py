@@ -40,6 +40,7 @@ from fedsuite.errors import InputError
 from fedsuite.settings.values import is_number
 
 CENTER = ("center_camera", "center")
+MOVING = ("torque", "speed")
 NUMBERS = ("steering", "throttle", "brake", "speed")
 
 
@@ -131,6 +132,7 @@ class UdacityReal(TextDrive):
     KIND, LOG, FOLDER = "udacity_real", "interpolated.csv", "center"
 
     def chosen(self, file: Path, rows: Sequence[Row], bad: BadRows) -> Chosen:
+        header = header_of(rows)
         rows, (camera, *columns) = body(file, rows, ("frame_id", "filename", "angle"), bad)
         bad.found(file, *(f"{row.place} has no frame_id" for row in rows if not row.fields[camera]))
         cameras = list(dict.fromkeys(row.fields[camera] for row in rows if row.fields[camera]))
@@ -141,11 +143,24 @@ class UdacityReal(TextDrive):
                 f"{file}: no row has frame_id {CENTER[0]}, and there are {len(used)} others ({', '.join(used[:5])}); keep "
                 "the rows of one camera"
             )
-        kept = [row for row in rows if row.fields[camera] in used]
+        early = _before_steering(
+            rows, [columns[1], *(header.index(n) for n in MOVING if n in header)]
+        )
+        kept = [row for row in rows[early:] if row.fields[camera] in used]
         own = [part for name in used for part in (name, name.removesuffix("_camera"))]
         folders = (self.FOLDER, *(part.strip("/") for part in own))
-        note = f"{file}: the only camera, {', '.join(used)}, is taken for the centre one"
-        return Chosen(kept, columns, folders, () if centre or not used else (note,))
+        alone = f"{file}: the only camera, {', '.join(used)}, is taken for the centre one"
+        unknown = f"{file}: the first {early} rows, with angle, torque and speed 0, are older than the steering: left out"
+        notes = ([] if centre or not used else [alone]) + [unknown][:early]
+        return Chosen(kept, columns, folders, tuple(notes))
+
+
+def _before_steering(rows: Sequence[Row], columns: Sequence[int]) -> int:
+    """How many rows at the start are 0 in angle, torque and speed, with which the exporter fills what is not known yet."""
+    if len(columns) <= len(MOVING):
+        return 0
+    known = (any(row.fields[c].strip("0.-") for c in columns) for row in rows)
+    return next((number for number, is_known in enumerate(known) if is_known), 0)
 
 
 class Dronet(TextDrive):

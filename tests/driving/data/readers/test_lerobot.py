@@ -70,6 +70,7 @@ def test_every_row_has_its_frame_and_its_angle(tmp_path, version) -> None:
     assert codes(drive) == list(range(34))
 
 
+@pytest.mark.slow
 def test_frames_come_through_the_process_as_they_are_in_the_file(tmp_path) -> None:
     drive = read_drive(write_lerobot(tmp_path / "car"), "auto", TOLD)
     wanted = np.zeros(34, bool)
@@ -99,6 +100,7 @@ def test_lists_of_any_length_are_read_and_tasks_are_not_needed(tmp_path) -> None
     assert read_drive(two, "auto", TOLD).angles.tolist() == one.angles.tolist()
 
 
+@pytest.mark.slow
 def test_rows_without_an_angle_are_left_out_with_their_frames(tmp_path) -> None:
     folder = write_lerobot(tmp_path / "car")
     edit(
@@ -196,6 +198,7 @@ def test_times_that_are_a_little_off_give_the_same_frames(tmp_path) -> None:
     assert codes(read_drive(folder, "auto", TOLD)) == list(range(34))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -253,6 +256,7 @@ def test_descriptions_that_are_refused(tmp_path, changes, said) -> None:
     assert said in refusal(folder)
 
 
+@pytest.mark.slow
 def test_missing_and_damaged_files(tmp_path) -> None:
     folder = write_lerobot(tmp_path / "car")
     video, table = folder / VIDEO, folder / DATA
@@ -300,6 +304,7 @@ def test_the_sign_is_held_against_the_heading(tmp_path, side, turn) -> None:
     assert len(read_drive(folder, "auto", told(own_positive=other)).notes) == 1
 
 
+@pytest.mark.slow
 def test_labels_are_read_without_the_decoder() -> None:
     text = "import sys; import fedsuite.driving.data.fleet; sys.exit('av' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0

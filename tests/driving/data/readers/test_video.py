@@ -62,12 +62,14 @@ def test_rows_that_no_chain_of_frames_belongs_to(tmp_path, runs) -> None:
         codes(Job(str(tmp_path / "a.mp4"), "mp4", runs, 0.05, [0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [29, 31])
 def test_a_bare_stream_of_another_length_is_refused(tmp_path, count) -> None:
     write_video(tmp_path / "a.hevc", CODES, "hevc")
     assert f"expected {count}" in refusal(tmp_path / "a.hevc", "hevc", count)
 
 
+@pytest.mark.slow
 def test_a_bare_stream_that_lost_a_unit_is_refused(tmp_path) -> None:
     file = tmp_path / "a.hevc"
     write_video(file, CODES, "hevc", bf="0")
@@ -76,6 +78,7 @@ def test_a_bare_stream_that_lost_a_unit_is_refused(tmp_path) -> None:
     assert refusal(file, "hevc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["a text", "a list of files", "a picture", "nothing", "half a video"]
 )
@@ -91,13 +94,15 @@ def test_files_that_are_no_videos(tmp_path, name) -> None:
     assert "cannot be decoded" in refusal(file)
 
 
+@pytest.mark.slow
 def test_pictures_too_large_are_refused_before_they_are_made(tmp_path) -> None:
     file = tmp_path / "huge.mp4"
     write_video(file, [1], size=4160, preset="ultrafast")
     assert "cannot be decoded" in refusal(file, count=1)
 
 
-def test_a_video_whose_pictures_change_their_size_or_stand_on_their_side(tmp_path) -> None:
+@pytest.mark.slow
+def test_a_video_whose_pictures_change_their_size(tmp_path) -> None:
     one, two = tmp_path / "one.hevc", tmp_path / "two.hevc"
     write_video(one, CODES[:15], "hevc")
     write_video(two, CODES[15:], "hevc", size=128)
@@ -105,6 +110,7 @@ def test_a_video_whose_pictures_change_their_size_or_stand_on_their_side(tmp_pat
     assert "damaged" in refusal(one, "hevc")
 
 
+@pytest.mark.slow
 def test_two_cameras_in_one_file(tmp_path) -> None:
     with av.open(str(tmp_path / "a.mp4"), "w") as out:
         streams = [out.add_stream("libx264", rate=10) for _ in range(2)]
@@ -119,6 +125,7 @@ def test_two_cameras_in_one_file(tmp_path) -> None:
     assert "2 video streams" in refusal(tmp_path / "a.mp4", count=3)
 
 
+@pytest.mark.slow
 def test_damage_is_a_refusal_or_does_no_harm(video, tmp_path) -> None:
     """Bytes changed anywhere: where frames come out, they are those of their rows. Of a bare stream, whose pictures have no
     check of their own, one may be spoilt, but none stands in a neighbour's place.
@@ -143,6 +150,7 @@ def test_damage_is_a_refusal_or_does_no_harm(video, tmp_path) -> None:
     assert came < 80
 
 
+@pytest.mark.slow
 def test_a_decoder_that_takes_too_long_is_ended(tmp_path, monkeypatch) -> None:
     write_video(tmp_path / "a.mp4", CODES)
     monkeypatch.setattr("fedsuite.driving.data.readers.video.START_S", 0.0)

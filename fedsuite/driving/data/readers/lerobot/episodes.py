@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fedsuite.driving.data.readers.drive import visible
 from fedsuite.driving.data.readers.lerobot.schema import V3, Feature, Schema, Term
@@ -50,6 +48,8 @@ class Rows:
 @contextmanager
 def opened(file: Path) -> Iterator[Any]:
     """A parquet file; InputError for one that is missing or damaged."""
+    import pyarrow.parquet as pq  # slow to import
+
     check_readable(file)
     if not file.exists():
         raise InputError(f"{file}: no such file; fetch the folder again")
@@ -221,6 +221,8 @@ def _of_file(
 
 def _numbers(file: Path, name: str, column: Any, term: Term | None = None) -> np.ndarray:
     """float64 [n] of a column, or of one axis of its lists; NaN where nothing is."""
+    import pyarrow.compute as pc
+
     try:
         if term and "list" in str(column.type):
             column = pc.list_element(column, term.axis)

@@ -7,7 +7,6 @@ one second, on frames that are faster than 2 (m/s): r > 0 where the sign is righ
 from pathlib import Path
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
 
 from fedsuite.driving.data.readers.lerobot.schema import FLOATS, Schema, Term
 from fedsuite.errors import InputError
@@ -42,12 +41,13 @@ def check_sign(
     """What is to be told ("" if nothing); InputError where they turn opposite ways. All [n]; runs ascend."""
     turned, steered, fast = [], [], []
     width = max(1, round(fps))
+    mean = np.full(width, 1 / width)
     starts = np.flatnonzero(np.diff(runs)) + 1
     for own in np.split(np.arange(len(runs)), starts):
         if len(own) > width:
             rate = -np.gradient(np.unwrap(heading[own], period=360.0)) * fps
-            turned.append(uniform_filter1d(rate, width))
-            steered.append(uniform_filter1d(angles[own].astype(np.float64), width))
+            turned.append(np.convolve(rate, mean, "same"))
+            steered.append(np.convolve(angles[own], mean, "same"))
             fast.append(speed[own] > LEAST_SPEED)
     if not turned:
         return ""
