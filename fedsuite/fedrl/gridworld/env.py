@@ -6,27 +6,25 @@ Observation  role "alpha" or "beta": Box(0, 1, (H, w, w), float32): the agent's 
 Action       Discrete(16): alpha's move is action // 4, beta's action % 4; moves as (row, col): 0 (0,-1),
              1 (0,+1), 2 (-1,0), 3 (+1,0). A blocked agent stays.
 Reward       r_alpha + r_beta + N / (d + 1) + meeting-reward if d <= 1; r = step-reward, or obstacle-reward where blocked.
-Start        a random episode of the split, or options={"row": its row}. info["row"] tells which.
 End          terminated: the agents met (d <= 1). truncated: T_m steps without meeting.
 Ranges       N, H, rewards, windows and distance are those of the configuration.
 
-Maps must have been prepared: fedsuite.fedrl.gridworld.world.prepare(config).
+`config`, `split` and `role` are those of fedsuite.fedrl.world_env.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld.world import GridWorld, open_gridworld
+from fedsuite.fedrl.gridworld.reward import MeetingReward
+from fedsuite.fedrl.gridworld.world import GridWorld
+from fedsuite.fedrl.world_env import Config, Observation, WorldEnv, checked, opened
 from fedsuite.fedrl.worlds import IDLE, Role, Split
 
-Observation = np.ndarray | dict[str, np.ndarray]
 AGENTS = ("alpha", "beta")
 
 
@@ -38,6 +36,11 @@ def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
         for name, side in zip(AGENTS, world.rules.window_sides, strict=True)
     }
     return spaces.Dict(windows) if role == "full" else windows[role]
+
+
+def _opened(config: Config, split: str, role: str) -> GridWorld:
+    checked("role", role, get_args(Role))
+    return opened(config, GridWorld, "gridworld", split)
 
 
 def _observation(arrays: Sequence[np.ndarray], role: Role) -> Observation:
@@ -54,9 +57,13 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
 
     def __init__(
-        self, config: FedRLConfig, num_envs: int, split: Split = "train", role: Role = "full"
+        self,
+        config: Config = None,
+        num_envs: int = 1,
+        split: Split = "train",
+        role: Role = "full",
     ) -> None:
-        self.world, self.split, self.role = open_gridworld(config), split, role
+        self.world, self.split, self.role = _opened(config, split, role), split, role
         self.num_envs = num_envs
         self.single_observation_space = observation_space(self.world, role)
         self.single_action_space = spaces.Discrete(self.world.num_actions)
@@ -107,39 +114,18 @@ class GridWorldVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         return _observation([part.numpy() for part in inputs], self.role)
 
 
-class GridWorldEnv(gymnasium.Env[Observation, np.int64]):
+class GridWorldEnv(WorldEnv[GridWorld]):
     """One env; see the top of this file."""
 
-    metadata = {"render_modes": []}  # noqa: RUF012
-
-    def __init__(self, config: FedRLConfig, split: Split = "train", role: Role = "full") -> None:
-        self.world, self.split, self.role = open_gridworld(config), split, role
-        self.observation_space = observation_space(self.world, role)
-        self.action_space = spaces.Discrete(self.world.num_actions)
-        self._view = self.world.view(role, split, 1)
-        self._reward_function = self.world.reward_function(split, 1)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """A new episode; options={"row": k} chooses it."""
-        super().reset(seed=seed)
-        count, row = self.world.num_episodes(self.split), (options or {}).get("row")
-        row = int(self.np_random.integers(count) if row is None else row)
-        if not 0 <= row < count:
-            raise ValueError(f"row: expected a number from 0 to {count - 1}, got {row}")
-        for part in (self._view, self._reward_function):
-            part.begin(np.zeros(1, np.int64), np.array([row]))
-        return self._observe(), {"row": row}
-
-    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Observation, reward, terminated, truncated, info."""
-        taken = np.array([action])
-        self._view.move(taken)
-        step = self._reward_function.step(taken)
-        ended, met = bool(step.ended[0]), bool(self._reward_function.met[0])
-        return self._observe(), float(step.rewards[0]), met, ended and not met, {}
+    def __init__(self, config: Config = None, split: Split = "train", role: Role = "full") -> None:
+        world = _opened(config, split, role)
+        super().__init__(world, observation_space(world, role), split, role)
 
     def _observe(self) -> Observation:
         inputs = self._view.inputs(self._view.records())
         return _observation([part[0].numpy() for part in inputs], self.role)
+
+    def _terminated(self, ended: np.ndarray) -> bool:
+        reward_function = self._reward_function
+        assert isinstance(reward_function, MeetingReward)
+        return bool((ended & reward_function.met)[0])

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from fedsuite.fedrl.config import FedRLConfig
-from fedsuite.fedrl.gridworld.env import AGENTS, GridWorldEnv, Observation, observation_space
+from fedsuite.fedrl.gridworld.env import AGENTS, GridWorldEnv, observation_space
 from fedsuite.fedrl.gridworld.walkers import NUM_MOVES
+from fedsuite.fedrl.world_env import Config, Observation
 from fedsuite.fedrl.worlds import Split
 
 try:
@@ -31,7 +31,7 @@ class GridWorldParallelEnv(ParallelEnv):  # type: ignore[misc]
 
     metadata = {"name": "fedsuite_gridworld_v0", "render_modes": []}  # noqa: RUF012
 
-    def __init__(self, config: FedRLConfig, split: Split = "train") -> None:
+    def __init__(self, config: Config = None, split: Split = "train") -> None:
         self._env = GridWorldEnv(config, split, "full")
         self.world = self._env.world
         self.possible_agents = list(AGENTS)
