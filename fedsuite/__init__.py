@@ -45,6 +45,7 @@ _PUBLIC = {
         "check_strategy",
         "check_topology",
     ),
+    "fedsuite.driving.data.torch_frames": ("SteeringFrames",),
     "fedsuite.errors": ("InputError", "RunFailed"),
     "fedsuite.federation": (
         "ClientInfo",
@@ -56,10 +57,12 @@ _PUBLIC = {
         "Task",
         "UnderWay",
     ),
+    "fedsuite.fedrl.text2action.torch_texts": ("LabelledTexts",),
     "fedsuite.history": ("Run", "Runs", "load_run", "load_runs"),
     "fedsuite.randomness": ("rng_for", "torch_generator_for"),
     "fedsuite.roster.members": ("Member", "Roster", "roster_of"),
     "fedsuite.settings.config": ("RunSettings", "section", "setting"),
+    "fedsuite.vln.data.torch_instructions": ("Instructions",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [*_MODULE_OF]  # noqa: PLE0604

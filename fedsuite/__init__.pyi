@@ -17,6 +17,7 @@ from fedsuite.checking import check_client as check_client
 from fedsuite.checking import check_environment as check_environment
 from fedsuite.checking import check_strategy as check_strategy
 from fedsuite.checking import check_topology as check_topology
+from fedsuite.driving.data.torch_frames import SteeringFrames as SteeringFrames
 from fedsuite.errors import InputError as InputError
 from fedsuite.errors import RunFailed as RunFailed
 from fedsuite.federation import ClientInfo as ClientInfo
@@ -27,6 +28,7 @@ from fedsuite.federation import Selection as Selection
 from fedsuite.federation import ServerState as ServerState
 from fedsuite.federation import Task as Task
 from fedsuite.federation import UnderWay as UnderWay
+from fedsuite.fedrl.text2action.torch_texts import LabelledTexts as LabelledTexts
 from fedsuite.history import Run as Run
 from fedsuite.history import Runs as Runs
 from fedsuite.history import load_run as load_run
@@ -40,6 +42,7 @@ from fedsuite.settings.config import RunSettings as RunSettings
 from fedsuite.settings.config import section as section
 from fedsuite.settings.config import setting as setting
 from fedsuite.settings.metrics import Metric as Metric
+from fedsuite.vln.data.torch_instructions import Instructions as Instructions
 from simulations.app.in_python import report as report
 from simulations.app.in_python import run as run
 from simulations.check_system import check_system as check_system

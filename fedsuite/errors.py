@@ -68,6 +68,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else "valid: " + ", ".join(names)
 
 
+def one_of(where: str, value: str, known: Iterable[str]) -> None:
+    """InputError, opened by `where`, if the value is not among the known ones."""
+    names = list(known)
+    if value not in names:
+        raise InputError(
+            f"{where}: expected one of those there are, got {one_line(value)!r}; {suggestion(value, names)}"
+        )
+
+
 def unknown_key(key: str, known: Collection[str]) -> str:
     """What to say of a key that is not among the known ones: what it may have been meant to be."""
     sections = {k.rpartition(".")[0] for k in known} - {""}

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fedsuite.errors import InputError, suggestion
+from fedsuite.errors import one_of
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.open_world import open_world, prepare_world
 from fedsuite.fedrl.worlds import Role, Split, World
@@ -31,20 +31,12 @@ def opened(config: Config, cls: type[Opened], kind: str, split: str) -> Opened:
         config = read_config(
             FedRLConfig, {"world.kind": kind, **flatten(config or {}, "config")}, "config"
         )
-    checked("split", split, get_args(Split))
-    checked("config: world.kind", config.world.kind, (kind,))
+    one_of("split", split, get_args(Split))
+    one_of("config: world.kind", config.world.kind, (kind,))
     prepare_world(config, silent)
     world = open_world(config)
     assert isinstance(world, cls)
     return world
-
-
-def checked(where: str, value: str, choices: tuple[str, ...]) -> None:
-    """InputError if the value is none of the choices."""
-    if value not in choices:
-        raise InputError(
-            f"{where}: got {value!r}, expected one of {', '.join(choices)}; {suggestion(value, choices)}"
-        )
 
 
 class WorldEnv(gymnasium.Env[Observation, np.int64], Generic[Opened]):

@@ -24,14 +24,11 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from fedsuite.errors import InputError, suggestion
-from fedsuite.progress import silent
-from fedsuite.settings.config import flatten, read_config
-from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.data.dataset import House, Sample, join_houses, load_vocabulary
+from fedsuite.errors import suggestion
+from fedsuite.settings.config import flatten
+from fedsuite.vln.data.dataset import Sample, join_houses
 from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS
-from fedsuite.vln.data.roster import open_house
-from fedsuite.vln.data.sources import prepare_sources
+from fedsuite.vln.data.torch_instructions import Instructions
 from fedsuite.vln.environment import STOP
 from fedsuite.vln.training.objective import SUCCESS_RADIUS_M, rewards
 
@@ -53,21 +50,13 @@ class HouseEnv(gymnasium.Env[Observation, np.int64]):
         house: a scan, the split's first where it is empty; split: "train", "val_seen" or "val_unseen". InputError for
         unknown keys and values, and for a house without instructions of the split.
         """
-        given = {**FEW, **flatten(config or {}, "config")}
-        read = read_config(FedVLNConfig, given, "config")
-        sources = prepare_sources(read, silent)
-        known = [s for s, own in sources.manifest["samples"].items() if own.get(split)]
-        if not known or (house and house not in known):
-            name, value = ("house", house) if known else ("split", split)
-            choices = known or list(sources.manifest["splits"])
-            raise InputError(f"{name}: no instructions of {value!r}; {suggestion(value, choices)}")
-        self.house: House = open_house(read, sources, house or known[0], 0)
+        opened = Instructions({**FEW, **flatten(config or {}, "config")}, split, house)
+        self.house, read = next(iter(opened.houses.values())), opened.config
         self.samples, self.world = self.house.samples[split], join_houses([self.house])
         self._longest, self._most = read.data.max_instruction_length, read.agent.max_actions
         self._slots = self.world.candidate.shape[1]
         self.action_space = spaces.Discrete(self._slots + 1)
-        words = len(load_vocabulary(sources.houses_dir).words)
-        self.observation_space = self._space(words)
+        self.observation_space = self._space(len(opened.vocabulary.words))
         self._sample: Sample | None = None
 
     def _space(self, words: int) -> spaces.Space[Any]:

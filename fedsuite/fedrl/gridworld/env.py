@@ -20,9 +20,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from fedsuite.errors import one_of
 from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.world import GridWorld
-from fedsuite.fedrl.world_env import Config, Observation, WorldEnv, checked, opened
+from fedsuite.fedrl.world_env import Config, Observation, WorldEnv, opened
 from fedsuite.fedrl.worlds import IDLE, Role, Split
 
 AGENTS = ("alpha", "beta")
@@ -39,7 +40,7 @@ def observation_space(world: GridWorld, role: Role) -> spaces.Space[Any]:
 
 
 def _opened(config: Config, split: str, role: str) -> GridWorld:
-    checked("role", role, get_args(Role))
+    one_of("role", role, get_args(Role))
     return opened(config, GridWorld, "gridworld", split)
 
 

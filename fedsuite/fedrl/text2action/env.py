@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from fedsuite.errors import one_of
 from fedsuite.fedrl.text2action.views import TextTable
 from fedsuite.fedrl.text2action.world import TextWorld
-from fedsuite.fedrl.world_env import Config, Observation, WorldEnv, checked, opened
+from fedsuite.fedrl.world_env import Config, Observation, WorldEnv, opened
 from fedsuite.fedrl.worlds import Role, Split
 
 ROLES = ("alpha", "beta", "full")
@@ -44,7 +45,7 @@ class Text2ActionEnv(WorldEnv[TextWorld]):
     """One env; see the top of this file."""
 
     def __init__(self, config: Config = None, split: Split = "train", role: Role = "full") -> None:
-        checked("role", role, ROLES)
+        one_of("role", role, ROLES)
         world = opened(config, TextWorld, "text2action", split)
         super().__init__(world, observation_space(world.table, role), split, role)
 
