@@ -16,6 +16,7 @@ from fedsuite.storage.escaping import PlainConsole
 from simulations.app.run_config import as_toml
 from simulations.cdl import commands as cdl
 from simulations.commands.configs import add_to as add_shipped
+from simulations.commands.data_export import export_data
 from simulations.commands.deploy import deploy
 from simulations.commands.options import (
     Changes,
@@ -56,6 +57,7 @@ add_shipped(app)
 add_report(app)
 add_look_commands(app)
 add_walk(app)
+data.command("export")(export_data)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 cdl.add_to(app)
