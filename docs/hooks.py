@@ -1,8 +1,8 @@
 """What MkDocs adds when it builds the site: pages that are made of the code, so that they are never out of date.
 
 reference/SYSTEM.md: every key of a system, from its settings classes. reference/python.md: what `from fedsuite import ...`
-has. index.md, changelog.md, contributing.md, licence.md:
-the files at the top of the repository. results/NAME/index.md: what lies in a folder of scores, which pages link to.
+has. index.md, changelog.md, contributing.md, agents.md, security.md, licence.md: the files at the top of the repository.
+results/NAME/index.md: what lies in a folder of scores, which pages link to.
 """
 
 import html
@@ -28,6 +28,8 @@ TOP = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
+    "agents.md": "AGENTS.md",
+    "security.md": "SECURITY.md",
     "licence.md": "LICENSE",
     "CITATION.cff": "CITATION.cff",
 }

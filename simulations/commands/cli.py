@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from fedsuite import __version__
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
 from fedsuite.storage.escaping import PlainConsole
 from simulations.app.run_config import as_toml
@@ -25,7 +26,6 @@ from simulations.commands.options import (
     Gpus,
     Only,
     Resume,
-    Run,
     Start,
     Workers,
     WorkersPerGpu,
@@ -62,6 +62,22 @@ data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 cdl.add_to(app)
 fedrl.add_to(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"fedsuite {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Federated embodied learning on Flower."""
 
 
 @app.command(
@@ -128,43 +144,6 @@ def print_config(
         labels = ", ".join(experiment.chosen)
         raise InputError(f"{config}: describes several runs; choose one with --only: {labels}")
     print(as_toml(experiment.plans[experiment.chosen[0]].run_config), end="")
-
-
-@app.command()
-def runs(
-    results_dir: Annotated[Path, typer.Argument(help="Folder of run folders.")] = Path("runs"),
-) -> None:
-    """List runs: status, rounds, latest metrics."""
-    from simulations.experiments.result_tables import runs_table
-
-    console = PlainConsole()
-    table, complaints = runs_table(results_dir)
-    console.print(table)
-    for line in complaints:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-@app.command()
-def show(
-    run_folder: Run,
-    rounds: Annotated[int, typer.Option(min=1, help="Latest rounds to show.")] = 10,
-) -> None:
-    """Show one run: status, configuration, metrics by round."""
-    from simulations.experiments.result_tables import run_tables
-
-    console = PlainConsole()
-    for table in run_tables(run_folder, rounds):
-        console.print(table)
-
-
-@app.command()
-def keys(
-    system: Annotated[str, typer.Argument(help="System, or module:ATTRIBUTE.")] = "fedvln",
-) -> None:
-    """List every key of a system: default, meaning, valid values."""
-    from simulations.experiments.result_tables import keys_table
-
-    PlainConsole().print(keys_table(system))
 
 
 @data.command()

@@ -1,11 +1,13 @@
 """`fedsuite configs` and `fedsuite init`: what comes along, and a configuration of one's own."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from fedsuite.storage.files import as_typed
 from simulations.commands import completion
+from simulations.commands.options import AsJson, print_json
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,6 +18,7 @@ def add_to(app: typer.Typer) -> None:
 
 def configs(
     system: Annotated[str, typer.Argument(help="fedvln, cdl or fedrl; default: all.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """List the configurations that come along; `fedsuite run NAME` plays one."""
     from rich.table import Column, Table
@@ -24,6 +27,9 @@ def configs(
     from fedsuite.storage.escaping import PlainConsole
     from simulations.shipped import shipped
 
+    if as_json:
+        print_json([asdict(found) for found in shipped(system)])
+        return
     table = Table(Column("name", no_wrap=True), "what it is, time, what it needs", box=None)
     for found in shipped(system):
         more = Text(f"{found.time}; needs {found.needs}", style="dim")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError
+from simulations.commands.options import AsJson, print_json
 from simulations.commands.roster import part_of_node, words_of
 from simulations.commands.stopping import EXIT_STOPPED, stop_as_ctrl_c
 from simulations.deploy.check.cost import cost
@@ -208,17 +209,21 @@ def status(
         Path | None,
         typer.Option("--roster", help="Default: roster.json of the folder, if it is there."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Who is registered and online, beside the roster."""
     from fedsuite.roster.members import read_roster
     from fedsuite.storage.escaping import PlainConsole
     from simulations.deploy.check.registered import registered
-    from simulations.deploy.check.status import status_rows, status_table
+    from simulations.deploy.check.status import TITLES, status_rows, status_table
     from simulations.deploy.kit.server_folder import read_server
 
     found = read_server(folder)
     place = members or (found.roster if found.roster.is_file() else None)
     rows = status_rows(registered(found), read_roster(place) if place else None)
+    if as_json:
+        print_json([dict(zip(TITLES, row, strict=True)) for row in rows])
+        return
     PlainConsole().print(status_table(rows))
 
 

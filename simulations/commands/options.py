@@ -1,7 +1,8 @@
 """Arguments and options that several commands take."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,6 +47,7 @@ Run = Annotated[
         metavar="RUN", help="Run folder (path or name).", autocompletion=completion.runs
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Worker processes (ray); default: one per core, or as the GPUs say."),
@@ -62,3 +64,8 @@ WorkersPerGpu = Annotated[
         metavar="1|2|4|8", help="Workers on each GPU (ray); default: as a dry step finds."
     ),
 ]
+
+
+def print_json(content: Any) -> None:
+    """For --json: ASCII alone, so that nothing in it means anything to a terminal."""
+    typer.echo(json.dumps(content, indent=2))

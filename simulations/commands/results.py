@@ -1,25 +1,75 @@
-"""`fedsuite export` and `fedsuite watch`: what a run's folder tells, for other tools and on the terminal."""
+"""`fedsuite runs`, `show`, `keys`, `export` and `watch`: what settings and run folders tell, for people and programs."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedsuite.storage.escaping import PlainConsole
+from simulations.commands.options import AsJson, Run, print_json
 
-Runs = Annotated[
+ManyRuns = Annotated[
     list[Path], typer.Argument(metavar="RUN...", help="Runs, experiments, or folders of either.")
 ]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("export")(export)
-    app.command("watch")(watch)
+    for command in (runs, show, keys, export, watch):
+        app.command(command.__name__)(command)
+
+
+def runs(
+    results_dir: Annotated[Path, typer.Argument(help="Folder of run folders.")] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """List runs: status, rounds, latest metrics."""
+    from simulations.experiments.result_tables import run_records, runs_table
+
+    if as_json:
+        print_json(run_records(results_dir))
+        return
+    console = PlainConsole()
+    table, complaints = runs_table(results_dir)
+    console.print(table)
+    for line in complaints:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def show(
+    run_folder: Run,
+    rounds: Annotated[int, typer.Option(min=1, help="Latest rounds to show.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show one run: status, configuration, metrics by round."""
+    from simulations.experiments.result_tables import run_record, run_tables
+
+    record, console = run_record(run_folder, rounds), PlainConsole()
+    if as_json:
+        print_json(record)
+        return
+    for table in run_tables(record):
+        console.print(table)
+
+
+def keys(
+    system: Annotated[str, typer.Argument(help="System, or module:ATTRIBUTE.")] = "fedvln",
+    as_json: AsJson = False,
+) -> None:
+    """List every key of a system: default, meaning, valid values."""
+    from simulations.app.key_rows import key_rows
+    from simulations.experiments.result_tables import keys_table
+
+    rows = key_rows(system)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    PlainConsole().print(keys_table(system, rows))
 
 
 def export(
-    runs: Runs,
+    runs: ManyRuns,
     to: Annotated[
         str,
         typer.Option(

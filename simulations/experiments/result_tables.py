@@ -1,7 +1,9 @@
-"""Run folders as tables for a terminal."""
+"""Run folders as records (`--json`), and as tables for a terminal."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Column, Table
@@ -12,14 +14,26 @@ from fedsuite.history.experiments import has_begun
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import to_flat
 from fedsuite.storage.files import as_typed
-from simulations.app.key_rows import key_rows
+from simulations.app.key_rows import KeyRow
 from simulations.experiments.folders import is_experiment, labels_of, read_record
 from simulations.experiments.progress import short_metrics
 from simulations.systems import load_system
 
 ROUNDS_ABREAST = 5  # what 80 columns hold
 MOST_OF_ERROR = 100  # characters; `fedsuite show` has all
+DAMAGED = "damaged"
 UNFINISHED = "unfinished"  # trained, but its tables are not written, or not yet
+
+
+def run_records(results_dir: Path) -> list[dict[str, Any]]:
+    """What there is to say of every run: run, status, rounds, num-rounds, started, metrics (the latest), error."""
+    records = []
+    for name, folder in _listed(results_dir):
+        try:
+            records.append({"run": name, **_record_of(folder)})
+        except InputError as error:
+            records.append({"run": name, "status": DAMAGED, "error": one_line(str(error), 2000)})
+    return records
 
 
 def runs_table(results_dir: Path) -> tuple[Table, list[str]]:
@@ -27,56 +41,72 @@ def runs_table(results_dir: Path) -> tuple[Table, list[str]]:
     run = Column("run", no_wrap=True)
     table = Table(run, "status", "rounds", "started (UTC)", "latest metrics", box=None)
     complaints = []
-    for name, folder in _listed(results_dir):
-        try:
-            table.add_row(name, *_line_of(folder))
-        except InputError as error:
-            table.add_row(name, "damaged")
-            complaints.append(one_line(f"{name}: {error}", 2000))
+    for record in run_records(results_dir):
+        if record["status"] == DAMAGED:
+            table.add_row(record["run"], DAMAGED)
+            complaints.append(one_line(f"{record['run']}: {record['error']}", 2000))
+            continue
+        error = escape(one_line(record["error"], MOST_OF_ERROR))
+        metrics = short_metrics(record["metrics"]) if record["metrics"] else error
+        done, started = f"{record['rounds']}/{record['num-rounds']}", record["started"][:19]
+        table.add_row(record["run"], record["status"], done, started.replace("T", " "), metrics)
     return table, complaints
 
 
-def _line_of(folder: RunFolder) -> tuple[str, ...]:
-    """Status, rounds, start and metrics; InputError if any of its files cannot be read."""
+def _record_of(folder: RunFolder) -> dict[str, Any]:
+    """InputError if any of its files cannot be read."""
     if is_experiment(folder.path):
         read_record(folder.path)  # damaged, or its runs would be listed
     rounds = _rounds(folder)
     metrics = [m for _, m in rounds if m]
-    started = str(folder.status().get("started", ""))[:19].replace("T", " ")
-    wanted = read_stored_config(folder).get("num-rounds", "?")
-    done = f"{rounds[-1][0] if rounds else 0}/{wanted}"
-    error = escape(one_line(str(folder.status().get("error", "")), MOST_OF_ERROR))
-    return status_of(folder), done, started, short_metrics(metrics[-1]) if metrics else error
+    status, wanted = folder.status(), read_stored_config(folder).get("num-rounds", "?")
+    return {
+        "status": status_of(folder),
+        "rounds": rounds[-1][0] if rounds else 0,
+        "num-rounds": wanted,
+        "started": str(status.get("started", "")),
+        "metrics": metrics[-1] if metrics else {},
+        "error": str(status.get("error", "")),
+    }
 
 
-def run_tables(run: str, last: int) -> list[Table]:
-    """Status, settings that differ from the defaults, and metrics of the last rounds."""
+def run_record(run: str, last: int) -> dict[str, Any]:
+    """Run, status, error, placement, versions, settings that differ from the defaults, and metrics of the last rounds."""
     folder = find_run(run)
-    status = folder.status()
-    head = Table("", Column("", overflow="fold"), show_header=False, box=None)
-    head.add_row("run", str(folder.path))
-    head.add_row("status", status_of(folder))
-    if status.get("error"):
-        head.add_row("error", str(status["error"]))
-    elif status_of(folder) == UNFINISHED:
-        head.add_row(
-            "error",
-            f"no tables yet; write them with: fedsuite run --resume {as_typed(folder.path)}",
-        )
-    if placement := status.get("placement"):
-        head.add_row("placement", ", ".join(f"{name} {value}" for name, value in placement.items()))
-    for name, version in sorted(status.get("versions", {}).items()):
-        head.add_row(name, str(version))
-    stored = read_stored_config(folder)
+    status, stored = folder.status(), read_stored_config(folder)
+    error = str(status.get("error", ""))
+    if not error and status_of(folder) == UNFINISHED:
+        resume = f"fedsuite run --resume {as_typed(folder.path)}"
+        error = f"no tables yet; write them with: {resume}"
     defaults = to_flat(load_system(str(stored["system"])).config_class())
-    settings = Table("setting", Column("value", overflow="fold"), box=None)
-    for key, value in sorted(stored.items()):
-        if defaults.get(key) != value:
-            settings.add_row(key, str(value))
     by_round: dict[int, dict[str, float]] = {}
     for number, metrics in _rounds(folder):  # the closing has the number of the last round
         by_round.setdefault(number, {}).update(metrics)
-    rounds = [*by_round.items()][-last:]
+    return {
+        "run": str(folder.path),
+        "status": status_of(folder),
+        "error": error,
+        "placement": status.get("placement") or {},
+        "versions": dict(sorted(status.get("versions", {}).items())),
+        "settings": {k: v for k, v in sorted(stored.items()) if defaults.get(k) != v},
+        "rounds": [{"round": n, "metrics": m} for n, m in by_round.items()][-last:],
+    }
+
+
+def run_tables(record: Mapping[str, Any]) -> list[Table]:
+    """What `run_record` says."""
+    head = Table("", Column("", overflow="fold"), show_header=False, box=None)
+    for name in ("run", "status", "error"):
+        if record[name]:
+            head.add_row(name, record[name])
+    if placement := record["placement"]:
+        head.add_row("placement", ", ".join(f"{name} {value}" for name, value in placement.items()))
+    for name, version in record["versions"].items():
+        head.add_row(name, str(version))
+    settings = Table("setting", Column("value", overflow="fold"), box=None)
+    for key, value in record["settings"].items():
+        settings.add_row(key, str(value))
+    rounds = [(line["round"], line["metrics"]) for line in record["rounds"]]
     blocks = [rounds[at : at + ROUNDS_ABREAST] for at in range(0, len(rounds), ROUNDS_ABREAST)]
     return [head, settings, *map(_rounds_table, blocks)]
 
@@ -149,10 +179,10 @@ def _rounds(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
     return [(r["round"], r.get("metrics", {})) for r in rows if r["kind"] in ("round", "closing")]
 
 
-def keys_table(system: str) -> Table:
+def keys_table(system: str, rows: Sequence[KeyRow]) -> Table:
     """Every key of a system with its default, its meaning and what it may be."""
     columns = [Column(name, overflow="fold") for name in ("key", "default", "meaning")]
     table = Table(*columns, title=f"system = {system}", show_lines=False)
-    for row in key_rows(system):
+    for row in rows:
         table.add_row(row.key, str(row.default), row.meaning)
     return table

@@ -7,6 +7,7 @@ from rich.table import Table
 from fedsuite.roster.members import Roster
 from simulations.deploy.check.registered import Registered
 
+TITLES = ("member", "role", "status", "since (UTC)", "node id", "key")
 UNKNOWN = "not registered"
 UNBOUND = "no key on the roster"
 
@@ -32,7 +33,7 @@ def status_rows(nodes: Sequence[Registered], roster: Roster | None) -> list[tupl
 
 def status_table(rows: Sequence[tuple[str, ...]]) -> Table:
     table = Table()
-    for title in ("member", "role", "status", "since (UTC)", "node id", "key"):
+    for title in TITLES:
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*row)
