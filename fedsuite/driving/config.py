@@ -22,7 +22,7 @@ class DataSettings:
     kind: str = setting(
         "auto",
         "format of the drives in data.dir: udacity_sim, udacity_real, udacity_raw, dronet, donkeycar, csv, npz, lerobot, "
-        "comma2k19, carla, module:NAME of yours; auto = told by their files",
+        "comma2k19, carla, nuscenes, module:NAME of yours; auto = told by their files",
     )
     cache_dir: str = setting(
         "data/cache",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from fedsuite.driving.data.readers import archive, carla, comma2k19, donkeycar, lerobot
+from fedsuite.driving.data.readers import archive, carla, comma2k19, donkeycar, lerobot, nuscenes
 from fedsuite.driving.data.readers.drive import Drive, FrameFormat, ReadOptions
 from fedsuite.driving.data.readers.pictures import pictures, read_frame, read_picture
 from fedsuite.driving.data.readers.raw_exports import UdacityRaw
@@ -49,13 +49,14 @@ FORMATS: Mapping[str, Format] = {
     f.KIND: f
     for f in (
         UdacitySim(), UdacityReal(), UdacityRaw(), Dronet(), donkeycar, ImageCsv(), archive, lerobot, comma2k19, carla,
+        nuscenes,
     )
 }  # fmt: skip
 LOOKED_FOR = (
     "driving_log.csv (udacity_sim), interpolated.csv (udacity_real), sync_steering.txt (dronet), "
     "catalog_*.catalog or record_*.json (donkeycar), another .csv or .tsv with header image,angle (csv), *.npz (npz), "
     "meta/info.json (lerobot), SEGMENT/video.hevc (comma2k19), rgb/ and measurements/ (carla), "
-    "camera.csv and steering.csv (udacity_raw)"
+    "camera.csv and steering.csv (udacity_raw), v1.0-*/sample_data.json and can_bus/ (nuscenes)"
 )
 
 
