@@ -16,7 +16,6 @@ from fedsuite.settings.ineffective import unread_lines
 from fedsuite.storage.files import as_typed
 from simulations.app.message_costs import long_run
 from simulations.engines.nodes.connection import Connection, connection_of
-from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.placement import Placement, Resources, cores
 from simulations.experiments.plan import Plan
 
@@ -84,6 +83,8 @@ class Way:
                 run_inprocess(plan.run_config, show, validated=True)
             else:
                 nodes = plan.system.simulated_nodes(plan.settings, clients)
+                from simulations.engines.ray.launch import run_ray
+
                 run_ray(plan.run_config, plan.folder, nodes, placement, show, validated=True)
 
     def _placement(self, plan: Plan, clients: int, console: Console) -> Placement:

@@ -18,8 +18,8 @@ NO_PLACE = {
     *("walk --house", "walk --instruction", "walk --path", "walk --start", "steer --silo"),
     *(f"run {name}" for name in ("--seeds", "--only", "--vary", "--metric", "--target")),
     *(f"sweep {name}" for name in ("--seeds", "--only", "--vary", "--metric", "--target")),
-    *("config --set", "config --only", "data prepare-node --set", "deploy cost --set", "deploy init --set"),
-    *("deploy roster --set", "deploy check --set", "deploy init --host", "deploy init --nodes"),
+    *("config --set", "config --only", "data prepare-node --set", "data export --set", "deploy cost --set"),
+    *("deploy init --set", "deploy roster --set", "deploy check --set", "deploy init --host", "deploy init --nodes"),
     *("deploy node --superlink", "deploy check --superlink"),
 }  # fmt: skip
 RUN, SWEEP = "run toy.toml --engine inprocess", "sweep toy.toml --engine inprocess --vary width=2"
@@ -51,6 +51,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "data prepare features": ("data prepare mine mine new",),
     "data prepare connectivity": ("data prepare x.tsv mine new",),
     "data prepare out": ("data prepare x.tsv x mine", "data prepare mine/mine.toml mine mine"),
+    "data export --out": ("data export houses --to r2r -o mine", "data export roads --to lerobot -o mine/mine.toml"),
     "data import-envdrop file": ("data import-envdrop mine --vocabulary mine/thesis.txt",),
     "data import-envdrop --vocabulary": ("data import-envdrop toy.toml --vocabulary mine/thesis.txt",),
     "data import-envdrop --out": ("data import-envdrop toy.toml --vocabulary mine/thesis.txt --out mine",),

@@ -40,6 +40,9 @@ def export_lerobot(config: CDLConfig, folder: Path, progress: Progress = silent)
         raise InputError(
             f"data.dir: {config.data.dir} holds drives already, and only generated roads are exported; leave it out"
         )
+    there = InputError(f"{folder}: is there already, nothing in it was touched; give a new folder")
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):  # before minutes of work
+        raise there
     count = config.data.num_silos or make_plan(config).num_data_silos
     source = prepare_sources(config.data, count, (), progress)
 
@@ -48,9 +51,7 @@ def export_lerobot(config: CDLConfig, folder: Path, progress: Progress = silent)
             _write(partial, source, progress)
 
     if not make_folder(folder, fill, progress):
-        raise InputError(
-            f"{folder}: is there already, nothing in it was touched; give a new folder"
-        )
+        raise there
     return folder
 
 

@@ -37,6 +37,9 @@ def export_r2r(
         raise InputError(
             f"data.dir: {config.data.dir} holds files already, and only generated houses are exported; leave it out"
         )
+    there = InputError(f"{folder}: is there already, nothing in it was touched; give a new folder")
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):  # before minutes of work
+        raise there
     sources, file = prepare_sources(config, progress), folder / f"features.{features}"
 
     def fill(partial: Path) -> None:
@@ -46,9 +49,7 @@ def export_r2r(
             WRITERS[features](partial / file.name, _views(sources, progress))
 
     if not make_folder(folder, fill, progress):
-        raise InputError(
-            f"{folder}: is there already, nothing in it was touched; give a new folder"
-        )
+        raise there
     return file
 
 
