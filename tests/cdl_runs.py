@@ -4,11 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 
+from clients.vehicle import VehicleClient
 from fedsuite.driving.config import CDLConfig
+from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
+from fedsuite.runs.folder import folder_of
+from fedsuite.runs.versions import Versions
 from fedsuite.storage.files import sha256_of
+from simulations.engines.inprocess import run_inprocess
 from simulations.systems import settings_of
 from tests.harness import config_from
 
@@ -38,6 +44,24 @@ def digests(results: Path, name: str) -> Digests:
     """What must be equal between equal runs: the model and the history."""
     history = (results / name / "history.jsonl").read_bytes()
     return sha256_of(model_of(results, name)), sha256_of(history)
+
+
+def run_in_parts(monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]) -> None:
+    """A run of four rounds with a checkpoint after two, whose second client fails in the last; then it is resumed."""
+    original = VehicleClient.fit
+
+    def fit(self: VehicleClient, parameters: Any, config: dict[str, Any]) -> Any:
+        if config["round"] == 4 and self.site.partition == 1:
+            raise RuntimeError("out of luck")
+        return original(self, parameters, config)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VehicleClient, "fit", fit)
+        with pytest.raises(RunFailed, match=r"round 4, train: .* out of luck"):
+            run_inprocess(config)
+    folder = folder_of(settings_from(config))
+    assert Versions(folder.checkpoints).rounds()[-1] == 2
+    run_inprocess({**config, "resume": str(folder.path)})
 
 
 def round_rows(run: Path) -> dict[int, dict[str, float]]:

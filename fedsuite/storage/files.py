@@ -170,6 +170,16 @@ def make_folder(folder: Path, fill: Callable[[Path], object], progress: Progress
     return True
 
 
+def make_new_folder(
+    folder: Path, fill: Callable[[Path], object], progress: Progress = silent
+) -> None:
+    """The same; InputError, before anything is filled, if there is something of that name."""
+    if not make_folder(folder, fill, progress):
+        raise InputError(
+            f"{folder}: is there already, nothing in it was touched; give a new folder"
+        )
+
+
 def write_atomically(path: Path, data: bytes, durable: bool = True, private: bool = False) -> None:
     """Write to a temporary name beside `path`, to disk (where `durable`), then rename.
 

@@ -19,15 +19,16 @@ from PIL import Image
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import SPLITS, Frames, open_silo, silo_names
+from fedsuite.driving.data.readers.lerobot.schema import V3
 from fedsuite.driving.data.sources import prepare_sources
 from fedsuite.driving.plan import make_plan
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
-from fedsuite.storage.files import make_folder, telling, write_json
+from fedsuite.storage.files import make_new_folder, telling, write_json
 
 FPS, CHUNK = 10, 1000
 CAMERA, ACTION, AXIS = "observation.images.front", "action", "steering_angle"
-DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+DATA, _ = V3
 _COUNTED = ("frame_index", "episode_index", "index", "task_index")
 
 
@@ -40,18 +41,14 @@ def export_lerobot(config: CDLConfig, folder: Path, progress: Progress = silent)
         raise InputError(
             f"data.dir: {config.data.dir} holds drives already, and only generated roads are exported; leave it out"
         )
-    there = InputError(f"{folder}: is there already, nothing in it was touched; give a new folder")
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):  # before minutes of work
-        raise there
-    count = config.data.num_silos or make_plan(config).num_data_silos
-    source = prepare_sources(config.data, count, (), progress)
 
     def fill(partial: Path) -> None:
+        count = config.data.num_silos or make_plan(config).num_data_silos
+        source = prepare_sources(config.data, count, (), progress)
         with telling(partial):
             _write(partial, source, progress)
 
-    if not make_folder(folder, fill, progress):
-        raise there
+    make_new_folder(folder, fill, progress)
     return folder
 
 

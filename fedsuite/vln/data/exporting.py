@@ -17,7 +17,7 @@ import numpy as np
 
 from fedsuite.errors import InputError
 from fedsuite.progress import Progress, silent
-from fedsuite.storage.files import make_folder, telling
+from fedsuite.storage.files import make_new_folder, telling
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import CAMERA_PIXELS, VERTICAL_FIELD_OF_VIEW_RAD, load_graph
 from fedsuite.vln.data.sources import Sources, prepare_sources
@@ -37,19 +37,16 @@ def export_r2r(
         raise InputError(
             f"data.dir: {config.data.dir} holds files already, and only generated houses are exported; leave it out"
         )
-    there = InputError(f"{folder}: is there already, nothing in it was touched; give a new folder")
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):  # before minutes of work
-        raise there
-    sources, file = prepare_sources(config, progress), folder / f"features.{features}"
+    file = folder / f"features.{features}"
 
     def fill(partial: Path) -> None:
+        sources = prepare_sources(config, progress)
         with telling(partial):
             for name in COPIED:
                 shutil.copytree(sources.data_dir / name, partial / name)
             WRITERS[features](partial / file.name, _views(sources, progress))
 
-    if not make_folder(folder, fill, progress):
-        raise there
+    make_new_folder(folder, fill, progress)
     return file
 
 

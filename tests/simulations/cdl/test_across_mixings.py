@@ -11,12 +11,11 @@ from safetensors.numpy import load_file
 from clients.vehicle import VehicleClient
 from fedsuite.driving.plan import make_plan
 from fedsuite.driving.training.learner import Learner
-from fedsuite.errors import InputError, RunFailed
+from fedsuite.errors import InputError
 from fedsuite.history import read_rows
-from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import Versions
 from simulations.engines.inprocess import run_inprocess
-from tests.cdl_runs import config_of, digests, model_of, round_rows, settings_from
+from tests.cdl_runs import config_of, digests, model_of, round_rows, run_in_parts, settings_from
 from tests.harness import arrays_in, recorded
 
 LOST = 1  # the silo whose answer of round 2 is lost
@@ -129,20 +128,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         "silos_per_client": 2,
     }  # fmt: skip
     run_inprocess(config_of(cache, tmp_path, "whole", **changes))
-    original = VehicleClient.fit
-
-    def fit(self: VehicleClient, parameters: Any, config: dict[str, Any]) -> Any:
-        if config["round"] == 4 and self.site.partition == 1:
-            raise RuntimeError("out of luck")
-        return original(self, parameters, config)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(VehicleClient, "fit", fit)
-        with pytest.raises(RunFailed, match=r"round 4, train: .* out of luck"):
-            run_inprocess(config_of(cache, tmp_path, "parts", **changes))
-    parts = RunFolder(tmp_path / "parts")
-    assert Versions(parts.checkpoints).rounds()[-1] == 2
-    run_inprocess(config_of(cache, tmp_path, "parts", **changes, resume=str(parts.path)))
+    run_in_parts(monkeypatch, config_of(cache, tmp_path, "parts", **changes))
     assert digests(tmp_path, "whole") == digests(tmp_path, "parts")
     for one, two in zip(
         *(private_arrays(tmp_path / n, 4) for n in ("whole", "parts")), strict=True

@@ -19,12 +19,10 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.sources import open_silos, silos_folder
 from fedsuite.driving.model.networks import Output
 from fedsuite.driving.training.learner import Learner
-from fedsuite.errors import RunFailed
-from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import Versions
 from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess
-from tests.cdl_runs import config_of, digests, model_of, round_rows, settings_from
+from tests.cdl_runs import config_of, digests, model_of, round_rows, run_in_parts, settings_from
 from tests.golden.runs import RUNS
 from tests.harness import arrays_in, full_keys, recorded
 from tests.simulations.cdl.test_bad_input import check_refusal
@@ -212,20 +210,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     common["silos_per_client"] = 2
     run_inprocess(config_of(cache, tmp_path, "whole", **common))
     assert model_of(tmp_path, "alone") == model_of(tmp_path, "whole")
-    original = VehicleClient.fit
-
-    def fit(self: VehicleClient, parameters: Any, config: dict[str, Any]) -> Any:
-        if config["round"] == 4 and self.site.partition == 1:
-            raise RuntimeError("out of luck")
-        return original(self, parameters, config)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(VehicleClient, "fit", fit)
-        with pytest.raises(RunFailed, match=r"round 4, train: .* out of luck"):
-            run_inprocess(config_of(cache, tmp_path, "parts", **common))
-    parts = RunFolder(tmp_path / "parts")
-    assert Versions(parts.checkpoints).rounds()[-1] == 2
-    run_inprocess(config_of(cache, tmp_path, "parts", **common, resume=str(parts.path)))
+    run_in_parts(monkeypatch, config_of(cache, tmp_path, "parts", **common))
     assert digests(tmp_path, "whole") == digests(tmp_path, "parts")
 
 
