@@ -16,7 +16,7 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.roster.members import write_roster
 from fedsuite.vln.data import roster as houses
 from simulations.commands import cli as command
-from simulations.engines.ray import dry_step, placement
+from simulations.engines.ray import dry_step, launch, placement
 from simulations.engines.ray.dry_step import GpuMeter, weigh, weighed
 from simulations.engines.ray.placement import Weight
 from simulations.experiments import launching
@@ -204,7 +204,7 @@ def test_a_run_takes_what_the_dry_step_says_unless_it_is_told(
     monkeypatch.setattr(placement, "visible_gpus", lambda: 2)
     monkeypatch.setattr(launching, "cores", lambda: 16)
     monkeypatch.setattr(dry_step, "weighed", measured)
-    monkeypatch.setattr(launching, "run_ray", ray_is_not_started)
+    monkeypatch.setattr(launch, "run_ray", ray_is_not_started)
     write_toml(tmp_path, device="auto", num_clients=30)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "toy.toml", *typed])

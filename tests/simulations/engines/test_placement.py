@@ -12,15 +12,13 @@ from fedsuite.errors import InputError
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from simulations.commands import cli as command
-from simulations.engines.ray import dry_step, placement
-from simulations.engines.ray.launch import run_ray
+from simulations.engines.ray import dry_step, launch, placement
 from simulations.engines.ray.placement import (
     Placement,
     Resources,
     Weight,
     default_workers,
 )
-from simulations.experiments import launching
 from simulations.systems import to_run_config
 from tests.harness import exit_code_of, results_of, run_toy, toy_settings, write_toml
 from tests.placed_toy import FILE
@@ -172,7 +170,7 @@ def test_the_placement_and_what_stays_idle_are_told_before_the_run(
     def ray_is_not_started(*given: object, **_: object) -> None:
         raise InputError(f"would run on: {given[3]}")
 
-    monkeypatch.setattr(launching, "run_ray", ray_is_not_started)
+    monkeypatch.setattr(launch, "run_ray", ray_is_not_started)
     code, out, err = fedsuite(monkeypatch, capsys, tmp_path, *typed)
     assert (code, err) == (2, f"error: would run on: {placed}\n")
     assert f" clients, ray: {placed})" in out
@@ -198,7 +196,7 @@ def test_every_gpu_has_as_many_workers_and_the_bytes_are_those_without_gpus(
     }
     settings = toy_settings(tmp_path / "ray", **sizes)
     folder = RunFolder(tmp_path / "ray" / settings.name)
-    run_ray(to_run_config(settings), folder, placed.workers, placed)
+    launch.run_ray(to_run_config(settings), folder, placed.workers, placed)
 
     told = [json.loads(file.read_text()) for file in folder.clients.glob(f"*/{FILE}")]
     assert len({worker["pid"] for worker in told}) == placed.workers
