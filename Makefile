@@ -42,6 +42,7 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m simulations.app.app_config
+	$(BIN)/python -m docs.tables --check
 
 format: install
 	$(BIN)/ruff check --fix .

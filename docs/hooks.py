@@ -35,6 +35,7 @@ TOP = {
 }
 MOVED = {f"]({source})": f"]({page})" for page, source in TOP.items()} | {"](docs/": "]("}
 FOLDER_LINK = re.compile(r"\]\((results/[\w-]+)/?\)")
+MADE_OF = re.compile(r"^<!-- scores\n.*?^-->\n\n?", re.MULTILINE | re.DOTALL)  # docs/tables.py
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -56,8 +57,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to a folder of scores lead to its listing."""
-    return FOLDER_LINK.sub(r"](\1/index.md)", markdown)
+    """Links to a folder of scores lead to its listing; what a table is made of is left out."""
+    return FOLDER_LINK.sub(r"](\1/index.md)", MADE_OF.sub("", markdown))
 
 
 def public_names() -> str:

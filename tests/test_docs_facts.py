@@ -110,7 +110,7 @@ def drives(variant: str) -> pd.Series:
         (drives("local"), "0.195"), (drives("ring"), "0.188"), (drives("fedavg"), "0.187"), (drives("ring-cdl"), "0.188"),
         (grid("FedRL-1"), "86.6 %"), (grid("FedRL-2"), "94.7 %"), (grid("DQN-alpha"), "72.3 %"),
         (grid("DQN-alpha + noise"), "85.6 %"), (grid("DQN-full"), "92.5 %"), (grid("DQN-full + noise"), "97.3 %"),
-        (grid("random"), "74.0 %"), (arguments("FedRL-1"), "89.9"), (arguments("DQN-alpha"), "46.8"),
+        (grid("random"), "73.9 %"), (arguments("FedRL-1"), "89.9"), (arguments("DQN-alpha"), "46.8"),
         (arguments("random"), "15.1"),
     ],
 )  # fmt: skip
