@@ -6,18 +6,20 @@ runs.about, runs.rounds, runs.evaluations    # one line per run; the frames of f
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, suggestion
 from fedsuite.history.experiments import Place, has_begun, place_of, run_folders, unique_names
 from fedsuite.history.frames import RunFrames
 from fedsuite.history.metrics import metrics_of
+from fedsuite.history.paired import Difference, paired
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.settings.metrics import Metrics
+from fedsuite.settings.values import shown
 from fedsuite.storage.files import read_object, sha256_of
 
 if TYPE_CHECKING:
@@ -134,6 +136,36 @@ class Runs(RunFrames):
         for run in self.runs:
             _ = run.record
         return self
+
+    def compare(self, first: str, second: str, metric: str) -> Difference:
+        """How much higher the last value of a metric is in the first variant's runs, paired by seed.
+
+        InputError where a variant has no run here, or none of its runs recorded the metric.
+        """
+        values = [self._last(variant, metric) for variant in (first, second)]
+        return paired(*values)
+
+    def _last(self, variant: str, metric: str) -> dict[Hashable, float]:
+        """Seed (and fold, if the runs have one) -> the last value of a metric."""
+        runs = [run for run in self.runs if run.variant == variant]
+        if not runs:
+            known = dict.fromkeys(run.variant for run in self.runs)
+            raise InputError(
+                f"no run of the variant {shown(variant)}; {suggestion(variant, [*known])}"
+            )
+        found: dict[Hashable, float] = {}
+        names: dict[str, None] = {}
+        for run in runs:
+            for frame in (run.closing, run.rounds):
+                names |= dict.fromkeys(map(str, frame.columns))
+                if metric in frame and len(there := frame[metric].dropna()):
+                    found[run.seed, run.config.get("data.fold")] = float(there.iloc[-1])
+                    break
+        if not found:
+            raise InputError(
+                f"{variant}: no run recorded {shown(metric)}; {suggestion(metric, [*names])}"
+            )
+        return found
 
     @cached_property
     def about(self) -> "pd.DataFrame":

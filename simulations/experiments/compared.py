@@ -20,7 +20,7 @@ def check_metric(experiment: Experiment, sweep: Sweep, label: str) -> None:
 
 def compare(experiment: Experiment) -> None:
     """Write results.md over all completed runs: the sweep's tables, the system's own, or the common one."""
-    from simulations.experiments.comparison import add_rounds, write_comparison
+    from simulations.experiments.comparison import add_differences, add_rounds, write_comparison
 
     done = {label: plan for label, plan in experiment.plans.items() if plan.folder.is_completed()}
     made = {label: _made_with(plan) for label, plan in done.items()}
@@ -32,6 +32,8 @@ def compare(experiment: Experiment) -> None:
         experiment.system.compare(experiment.folder, made)
     else:
         write_comparison(experiment.folder, list(done))
+    if experiment.sweep is None:
+        add_differences(experiment.folder, experiment.system, made)
     if experiment.sweep is None or "num-rounds" not in experiment.sweep.vary:
         add_rounds(experiment.folder, {label: c.num_rounds for label, c in made.items()})
 

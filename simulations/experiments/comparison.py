@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fedsuite.history import load_runs
+from fedsuite.history import load_run, load_runs
 from fedsuite.history.metrics import metrics_of
 from fedsuite.reports.outcomes import SEEDS, Outcome, grouped, last_values, line_name, table
+from fedsuite.reports.page.digest import Place, digest_of
 from fedsuite.reports.page.questions import plain_columns
+from fedsuite.reports.page.results import differences_text
 from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.folder import RunFolder, variant_of
+from fedsuite.settings.config import RunSettings
 from fedsuite.settings.metrics import NO_ROWS
 from fedsuite.storage.escaping import in_markdown
+from simulations.systems import System
 
 
 def write_comparison(folder: Path, labels: Sequence[str]) -> None:
@@ -25,6 +30,19 @@ def write_comparison(folder: Path, labels: Sequence[str]) -> None:
     columns = [SEEDS, *plain_columns(own, metrics)]
     rows = table(grouped(outcomes), columns, "variant")
     RunFolder(folder).results.write_text(markdown_table(rows), encoding="utf-8")
+
+
+def add_differences(folder: Path, system: System[Any], runs: Mapping[str, RunSettings]) -> None:
+    """Tables of <folder>/results.md: by how much lines differ, and whether that is certain.
+
+    runs: label -> settings of a completed run at <folder>/<label>.
+    """
+    digests = []
+    for label, settings in runs.items():
+        place = Place(folder / label, label, line_name(folder, label), folder, "completed")
+        digests.append(digest_of(place, load_run(place.folder), settings, system.answers))
+    with RunFolder(folder).results.open("a", encoding="utf-8") as file:
+        file.write(differences_text(digests))
 
 
 def add_rounds(folder: Path, rounds: Mapping[str, int]) -> None:

@@ -5,10 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedsuite.reports.outcomes import EMPTY, Column, Outcome, spread_of, table
+from fedsuite.reports.page.differences import comparison_of, difference_table, sentence
 from fedsuite.reports.page.digest import NO_FRAMES, Digest
 from fedsuite.reports.page.model import Section, Table, table_of
 from fedsuite.reports.page.questions import Paper
 from fedsuite.reports.page.same_data import SameData, groups_by_data
+from fedsuite.reports.tables import markdown_table
+from fedsuite.storage.escaping import in_markdown
 
 HOW = "how comparable"
 MOST_NAMED = 4  # lines that the sentence names
@@ -66,11 +69,10 @@ def _ranking(title: str, group: SameData) -> str:
     """The first score of every line, the best first, beside the baselines."""
     digests = group.digests
     learnt = [d for d in digests if d.answers.learns]
-    groups, columns = groups_of(learnt or digests), _columns(digests)
-    shown = (c for c in columns if any(spread_of(own, c.metric).n for own in groups.values()))
-    if (score := next(shown, None)) is None:
+    groups = groups_of(learnt or digests)
+    lower, score = _first_score(digests)
+    if score is None:
         return f"{title}: the completed runs have no scores."
-    lower = next(d.answers.lower for d in digests if d.answers.columns)
     means = {name: spread_of(own, score.metric).mean for name, own in groups.items()}
     means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
     order = list(means)
@@ -82,16 +84,19 @@ def _ranking(title: str, group: SameData) -> str:
     beside = [text for text in beside if not text.endswith(f" {EMPTY}")]
     what = {True: " (lower is better)", False: " (higher is better)", None: ""}[lower]
     text = f"{title}, {score.title}{what}: {', '.join(named[:MOST_NAMED])}{more}"
-    if beside:
-        return f"{text}; without learning: {', '.join(beside)}."
     unknown = learnt and any(d.answers.chance for d in digests)
-    return f"{text}; without learning: not known." if unknown else f"{text}."
+    if beside or unknown:
+        text += f"; without learning: {', '.join(beside) or 'not known'}"
+    found = comparison_of(groups, score, lower, digests) if lower is not None else None
+    certain = sentence(found, score) if found else ""
+    return f"{text}. {certain}." if certain else f"{text}."
 
 
 def results_section(digests: Sequence[Digest]) -> Section:
     """A table of all scores on the same data, baselines below, and where runs stand that have not ended."""
     groups = groups_by_data(digests)
     tables = [_scores(group, lines_of(digests)) for group in groups if _rows_of(group)]
+    tables += [table for group in groups if (table := _differences(group))]
     if late := [d for d in digests if not d.completed]:
         tables.append(_unfinished(late))
     notes = dict.fromkeys(note for d in digests for note in d.answers.notes)
@@ -114,6 +119,37 @@ def _scores(group: SameData, lines: Mapping[str, Sequence[Digest]]) -> Table:
     no_chance = "" if some else next((c for d in group.digests if (c := d.answers.chance)), "")
     note = " ".join(filter(None, (SPREAD, group.note, no_chance)))
     return table_of(group.called("Final scores"), rows, note)
+
+
+def differences_text(runs: Sequence[Digest]) -> str:
+    """The tables of differences as Markdown; "" where there are none."""
+    parts = []
+    for found in filter(None, map(_differences, groups_by_data(runs))):
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        parts.append(
+            f"\n{in_markdown(found.title)}:\n\n{markdown_table(rows)}\n{in_markdown(found.note)}\n"
+        )
+    return "".join(parts)
+
+
+def _differences(group: SameData) -> Table | None:
+    """Of every line's first score to the best line's, where there are pairs to take an interval of."""
+    lower, score = _first_score(group.digests)
+    if score is None or lower is None:
+        return None
+    learnt = [d for d in group.digests if d.answers.learns] or group.digests
+    found = comparison_of(groups_of(learnt), score, lower, group.digests)
+    if found is None or all(other.difference.n < 2 for other in found.others):
+        return None
+    return difference_table(group.called("Differences"), found, score)
+
+
+def _first_score(digests: Sequence[Digest]) -> tuple[bool | None, Column | None]:
+    """Whether less of it is better; the first column that a line which learnt has something in."""
+    groups = groups_of([d for d in digests if d.answers.learns] or digests)
+    shown = (c for c in _columns(digests) if any(spread_of(o, c.metric).n for o in groups.values()))
+    lower = next((d.answers.lower for d in digests if d.answers.columns), None)
+    return lower, next(shown, None)
 
 
 def _count(

@@ -16,8 +16,8 @@ from tests.written_runs import houses_run
 def test_one_sentence_says_the_scores_the_baselines_and_what_is_missing(houses) -> None:
     assert houses.answer == (
         "fedvln, SR val-unseen (%) (higher is better): federated 45.00 ± 7.07 (2 runs), local 20.00 (1 run); without "
-        "learning: before training 3.67 ± 1.53, random walk 5.00. Not completed, and not counted: 1 of 4 runs "
-        "(1 interrupted).",
+        "learning: before training 3.67 ± 1.53, random walk 5.00. local less federated: -20.00 (one pair: no interval). "
+        "Not completed, and not counted: 1 of 4 runs (1 interrupted).",
     )
 
 
