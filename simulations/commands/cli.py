@@ -107,6 +107,9 @@ def run(
         list[str] | None, typer.Option(metavar="NUMBER", help="Value to be reached in a sweep.")
     ] = None,
     lower: Annotated[bool, typer.Option("--lower", help="Lower values are better.")] = False,
+    variant: Annotated[
+        str, typer.Option(metavar="NAME", help="The variant to sweep, of a CONFIG with variants.")
+    ] = "",
     engine: Annotated[
         Engine,
         typer.Option(
@@ -126,8 +129,8 @@ def run(
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     stop_as_ctrl_c()
-    swept = context.info_name == "sweep" or any((vary, metric, target, lower))
-    typed = SweepOptions(vary or [], metric, target or [], lower) if swept else None
+    swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant))
+    typed = SweepOptions(vary or [], metric, target or [], lower, variant) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
     run_request(request, engine, Resources(workers, gpus, workers_per_gpu), connection)
 

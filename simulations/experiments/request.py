@@ -21,6 +21,7 @@ from simulations.experiments.variants import (
     VARIANTS,
     RunTable,
     base_of,
+    one_variant,
     runs_of,
     sweep_of,
     with_seeds,
@@ -54,8 +55,13 @@ class Request:
         if self.resume and self.start:
             raise InputError("--from starts a run and --resume continues one; give one of them")
         vary = self.sweep.vary if self.sweep else ()
-        typed = self.seeds is not None, bool(self.start), bool(vary)
-        for option, is_typed in zip(("--seeds", "--from", "--vary"), typed, strict=True):
+        typed = {
+            "--seeds": self.seeds is not None,
+            "--from": bool(self.start),
+            "--vary": bool(vary),
+            "--variant": bool(self.sweep and self.sweep.variant),
+        }
+        for option, is_typed in typed.items():
             if is_typed and not self.config_file:
                 raise InputError(f"{option}: give the CONFIG.toml too, that says what to run")
 
@@ -141,8 +147,10 @@ def _in_file(
     if request.seeds is not None:
         table = with_seeds(table, request.seeds)
     options = request.sweep.table(system.config_class) if request.sweep else None
-    sweep = sweep_of(table, source, options, system.metrics(system.config_class()))
     name = folders.default_name(system.name, file.stem)
+    if request.sweep and (variant := request.sweep.variant):
+        table, name = one_variant(table, variant, source), f"{name}-{variant}"
+    sweep = sweep_of(table, source, options, system.metrics(system.config_class()))
     if sweep and SWEEP not in table:  # a name in the file is that of its single run
         name = f"{table.get('name') or name}-sweep"
         table = {**table, "name": ""}

@@ -29,12 +29,14 @@ _LONGEST_VALUE, _LONGEST_NAME = 40, 200  # letters; file systems take 255
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What was typed in place of a [sweep] table's keys; what is empty is as the table says."""
+    """What was typed in place of a [sweep] table's keys; what is empty is as the table says. variant: the one whose
+    settings all combinations have, of a file with variants."""
 
     vary: Sequence[str] = ()
     metric: str = ""
     targets: Sequence[str] = ()
     lower: bool = False
+    variant: str = ""
 
     def table(self, cls: type) -> dict[str, Any]:
         """The [sweep] table that was typed; `cls`: the settings whose keys are varied."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsuite.errors import InputError, suggestion
+from fedsuite.errors import InputError, one_of, suggestion
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.config import flatten
 from fedsuite.settings.metrics import NO_ROWS, Metrics
@@ -74,9 +74,19 @@ def sweep_of(
         return None
     if VARIANTS in table:
         raise InputError(
-            f"{source}: [variants.NAME] cannot be swept; leave the variants out, or the sweep"
+            f"{source}: [variants.NAME] cannot be swept; give the --variant to sweep, or leave the sweep out"
         )
     return read_sweep(table.get(SWEEP), source, typed, metrics)
+
+
+def one_variant(table: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
+    """The file's keys as if it described this variant alone."""
+    if VARIANTS not in table:
+        raise InputError(f"--variant: {source} has no [variants.NAME]; leave it out")
+    variants = _variants(table[VARIANTS], SEEDS in table, source)
+    one_of("--variant", name, variants)
+    seeds = {SEEDS: table[SEEDS]} if SEEDS in table else {}
+    return base_of(table, source) | variants[name] | seeds
 
 
 def with_seeds(table: Mapping[str, Any], text: str) -> dict[str, Any]:

@@ -53,6 +53,24 @@ def test_every_combination_is_an_ordinary_run(call, tmp_path: Path) -> None:
     assert record["sweep"]["vary"] == [["width", [2, 3]], ["step-size", [0.1, 0.05]]]
 
 
+def test_a_variant_is_swept_with_its_own_settings(call, tmp_path: Path) -> None:
+    toml = write_toml(tmp_path, "two", num_rounds=2)
+    toml.write_text(toml.read_text() + "[variants.slow]\nstep-size = 0.02\n[variants.fast]\n")
+    typed = ("--variant", "slow", "--vary", "width=2,3", "--metric", "train-loss", "--lower")
+    assert call("sweep", "two.toml", *typed)[0] == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.endswith("two-slow-sweep")
+    for width in (2, 3):
+        alone = run_toy(tmp_path / f"w{width}", num_rounds=2, width=width, step_size=0.02)
+        assert results_of(RunFolder(folder / f"width-{width}")) == results_of(alone)
+    written = {file: file.read_bytes() for file in folder.rglob("model.safetensors")}
+    assert call("sweep", "two.toml", *typed, "--resume", folder.name)[0] == 0
+    assert {file: file.read_bytes() for file in written} == written
+    assert (
+        call("sweep", "two.toml", "--variant", "fast", *typed[2:], "--resume", folder.name)[0] == 2
+    )
+
+
 def test_a_typed_sweep_is_the_same_as_a_written_one(call, tmp_path: Path) -> None:
     write(tmp_path)
     write_toml(tmp_path, "plain", num_rounds=3, seed=7)

@@ -101,6 +101,10 @@ def test_bad_files_are_refused_before_anything_starts(
         (["plain.toml", *VARY, "--only", "width-9"], "--only: no variant 'width-9'; did you mean"),
         (["several.toml", *VARY], "several.toml: [variants.NAME] cannot be swept"),
         (["plain.toml", *VARY, "--resume", "x"], "x: no such run folder"),
+        (["plain.toml", *VARY, "--variant", "a"], "--variant: plain.toml has no [variants.NAME]"),
+        (["several.toml", *VARY, "--variant", "b"], "--variant: expected one of those there are, got 'b'"),
+        (["several.toml", "--variant", "a"], "several.toml: nothing to vary"),
+        (["--resume", "x", "--variant", "a"], "--variant: give the CONFIG.toml too"),
         (["plain.toml", *VARY, "--from", "x"], "--from: system tests.toy:SYSTEM has no key start-from"),
     ],
 )  # fmt: skip
