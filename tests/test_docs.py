@@ -78,7 +78,9 @@ def check_request(context: click.Context) -> None:
         return  # a file, or a run, of the reader's own
     sweep = None
     if context.info_name == "sweep":
-        sweep = SweepOptions(given["vary"] or [], given["metric"], given["target"] or [], False, given["variant"])
+        sweep = SweepOptions(
+            given["vary"] or [], given["metric"], given["target"] or [], False, given["variant"]
+        )
     changes, only = given["change"] or [], given["only"] or []
     changes = [change for change in changes if not OWN.search(change)]
     if len(changes) < len(given["change"] or []) and "system=" in "".join(given["change"]):

@@ -21,6 +21,7 @@ from simulations.commands.data_export import export_data
 from simulations.commands.deploy import deploy
 from simulations.commands.options import (
     Changes,
+    Cluster,
     Config,
     ConfigUnlessResumed,
     Gpus,
@@ -119,6 +120,7 @@ def run(
     workers: Workers = None,
     gpus: Gpus = None,
     workers_per_gpu: WorkersPerGpu = None,
+    cluster: Cluster = "",
     connection: Annotated[
         str,
         typer.Option(
@@ -132,7 +134,7 @@ def run(
     swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant))
     typed = SweepOptions(vary or [], metric, target or [], lower, variant) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
-    run_request(request, engine, Resources(workers, gpus, workers_per_gpu), connection)
+    run_request(request, engine, Resources(workers, gpus, workers_per_gpu, cluster), connection)
 
 
 @app.command("config")

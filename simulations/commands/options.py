@@ -58,6 +58,13 @@ Gpus = Annotated[
         min=0, help="GPUs for the workers (ray); default: all, or none where device is cpu."
     ),
 ]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS|auto",
+        help="Workers on the hosts of a Ray cluster that is there (ray); auto: the one of this host.",
+    ),
+]
 WorkersPerGpu = Annotated[
     int | None,
     typer.Option(

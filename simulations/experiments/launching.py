@@ -39,7 +39,7 @@ class Way:
 
     def check(self, plan: Plan) -> None:
         """InputError where a run's device does not go with the workers."""
-        if self.engine == "ray":
+        if self.engine == "ray" and not self.resources.cluster:
             self.resources.placed(plan.settings.device, 1)
 
     def roster(self, plan: Plan, progress: Progress) -> Roster:
@@ -58,7 +58,7 @@ class Way:
         yield from unread_lines(plan.settings, plan.system.unread)
         if self.connection is None and plan.settings.roster and not _is_own_roster(plan):
             yield f"roster: nothing reads it with --engine {self.engine}, which makes one from the data at hand"
-        if self.engine == "ray":
+        if self.engine == "ray" and not self.resources.cluster:
             yield from self.resources.remarks(plan.settings.device, len(roster))
         if self.connection is not None and plan.system.costs is not None:
             line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
@@ -66,6 +66,15 @@ class Way:
 
     def launch(self, plan: Plan, clients: int, console: Console) -> None:
         """Run to the end."""
+        if self.resources.cluster:
+            from simulations.engines.ray.cluster import joined
+
+            with joined(self.resources.cluster):
+                self._launch(plan, clients, console)
+        else:
+            self._launch(plan, clients, console)
+
+    def _launch(self, plan: Plan, clients: int, console: Console) -> None:
         on: str = self.engine
         if self.engine == "ray":
             placement = self._placement(plan, clients, console)
@@ -90,6 +99,15 @@ class Way:
     def _placement(self, plan: Plan, clients: int, console: Console) -> Placement:
         """Where the workers of a run go. How many share a GPU, if nobody says, is found by trying."""
         settings = plan.settings
+        if self.resources.cluster:
+            from simulations.engines.ray.crew import cluster_placement
+
+            spread, remarks = cluster_placement(
+                self.resources, plan.run_config, plan.folder.path, clients
+            )
+            for remark in remarks:
+                console.print(remark, highlight=False, markup=False, soft_wrap=True)
+            return spread
         placement = self.resources.placed(settings.device, clients)
         if not self.resources.leaves_open(settings.device, placement):
             return placement
@@ -122,6 +140,7 @@ def _is_own_roster(plan: Plan) -> bool:
 
 def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str) -> Way:
     """What the options stand for, checked; suits: the engine that "auto" is. InputError for what cannot work."""
+    suits = "ray" if resources.cluster else suits
     chosen = suits if engine == "auto" else engine
     resources.check(chosen)
     if chosen == "deploy":

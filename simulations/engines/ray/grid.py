@@ -7,11 +7,12 @@ message that kills three workers is answered with an error.
 """
 
 import re
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import ray
@@ -20,11 +21,13 @@ from flwr.app.error import Error
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from clients.numpy_client_app import CLIENT_RAISED
-from fedsuite.errors import one_line
+from fedsuite.errors import RunFailed, one_line
 from simulations.engines.inprocess import LocalGrid
+from simulations.engines.ray.keeping import Kept
 from simulations.engines.ray.worker import opened, packed
 
 LOOK_S = 2.0  # the longest that one look for replies waits
+GROW_S = 5.0  # between two looks for new hosts
 MOST_DEATHS = 3
 STORED = 65_536  # bytes; shorter blocks go along with every message
 _UNKNOWN = 0  # Flower's code for what it has no other for
@@ -44,28 +47,43 @@ class _Sent:
 
 @dataclass(frozen=True)
 class _Place:
-    """One of the workers, which may be replaced. number: from 1; pid: a reference to it."""
+    """One of the workers, which may be replaced. number: from 1; pid: a reference to it; apart: without the run's folder."""
 
     number: int
     actor: Actor
     pid: Any
+    apart: bool = False
+
+
+class Hands(Protocol):
+    """Where workers come from. worker: actor of this number, and whether it is without the run's folder; None if there is no
+    room for it. more: how many workers there are to be had since the last call."""
+
+    def worker(self, number: int) -> tuple[Actor, bool] | None: ...
+
+    def more(self) -> int: ...
 
 
 class RayGrid(LocalGrid):
-    """hire: makes an actor; logs: where Ray keeps what its workers print. `stop` ends the workers."""
+    """hands: where workers come from; logs: where Ray keeps what they print; kept: what clients keep, for workers without
+    the run's folder. `stop` ends the workers.
+    """
 
     def __init__(
         self,
-        hire: Callable[[], Actor],
+        hands: Hands,
         workers: int,
         num_nodes: int,
         run_config: Mapping[str, Any],
         logs: Path,
+        kept: Kept,
     ) -> None:
         super().__init__(num_nodes, run_config)
         self.logs, self.gave_up = logs, False
-        self._hire = hire
-        self._idle = [self._place(number) for number in range(1, workers + 1)]
+        self._hands, self._kept, self._workers = hands, kept, workers
+        self._looked = time.monotonic()
+        self._idle: list[_Place] = []
+        self._employ(range(1, workers + 1))
         self._queue: deque[str] = deque()
         self._open: dict[str, _Sent] = {}
         self._running: dict[Any, tuple[_Place, str]] = {}
@@ -109,9 +127,27 @@ class RayGrid(LocalGrid):
         for place in [*self._idle, *(place for place, _ in self._running.values())]:
             ray.kill(place.actor)
 
-    def _place(self, number: int) -> _Place:
-        actor = self._hire()
-        return _Place(number, actor, actor.pid.remote())
+    def _employ(self, numbers: Iterable[int]) -> None:
+        """Workers of these numbers, as far as there is room for them."""
+        for number in numbers:
+            if (hired := self._hands.worker(number)) is not None:
+                actor, apart = hired
+                self._kept.anew(number)
+                self._idle.append(_Place(number, actor, actor.pid.remote(), apart))
+
+    def _grow(self) -> None:
+        """Employ what hosts that have joined bring."""
+        if time.monotonic() - self._looked < GROW_S:
+            return
+        self._looked = time.monotonic()
+        more = self._hands.more()
+        self._employ(range(self._workers + 1, self._workers + more + 1))
+        self._workers += more
+        if not (self._idle or self._running):
+            self.gave_up = True
+            raise RunFailed(
+                "no host of the cluster is left; start one, and go on with fedsuite run --resume"
+            )
 
     def _dispatch(self) -> None:
         """Messages to idle workers, the first of both."""
@@ -119,7 +155,12 @@ class RayGrid(LocalGrid):
             message_id, place = self._queue.popleft(), self._idle.pop(0)
             sent = self._open[message_id]
             blocks = [self._as_argument(block) for block in sent.blocks]
-            self._running[place.actor.answer.remote(sent.small, *blocks)] = (place, message_id)
+            if place.apart:
+                files = self._kept.sent(place.number, sent.message.metadata.dst_node_id)
+                reference = place.actor.answer_elsewhere.remote(files, sent.small, *blocks)
+            else:
+                reference = place.actor.answer.remote(sent.small, *blocks)
+            self._running[reference] = (place, message_id)
 
     def _as_argument(self, block: bytes) -> Any:
         """A reference to the block in Ray's store, the same one for all messages; a short one itself."""
@@ -131,6 +172,8 @@ class RayGrid(LocalGrid):
 
     def _collect(self, wait_s: float) -> None:
         """Take in what has come, hand out what waits."""
+        self._grow()
+        self._dispatch()
         if not self._running:
             return
         for at_least, limit_s in ((1, wait_s), (len(self._running), 0)):
@@ -138,13 +181,20 @@ class RayGrid(LocalGrid):
         for reference in came:
             place, message_id = self._running.pop(reference)
             try:
-                self._answered(message_id, *ray.get(reference))
+                found = ray.get(reference)
+                if place.apart:
+                    found, files = found
+                    client = self._open[message_id].message.metadata.dst_node_id
+                    self._kept.received(place.number, client, files)
+                self._answered(message_id, *found)
             except (
                 RayTaskError
             ) as error:  # of our own side of the actor: a reply that nothing can pickle
                 self._settle(message_id, self._error(message_id, CLIENT_RAISED, str(error)))
             except RayError as error:
-                place = self._replaced(place, message_id, error)
+                self._replaced(place, message_id, error)
+                self._employ([place.number])
+                continue
             self._idle.append(place)
         self._dispatch()
 
@@ -166,8 +216,8 @@ class RayGrid(LocalGrid):
                 self._stored.pop(block, None)
         self._done[message_id] = reply
 
-    def _replaced(self, place: _Place, message_id: str, error: RayError) -> _Place:
-        """A new worker in the place of a dead one, whose message waits again, or has killed its last."""
+    def _replaced(self, place: _Place, message_id: str, error: RayError) -> None:
+        """The message of a dead worker waits again, or has killed its last."""
         sent, why = self._open[message_id], self._why(place, error)
         sent.deaths += 1
         ray.kill(place.actor)  # where Ray only cannot reach it
@@ -178,7 +228,6 @@ class RayGrid(LocalGrid):
             self.gave_up = True
             told = f"{type(error).__name__}: {MOST_DEATHS} workers died one after another: {why}"
             self._settle(message_id, self._error(message_id, _UNKNOWN, told))
-        return self._place(place.number)
 
     def _error(self, message_id: str, code: int, reason: str) -> Message:
         return Message(Error(code, reason), reply_to=self._open[message_id].message)

@@ -5,7 +5,7 @@ It writes the bytes of the engine in process; plain `flwr run` of the same apps,
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedsuite.errors import RunFailed
@@ -13,6 +13,9 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from fedsuite.storage.files import write_json
 from simulations.engines.inprocess import server_identity
+from simulations.engines.ray.cluster import needed
+from simulations.engines.ray.crew import ClusterPlacement, Crew
+from simulations.engines.ray.keeping import Kept
 from simulations.engines.ray.logs import RAY_LOGS, cause, keep_logs
 from simulations.engines.ray.placement import Placement
 from simulations.engines.ray.session import ray_for
@@ -41,8 +44,8 @@ def run_ray(
                 from simulations.engines.ray.grid import RayGrid
 
                 waiting.what = "the workers to start"
-                hire = _hiring(placement)
-                grid = RayGrid(hire, placement.workers, num_nodes, run_config, logs)
+                kept, hands = Kept(folder.path), _hands(placement, needed(run_config, folder.path))
+                grid = RayGrid(hands, placement.workers, num_nodes, run_config, logs, kept)
                 try:
                     _ready(grid)
                     waiting.what = "the clients"
@@ -64,17 +67,35 @@ def run_ray(
             raise
 
 
-def _hiring(placement: Placement) -> Any:
-    """A function that makes another worker."""
+def _hands(placement: Placement, paths_of_data: Sequence[str]) -> Any:
+    """Where workers come from: this host alone, or those of a cluster."""
     import ray
 
     from simulations.engines.ray.worker import Worker
 
-    actor = ray.remote(Worker).options(
-        num_cpus=1, num_gpus=1 / placement.per_gpu if placement.gpus else 0, max_restarts=0
-    )
+    share = 1 / placement.per_gpu if placement.gpus else 0
     paths = [os.path.abspath(path) for path in sys.path]
-    return lambda: actor.remote(paths, os.getcwd(), placement.environment())
+
+    def hire(apart: bool, **where: Any) -> Any:
+        actor = ray.remote(Worker).options(num_cpus=1, num_gpus=share, max_restarts=0, **where)
+        return actor.remote(paths, os.getcwd(), placement.environment(), apart)
+
+    if isinstance(placement, ClusterPlacement):
+        return Crew(placement, paths_of_data, hire)
+    return ThisHost(hire)
+
+
+class ThisHost:
+    """Workers of this host. hire: makes an actor."""
+
+    def __init__(self, hire: Callable[[bool], Any]) -> None:
+        self._hire = hire
+
+    def worker(self, _: int) -> tuple[Any, bool]:
+        return self._hire(False), False
+
+    def more(self) -> int:
+        return 0
 
 
 def _ready(grid: Any) -> None:

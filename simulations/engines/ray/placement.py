@@ -79,11 +79,13 @@ class Weight:
 
 @dataclass(frozen=True)
 class Resources:
-    """What was asked for with --workers, --gpus and --workers-per-gpu; None: as suits."""
+    """What was asked for with --workers, --gpus and --workers-per-gpu; None: as suits. cluster: address of a Ray cluster
+    that is there, "auto" for the one of this host; "": none."""
 
     workers: int | None = None
     gpus: int | None = None
     workers_per_gpu: int | None = None
+    cluster: str = ""
 
     @property
     def _given(self) -> Mapping[str, int]:
@@ -94,7 +96,8 @@ class Resources:
     @property
     def options(self) -> str:
         """What has to be typed again with --resume: without it another device might be used."""
-        return "".join(f" {option} {value}" for option, value in self._given.items())
+        typed = "".join(f" {option} {value}" for option, value in self._given.items())
+        return f"{typed} --cluster {self.cluster}" if self.cluster else typed
 
     def check(self, engine: str) -> None:
         """InputError for what can work in no run, of this host or with this engine; "auto": of one not yet known."""
@@ -103,6 +106,12 @@ class Resources:
             raise InputError(
                 f"{typed[0]}: engine {engine} starts no workers; use --engine ray, or leave it out"
             )
+        if self.cluster and engine not in ("ray", "auto"):
+            raise InputError(
+                f"--cluster: engine {engine} uses no Ray; use --engine ray, or leave it out"
+            )
+        if self.cluster and self.gpus is not None:
+            raise InputError("--gpus: with --cluster all GPUs of its hosts are used; leave it out")
         if self.workers is not None and self.workers < 1:
             raise InputError(f"--workers: {self.workers} can run no client; give at least 1")
         per_gpu = self.workers_per_gpu
@@ -110,7 +119,7 @@ class Resources:
             raise InputError(f"--workers-per-gpu: {per_gpu} given; give one of 1, 2, 4 and 8")
         if per_gpu is not None and self.gpus == 0:
             raise InputError("--workers-per-gpu: --gpus 0 means no GPU; leave one of them out")
-        if not self.gpus and per_gpu is None:
+        if self.cluster or (not self.gpus and per_gpu is None):
             return
         here = visible_gpus()
         if not here:

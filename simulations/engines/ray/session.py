@@ -44,7 +44,7 @@ def ray_for(placement: Placement, kept: Path) -> Iterator[Path]:
     RunFailed if it does not start; kept: the folder to which its logs are then copied. InputError for a Ray of this process
     that is too small.
     """
-    with _handlers_kept():
+    with handlers_kept():
         import ray
     if ray.is_initialized():
         _check_room(ray.cluster_resources(), placement)
@@ -60,7 +60,7 @@ def ray_for(placement: Placement, kept: Path) -> Iterator[Path]:
             with patch.object(ray._private.worker, "print_to_stdstream", _unheard):
                 yield home / "session_latest" / "logs"
         finally:
-            with _handlers_kept(), _undisturbed():
+            with handlers_kept(), _undisturbed():
                 ray.shutdown()
                 family.end()
                 guard.dismiss()
@@ -74,7 +74,7 @@ def _start(home: Path, family: Family, placement: Placement, kept: Path) -> None
     for number in range(1, TRIES + 1):
         try:
             with (
-                _handlers_kept(),
+                handlers_kept(),
                 _environment({**_SETTINGS, MARK: family.mark}),
                 # Ray would put the machine's own address in the place of 127.0.0.1, and listen there.
                 patch.object(ray._private.services, "resolve_ip_for_localhost", str),
@@ -91,7 +91,7 @@ def _start(home: Path, family: Family, placement: Placement, kept: Path) -> None
                 )
             return
         except Exception as error:  # Ray raises plain exceptions; whatever it is, there is no Ray
-            with _handlers_kept():
+            with handlers_kept():
                 ray.shutdown()
             family.end()
             if number == TRIES:
@@ -127,7 +127,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _handlers_kept() -> Iterator[None]:
+def handlers_kept() -> Iterator[None]:
     """Ray takes SIGTERM for itself where it is imported and started; here it goes on to mean what it meant before."""
     with _signals({}):
         yield

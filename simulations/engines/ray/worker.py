@@ -9,33 +9,59 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from simulations.engines.ray.keeping import Files
 
 LONG = 4096  # bytes; shorter ones stay in the pickle
 Parcel = tuple[bytes, list[Any]]
 
 
 class Worker:
-    """One process of a run. environment: variables of its own; paths, folder: where the run finds modules and files."""
+    """One process of a run. environment: variables of its own; paths, folder: where the run finds modules and files; apart:
+    it does not have the run's folder, and keeps what clients keep in one of its own (keeping.py)."""
 
-    def __init__(self, paths: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
-        os.chdir(folder)
+    def __init__(
+        self,
+        paths: Sequence[str],
+        folder: str,
+        environment: Mapping[str, str],
+        apart: bool = False,
+    ) -> None:
+        if os.path.isdir(folder):  # on another host it need not be
+            os.chdir(folder)
         os.environ.update(environment)
         sys.path[:] = [*paths, *(p for p in sys.path if p not in paths)]
         from simulations.client_app import app
         from simulations.engines.inprocess import answered, server_identity
+        from simulations.engines.ray.keeping import Elsewhere
 
         self.app, self._answered, self._identity = app, answered, server_identity
+        self._elsewhere = Elsewhere() if apart else None
 
     def pid(self) -> int:
         """Of this process."""
         return os.getpid()
 
+    def answer_elsewhere(
+        self, files: "Files", small: bytes, *blocks: bytes
+    ) -> "tuple[Parcel, Files]":
+        """As `answer`, from what the client keeps, and with what it keeps then."""
+        assert self._elsewhere is not None
+        message, context = opened(small, blocks)
+        context.run_config, folder = self._elsewhere.settings(context.run_config)
+        before = self._elsewhere.put(folder, files)
+        parcel = self._answer(message, context)
+        return parcel, self._elsewhere.changed(folder, before)
+
     def answer(self, small: bytes, *blocks: bytes) -> Parcel:
         """To the parcel of a message and its context that of the reply, with the client's Flower state if there is any."""
-        message, context = opened(small, blocks)
+        return self._answer(*opened(small, blocks))
+
+    def _answer(self, message: Any, context: Any) -> Parcel:
         with self._identity():
             reply = self._answered(self.app, message, context)
         state = context.state if context.state and not reply.has_error() else None

@@ -1,0 +1,117 @@
+"""What clients keep, for workers on hosts that do not have the run's folder: it comes back with every reply.
+
+The run's folder is at the head alone. A worker elsewhere has a folder of its own, into which go, before a visit, the files
+that the client keeps (clients/NAME/...) and the descriptions of the run (roster.json and the like), as far as it does not
+have them already; what the visit changed there comes back with the reply and is written at the head. So the loss of a host
+costs the tasks that it had, and a resume needs the head alone.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedsuite.runs.folder import folder_of
+from fedsuite.settings.config import Value
+from fedsuite.storage.deleting import TEMPORARY, delete_file
+from fedsuite.storage.files import make_private, write_atomically
+
+Stamp = tuple[int, int]  # time of the last change (ns) and size
+Files = dict[str, bytes | None]  # by path inside the run's folder; None: gone
+CLIENTS = "clients"
+_NOT_SENT = {"run.json"}  # it changes all the time, and no client reads it
+
+
+def stamps_of(folder: Path) -> dict[str, Stamp]:
+    """What travels of a run's folder."""
+    files = [*folder.glob("*.json"), *(folder / CLIENTS).rglob("*")]
+    found = {}
+    for file in sorted(files):
+        if file.name not in _NOT_SENT and not file.name.endswith(".partial") and file.is_file():
+            stat = file.stat()
+            found[file.relative_to(folder).as_posix()] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+class Kept:
+    """The head's side. folder: of the run; which client's a file is, is known once a reply has brought it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._owner: dict[str, int] = {}
+        self._there: dict[int, dict[str, Stamp]] = {}  # by worker, what it has
+
+    def anew(self, worker: int) -> None:
+        """A new worker has nothing."""
+        self._there[worker] = {}
+
+    def sent(self, worker: int, node_id: int) -> Files:
+        """What this worker lacks, to play this client."""
+        there, here = self._there.setdefault(worker, {}), stamps_of(self.folder)
+        mine = {name: s for name, s in here.items() if self._owner.get(name, node_id) == node_id}
+        files: Files = {
+            name: (self.folder / name).read_bytes()
+            for name, s in mine.items()
+            if there.get(name) != s
+        }
+        files |= dict.fromkeys(name for name in there if name not in here)
+        self._there[worker] = {**{n: s for n, s in there.items() if n in here}, **mine}
+        return files
+
+    def received(self, worker: int, node_id: int, files: Mapping[str, bytes | None]) -> None:
+        """Write what a visit changed. Only files of clients can: a worker describes no run."""
+        there = self._there.setdefault(worker, {})
+        for name, data in files.items():
+            path = self.folder / name
+            if not name.startswith(f"{CLIENTS}/") or ".." in Path(name).parts:
+                continue
+            if data is None:
+                delete_file(path)
+                there.pop(name, None)
+                continue
+            make_private(path.parent)
+            write_atomically(path, bytes(data), durable=False, private=True)
+            self._owner[name] = node_id
+            stat = path.stat()
+            there[name] = (stat.st_mtime_ns, stat.st_size)
+
+
+class Elsewhere:
+    """A worker's side: a folder of its own, which ends with the process, and the settings that lead there."""
+
+    def __init__(self) -> None:
+        self._place = tempfile.TemporaryDirectory("", TEMPORARY, ignore_cleanup_errors=True)
+
+    def settings(self, run_config: Mapping[str, Value]) -> tuple[dict[str, Value], Path]:
+        """The run's, with this folder in the place of the head's, and where the run's is in it."""
+        there = _folder(run_config)
+        own = {**run_config, "results-dir": self._place.name, "resume": ""}
+        here = _folder(own)
+        for key, value in own.items():
+            if isinstance(value, str) and value.startswith(f"{there}/"):
+                own[key] = str(here / Path(value).relative_to(there))
+        return own, here
+
+    def put(self, folder: Path, files: Mapping[str, bytes | None]) -> dict[str, Stamp]:
+        """Write what came; what is there then."""
+        for name, data in files.items():
+            path = folder / name
+            if data is None:
+                delete_file(path)
+            else:
+                make_private(path.parent)
+                write_atomically(path, bytes(data), durable=False, private=True)
+        return stamps_of(folder)
+
+    def changed(self, folder: Path, before: Mapping[str, Stamp]) -> Files:
+        """What a visit wrote and deleted."""
+        after = stamps_of(folder)
+        files: Files = {
+            name: (folder / name).read_bytes() for name, s in after.items() if before.get(name) != s
+        }
+        return files | dict.fromkeys(name for name in before if name not in after)
+
+
+def _folder(run_config: Mapping[str, Value]) -> Path:
+    from simulations.systems import settings_of
+
+    return folder_of(settings_of(run_config)[1]).path

@@ -1,0 +1,213 @@
+"""A cluster of two hosts, of which one has no disk in common with the head: the bytes of one process, whoever is lost.
+
+Both raylets are on this machine and listen on 127.0.0.1 alone; the second has file systems of its own (`unshare`), and
+nothing of the runs' folder in it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fedsuite.errors import InputError
+from fedsuite.history import TIMINGS, Kind, kind_of, read_rows
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import as_typed
+from simulations.engines.flower import free_port
+from simulations.engines.processes import Family, wait_until
+from simulations.engines.ray.cluster import Host, check_alike, facts_of, joined
+from simulations.engines.ray.crew import placed_on
+from simulations.engines.ray.keeping import Elsewhere, Kept, stamps_of
+from simulations.engines.ray.placement import Resources
+from tests.golden.runs import RUNS
+from tests.harness import ROOT, cli, results_of, run_toy, start_cli, toml_from, wait_for_checkpoint
+
+LIMIT_S = 120.0
+SYSTEMS = {"fedvln": "vln-train-parallel", "cdl": "cdl-ring", "fedrl": "rl-joint"}
+APART = "no shared disk with"
+
+
+@dataclass
+class Cluster:
+    """runs: the folder that only the head has; second: processes of the other host."""
+
+    address: str
+    runs: Path
+    second: Family
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    runs, port = tmp_path_factory.mktemp("head"), free_port()
+    address, (head, second) = f"127.0.0.1:{port}", (Family(), Family())
+    alone = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'mount -t tmpfs none {as_typed(runs)} && exec "$@"',
+        "sh",
+    ]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody have file systems of their own (unshare -m)")
+    ray = [sys.executable, "-m", "tests.loopback_ray", "start", "--num-cpus", "1", "--block"]
+    here = ["--node-ip-address", "127.0.0.1", "--disable-usage-stats"]
+    with tempfile.TemporaryDirectory("", "fs-", "/tmp", ignore_cleanup_errors=True) as home:
+        place = ["--temp-dir", home, "--include-dashboard", "false"]
+        try:
+            _started([*ray, *here, "--head", "--port", str(port), *place], head, runs / "head.log")
+            _started([*alone, *ray, *here, "--address", address], second, runs / "second.log")
+            yield Cluster(address, runs, second)
+        finally:
+            for family in (second, head):
+                family.end()
+
+
+def _started(command: list[str], family: Family, log: Path) -> None:
+    """A raylet that says that it is there."""
+    environment = family.environment({"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"})
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=ROOT)
+    assert wait_until(
+        lambda: "Ray runtime started" in log.read_text() or process.poll() is not None, LIMIT_S
+    )
+    assert process.poll() is None, log.read_text()
+
+
+def here(cluster: Cluster, name: str, system: str, cache: Path) -> RunFolder:
+    """The run in one process, beside which the other's TOML lies."""
+    tiny = toml_from({**RUNS[SYSTEMS[system]], "system": system}, cache_dir=str(cache))
+    (cluster.runs / f"{name}.toml").write_text(tiny)
+    done = cli(
+        cluster.runs, "run", f"{name}.toml", "--engine", "inprocess", "--set", f"name={name}-here"
+    )
+    assert done.returncode == 0, done.stderr
+    return RunFolder(cluster.runs / "runs" / f"{name}-here")
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_two_hosts_without_a_common_disk_make_the_bytes_of_one_process(
+    cluster: Cluster, cache: Path, system: str
+) -> None:
+    """One of them is resumed, by the head's folder alone."""
+    expected = here(cluster, system, system, cache)
+    there = RunFolder(cluster.runs / "runs" / f"{system}-there")
+    typed = [
+        "run",
+        f"{system}.toml",
+        "--cluster",
+        cluster.address,
+        "--set",
+        f"name={there.path.name}",
+    ]
+    rounds = RUNS[SYSTEMS[system]]["num-rounds"]
+    if system == "fedvln":
+        done = cli(cluster.runs, *typed, "--set", "num-rounds=2")
+        assert done.returncode == 0 and APART in done.stdout, done.stderr
+        typed = [
+            "run",
+            "--resume",
+            there.path.name,
+            "--cluster",
+            cluster.address,
+            "--set",
+            f"num-rounds={rounds}",
+        ]
+    done = cli(cluster.runs, *typed)
+    assert done.returncode == 0 and APART in done.stdout, done.stderr
+    assert results_of(there) == results_of(expected)
+    hosts = there.status()["placement"]["hosts"]
+    assert sum(hosts.values()) == there.status()["placement"]["workers"] == 2
+    assert not [*cluster.runs.glob("runs/fs-*"), *cluster.runs.glob("fs-*")]
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+def test_a_lost_host_costs_its_tasks_alone(cluster: Cluster, cache: Path) -> None:
+    expected = here(cluster, "lost", "fedvln", cache)
+    there = RunFolder(cluster.runs / "runs" / "lost-there")
+    typed = ("run", "lost.toml", "--cluster", cluster.address, "--set", "name=lost-there")
+    process = start_cli(cluster.runs, *typed)
+    wait_for_checkpoint(process, there, 1)
+    for pid in cluster.second.update():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=4 * LIMIT_S)
+    assert process.returncode == 0, out + err
+    assert results_of(there) == results_of(expected)
+    rows = [kind_of(row) for row in read_rows(there.path / TIMINGS)]
+    assert rows.count(Kind.SENT_AGAIN) <= len(rows)
+
+
+def test_nobody_who_answers_is_one_line() -> None:
+    with (
+        pytest.raises(InputError, match=r"--cluster 127\.0\.0\.1:1: no Ray cluster .*refused"),
+        joined("127.0.0.1:1"),
+    ):
+        pass
+
+
+def test_workers_are_spread_evenly_over_the_hosts() -> None:
+    hosts = [Host("a", "big", 6, 0), Host("b", "small", 2, 0)]
+    assert placed_on(hosts, Resources(cluster="x"), "cpu", 100) == {"a": 6, "b": 2}
+    assert placed_on(hosts, Resources(cluster="x"), "cpu", 4) == {"a": 3, "b": 1}
+    assert placed_on(hosts, Resources(2, cluster="x"), "auto", 9) == {"a": 1, "b": 1}
+    gpus = [Host("a", "big", 8, 4), Host("b", "none", 2, 0)]
+    assert placed_on(gpus, Resources(workers_per_gpu=2, cluster="x"), "auto", 3) == {"a": 8}
+    for resources, device, told in (
+        (Resources(9, cluster="x"), "cpu", "--workers: 9 wanted, but the cluster has 8 CPUs"),
+        (Resources(cluster="x"), "cuda", "device: cuda"),
+    ):
+        with pytest.raises(InputError, match=told):
+            placed_on(hosts, resources, device, 3)
+
+
+def test_hosts_that_differ_are_refused(tmp_path: Path) -> None:
+    own = facts_of(str(tmp_path), [str(tmp_path / "data")])
+    assert own.sees and own.missing == (str(tmp_path / "data"),)
+    assert {"python", "fedsuite", "flwr", "torch", "numpy"} == {*own.versions}
+    hosts = {"n": Host("n", "far", 1, 0)}
+    older = {**own.versions, "torch": "1.0"}
+    for facts, told in (
+        (own, "host far does not have .*data"),
+        (type(own)(older, own.machine, (), True, ()), "host far has torch 1.0, this one"),
+    ):
+        with pytest.raises(InputError, match=told):
+            check_alike(hosts, {"n": facts}, [])
+
+
+def test_what_clients_keep_goes_out_as_far_as_it_lacks_and_comes_back(tmp_path: Path) -> None:
+    head, far = tmp_path / "head", tmp_path / "far"
+    run_toy(head, num_rounds=1)
+    head = head / "run"
+    own = head / "clients" / "site-0" / "round-000001.safetensors"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_bytes(b"one")
+    kept, worker = Kept(head), Elsewhere()
+    first = kept.sent(1, 7)
+    assert first["clients/site-0/round-000001.safetensors"] == b"one" and "roster.json" in first
+    assert not {"run.json", "history.jsonl"} & {*first}
+    before = worker.put(far, first)
+    assert {*before} == {*first} and kept.sent(1, 7) == {}
+    newer = far / "clients" / "site-0" / "round-000002.safetensors"
+    newer.write_bytes(b"two")
+    (far / "clients" / "site-0" / "round-000001.safetensors").unlink()
+    (far / "roster.json").write_text("{}")
+    changed = worker.changed(far, before)
+    kept.received(1, 7, {**changed, "../escaped.json": b"x", "clients/../../escaped": b"x"})
+    assert not own.exists() and own.with_name("round-000002.safetensors").read_bytes() == b"two"
+    assert own.with_name("round-000002.safetensors").stat().st_mode & 0o077 == 0
+    assert (head / "roster.json").read_text() != "{}" and not [*tmp_path.rglob("escaped*")]
+    assert "clients/site-0/round-000002.safetensors" not in kept.sent(1, 7)  # it has made it
+    assert kept.sent(2, 7)["clients/site-0/round-000002.safetensors"] == b"two"
+    assert "clients/site-0/round-000002.safetensors" not in kept.sent(3, 8)  # of another client
+    assert stamps_of(head).keys() == stamps_of(far).keys()
