@@ -25,6 +25,7 @@ from simulations.commands.options import (
     Config,
     ConfigUnlessResumed,
     Gpus,
+    Hosts,
     Only,
     Resume,
     Start,
@@ -33,6 +34,7 @@ from simulations.commands.options import (
 )
 from simulations.commands.results import add_to as add_look_commands
 from simulations.commands.roster import make_roster, prepare_node
+from simulations.commands.slurm import slurm
 from simulations.commands.stopping import EXIT_STOPPED, stop_as_ctrl_c
 from simulations.engines.ray.placement import Resources
 from simulations.experiments.launching import Engine
@@ -61,6 +63,7 @@ add_walk(app)
 data.command("export")(export_data)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
+app.command("slurm")(slurm)
 cdl.add_to(app)
 fedrl.add_to(app)
 
@@ -121,6 +124,7 @@ def run(
     gpus: Gpus = None,
     workers_per_gpu: WorkersPerGpu = None,
     cluster: Cluster = "",
+    hosts: Hosts = 0,
     connection: Annotated[
         str,
         typer.Option(
@@ -134,7 +138,9 @@ def run(
     swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant))
     typed = SweepOptions(vary or [], metric, target or [], lower, variant) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
-    run_request(request, engine, Resources(workers, gpus, workers_per_gpu, cluster), connection)
+    run_request(
+        request, engine, Resources(workers, gpus, workers_per_gpu, cluster, hosts), connection
+    )
 
 
 @app.command("config")

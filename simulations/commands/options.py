@@ -65,6 +65,9 @@ Cluster = Annotated[
         help="Workers on the hosts of a Ray cluster that is there (ray); auto: the one of this host.",
     ),
 ]
+Hosts = Annotated[
+    int, typer.Option(min=0, help="Wait until the cluster has so many hosts (--cluster).")
+]
 WorkersPerGpu = Annotated[
     int | None,
     typer.Option(

@@ -69,7 +69,7 @@ class Way:
         if self.resources.cluster:
             from simulations.engines.ray.cluster import joined
 
-            with joined(self.resources.cluster):
+            with joined(self.resources.cluster, self.resources.hosts):
                 self._launch(plan, clients, console)
         else:
             self._launch(plan, clients, console)

@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,7 +27,7 @@ SAME = ("fedsuite", "flwr", "torch", "numpy")  # packages of one version on all 
 OPTION = "--cluster"
 _LOOPBACK = ("127.", "localhost")
 _OF_THE_RUN = ("results-dir", "resume", "data.cache-dir")  # paths that hosts make themselves
-PROBE_S, REACH_S = 120.0, 10.0
+PROBE_S, REACH_S, WAIT_S = 120.0, 10.0, 300.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Facts:
 
 
 @contextmanager
-def joined(address: str) -> Iterator[None]:
-    """This process as a program of the cluster; InputError where there is none."""
+def joined(address: str, hosts: int = 0) -> Iterator[None]:
+    """This process as a program of the cluster, once it has so many hosts; InputError where there is none."""
     import ray
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # workers are told themselves
@@ -60,7 +61,7 @@ def joined(address: str) -> Iterator[None]:
     loopback = where.startswith(_LOOPBACK)
     more: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if loopback else {}
     try:
-        _reached(where)
+        _reached(where, WAIT_S if hosts else 0)
         # Of a cluster that listens on 127.0.0.1 Ray would look for the machine's own address.
         here = patch.object(ray._private.services, "resolve_ip_for_localhost", str)
         with here if loopback else nullcontext(), handlers_kept():
@@ -79,16 +80,36 @@ def joined(address: str) -> Iterator[None]:
             "or see to the address"
         ) from None
     try:
+        _wait_for(hosts)
         yield
     finally:
         ray.shutdown()
 
 
-def _reached(address: str) -> None:
+def _reached(address: str, wait_s: float) -> None:
     """OSError where nobody listens: Ray would look for minutes. Nothing of what is no HOST:PORT."""
     host, colon, port = address.rpartition(":")
-    if colon and port.isdecimal() and "/" not in host:
-        socket.create_connection((host, int(port)), REACH_S).close()
+    give_up = time.monotonic() + wait_s
+    while colon and port.isdecimal() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), REACH_S).close()
+        except OSError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(1)
+        else:
+            return
+
+
+def _wait_for(hosts: int) -> None:
+    give_up = time.monotonic() + WAIT_S
+    while (there := len(hosts_of())) < hosts:
+        if time.monotonic() > give_up:
+            raise InputError(
+                f"--hosts: {hosts} wanted, but the cluster has {there} after {WAIT_S:.0f} s; see to the others, "
+                "or give fewer"
+            )
+        time.sleep(1)
 
 
 def hosts_of() -> list[Host]:

@@ -80,12 +80,13 @@ class Weight:
 @dataclass(frozen=True)
 class Resources:
     """What was asked for with --workers, --gpus and --workers-per-gpu; None: as suits. cluster: address of a Ray cluster
-    that is there, "auto" for the one of this host; "": none."""
+    that is there, "auto" for the one of this host, "": none; hosts: how many of it are waited for."""
 
     workers: int | None = None
     gpus: int | None = None
     workers_per_gpu: int | None = None
     cluster: str = ""
+    hosts: int = 0
 
     @property
     def _given(self) -> Mapping[str, int]:
@@ -110,6 +111,8 @@ class Resources:
             raise InputError(
                 f"--cluster: engine {engine} uses no Ray; use --engine ray, or leave it out"
             )
+        if self.hosts and not self.cluster:
+            raise InputError("--hosts: only a cluster has several; add --cluster, or leave it out")
         if self.cluster and self.gpus is not None:
             raise InputError("--gpus: with --cluster all GPUs of its hosts are used; leave it out")
         if self.workers is not None and self.workers < 1:
