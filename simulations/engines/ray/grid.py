@@ -156,7 +156,8 @@ class RayGrid(LocalGrid):
             sent = self._open[message_id]
             blocks = [self._as_argument(block) for block in sent.blocks]
             if place.apart:
-                files = self._kept.sent(place.number, sent.message.metadata.dst_node_id)
+                context = self.contexts[sent.message.metadata.dst_node_id]
+                files = self._kept.sent(place.number, sent.message, context)
                 reference = place.actor.answer_elsewhere.remote(files, sent.small, *blocks)
             else:
                 reference = place.actor.answer.remote(sent.small, *blocks)
@@ -184,8 +185,7 @@ class RayGrid(LocalGrid):
                 found = ray.get(reference)
                 if place.apart:
                     found, files = found
-                    client = self._open[message_id].message.metadata.dst_node_id
-                    self._kept.received(place.number, client, files)
+                    self._kept.received(place.number, files)
                 self._answered(message_id, *found)
             except (
                 RayTaskError

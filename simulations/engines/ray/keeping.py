@@ -10,6 +10,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from flwr.app import ConfigRecord, Context, Message
+
+from fedsuite.averaging.partial_sums import MEMBERS
+from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import folder_of
 from fedsuite.settings.config import Value
 from fedsuite.storage.deleting import TEMPORARY, delete_file
@@ -32,32 +36,42 @@ def stamps_of(folder: Path) -> dict[str, Stamp]:
     return found
 
 
+def names_in(message: Message, context: Context, roster: Path) -> list[str]:
+    """The clients that a message is for, by name: those that it sums up, the one that it names, or the node's own."""
+    said = message.content.get("config")
+    told: Mapping[str, object] = dict(said) if isinstance(said, ConfigRecord) else {}
+    own = told.get("as-partition", context.node_config["partition-id"])
+    members = read_roster(roster).members
+    return [members[int(number)].name for number in str(told.get(MEMBERS, own)).split(",")]
+
+
 class Kept:
-    """The head's side. folder: of the run; which client's a file is, is known once a reply has brought it."""
+    """The head's side. folder: of the run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._owner: dict[str, int] = {}
         self._there: dict[int, dict[str, Stamp]] = {}  # by worker, what it has
 
     def anew(self, worker: int) -> None:
         """A new worker has nothing."""
         self._there[worker] = {}
 
-    def sent(self, worker: int, node_id: int) -> Files:
-        """What this worker lacks, to play this client."""
+    def sent(self, worker: int, message: Message, context: Context) -> Files:
+        """What this worker lacks to answer a message, and what it has that is gone."""
+        names = names_in(message, context, self.folder / ROSTER)
         there, here = self._there.setdefault(worker, {}), stamps_of(self.folder)
-        mine = {name: s for name, s in here.items() if self._owner.get(name, node_id) == node_id}
+        own = tuple(f"{CLIENTS}/{name}/" for name in names)
+        wanted = {k: s for k, s in here.items() if k.startswith(own) or "/" not in k}
         files: Files = {
             name: (self.folder / name).read_bytes()
-            for name, s in mine.items()
-            if there.get(name) != s
+            for name, stamp in wanted.items()
+            if there.get(name) != stamp
         }
         files |= dict.fromkeys(name for name in there if name not in here)
-        self._there[worker] = {**{n: s for n, s in there.items() if n in here}, **mine}
+        self._there[worker] = {**{n: s for n, s in there.items() if n in here}, **wanted}
         return files
 
-    def received(self, worker: int, node_id: int, files: Mapping[str, bytes | None]) -> None:
+    def received(self, worker: int, files: Mapping[str, bytes | None]) -> None:
         """Write what a visit changed. Only files of clients can: a worker describes no run."""
         there = self._there.setdefault(worker, {})
         for name, data in files.items():
@@ -70,7 +84,6 @@ class Kept:
                 continue
             make_private(path.parent)
             write_atomically(path, bytes(data), durable=False, private=True)
-            self._owner[name] = node_id
             stat = path.stat()
             there[name] = (stat.st_mtime_ns, stat.st_size)
 

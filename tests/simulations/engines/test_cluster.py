@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedsuite.errors import InputError
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import as_typed
 from simulations.engines.flower import free_port
+from simulations.engines.inprocess import server_identity
 from simulations.engines.processes import Family, wait_until
 from simulations.engines.ray.cluster import Host, check_alike, facts_of, joined
 from simulations.engines.ray.crew import placed_on
-from simulations.engines.ray.keeping import Elsewhere, Kept, stamps_of
+from simulations.engines.ray.keeping import Elsewhere, Files, Kept, stamps_of
 from simulations.engines.ray.placement import Resources
 from tests.golden.runs import RUNS
 from tests.harness import ROOT, cli, results_of, run_toy, start_cli, toml_from, wait_for_checkpoint
@@ -190,21 +192,30 @@ def test_what_clients_keep_goes_out_as_far_as_it_lacks_and_comes_back(tmp_path: 
     own.parent.mkdir(parents=True, exist_ok=True)
     own.write_bytes(b"one")
     kept, worker = Kept(head), Elsewhere()
-    first = kept.sent(1, 7)
+
+    def sent(to: int, partition: int, **named: str) -> Files:
+        """What goes along with a message to a node, which may name other clients."""
+        content = RecordDict({"config": ConfigRecord(named)})
+        context = Context(1, 9, {"partition-id": partition}, RecordDict(), {})
+        with server_identity():
+            return kept.sent(to, Message(content, 9, "train"), context)
+
+    first, newer = sent(1, 0), "clients/site-0/round-000002.safetensors"
     assert first["clients/site-0/round-000001.safetensors"] == b"one" and "roster.json" in first
     assert not {"run.json", "history.jsonl"} & {*first}
     before = worker.put(far, first)
-    assert {*before} == {*first} and kept.sent(1, 7) == {}
-    newer = far / "clients" / "site-0" / "round-000002.safetensors"
-    newer.write_bytes(b"two")
-    (far / "clients" / "site-0" / "round-000001.safetensors").unlink()
+    assert {*before} == {*first} and sent(1, 0) == {}
+    (far / newer).write_bytes(b"two")
+    (far / "clients/site-0/round-000001.safetensors").unlink()
     (far / "roster.json").write_text("{}")
     changed = worker.changed(far, before)
-    kept.received(1, 7, {**changed, "../escaped.json": b"x", "clients/../../escaped": b"x"})
-    assert not own.exists() and own.with_name("round-000002.safetensors").read_bytes() == b"two"
-    assert own.with_name("round-000002.safetensors").stat().st_mode & 0o077 == 0
+    kept.received(1, {**changed, "../escaped.json": b"x", "clients/../../escaped": b"x"})
+    assert not own.exists() and (head / newer).read_bytes() == b"two"
+    assert (head / newer).stat().st_mode & 0o077 == 0
     assert (head / "roster.json").read_text() != "{}" and not [*tmp_path.rglob("escaped*")]
-    assert "clients/site-0/round-000002.safetensors" not in kept.sent(1, 7)  # it has made it
-    assert kept.sent(2, 7)["clients/site-0/round-000002.safetensors"] == b"two"
-    assert "clients/site-0/round-000002.safetensors" not in kept.sent(3, 8)  # of another client
-    assert stamps_of(head).keys() == stamps_of(far).keys()
+    assert newer not in sent(1, 0)  # it has made it
+    assert newer not in sent(2, 1)  # of another client
+    assert sent(2, 1, **{"as-partition": "0"})[newer] == b"two"
+    assert sent(3, 1, members="1,0")[newer] == b"two"
+    here = {name for name in stamps_of(head) if "/site-0/" in name or "/" not in name}
+    assert newer in here and {*stamps_of(far)} == here
