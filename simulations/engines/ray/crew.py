@@ -118,6 +118,10 @@ class Crew:
         apart = node in self._apart or node not in self._asked
         return self._hire(apart, scheduling_strategy=strategy_for(node)), apart
 
+    def lost(self, number: int) -> bool:
+        """Whether the host of this worker is gone."""
+        return self._of.get(number) not in {host.node for host in hosts_of()}
+
     def more(self) -> int:
         """How many workers hosts bring that were not there before; they are used from now on."""
         found = {host.node: host for host in hosts_of() if host.node not in self._size}

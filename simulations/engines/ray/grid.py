@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import ray
@@ -23,6 +23,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from clients.numpy_client_app import CLIENT_RAISED
 from fedsuite.errors import RunFailed, one_line
 from simulations.engines.inprocess import LocalGrid
+from simulations.engines.ray.hands import Actor, Hands
 from simulations.engines.ray.keeping import Kept
 from simulations.engines.ray.worker import opened, packed
 
@@ -32,7 +33,6 @@ MOST_DEATHS = 3
 STORED = 65_536  # bytes; shorter blocks go along with every message
 _UNKNOWN = 0  # Flower's code for what it has no other for
 _DETAIL = re.compile(r"(?:exit detail: |creation task, )([^\n]*?\.)(?: |$)", re.MULTILINE)
-Actor = Any  # Ray says no types
 
 
 @dataclass
@@ -53,15 +53,6 @@ class _Place:
     actor: Actor
     pid: Any
     apart: bool = False
-
-
-class Hands(Protocol):
-    """Where workers come from. worker: actor of this number, and whether it is without the run's folder; None if there is no
-    room for it. more: how many workers there are to be had since the last call."""
-
-    def worker(self, number: int) -> tuple[Actor, bool] | None: ...
-
-    def more(self) -> int: ...
 
 
 class RayGrid(LocalGrid):
@@ -219,7 +210,12 @@ class RayGrid(LocalGrid):
     def _replaced(self, place: _Place, message_id: str, error: RayError) -> None:
         """The message of a dead worker waits again, or has killed its last."""
         sent, why = self._open[message_id], self._why(place, error)
-        sent.deaths += 1
+        if self._hands.lost(place.number):  # which is no fault of the message
+            lost = [own for own in self._idle if self._hands.lost(own.number)]
+            self._idle = [own for own in self._idle if own not in lost]
+            self._employ(own.number for own in lost)
+        else:
+            sent.deaths += 1
         ray.kill(place.actor)  # where Ray only cannot reach it
         if sent.deaths < MOST_DEATHS:
             self._queue.appendleft(message_id)

@@ -7,7 +7,7 @@ costs the tasks that it had, and a resume needs the head alone.
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message
@@ -25,9 +25,11 @@ CLIENTS = "clients"
 _NOT_SENT = {"run.json"}  # it changes all the time, and no client reads it
 
 
-def stamps_of(folder: Path) -> dict[str, Stamp]:
-    """What travels of a run's folder."""
-    files = [*folder.glob("*.json"), *(folder / CLIENTS).rglob("*")]
+def stamps_of(folder: Path, clients: Iterable[str] = ("",)) -> dict[str, Stamp]:
+    """What travels of a run's folder, with what these clients keep; by default all of them."""
+    files = [*folder.glob("*.json")]
+    for name in clients:
+        files += (folder / CLIENTS / name).rglob("*")
     found = {}
     for file in sorted(files):
         if file.name not in _NOT_SENT and not file.name.endswith(".partial") and file.is_file():
@@ -59,17 +61,16 @@ class Kept:
     def sent(self, worker: int, message: Message, context: Context) -> Files:
         """What this worker lacks to answer a message, and what it has that is gone."""
         names = names_in(message, context, self.folder / ROSTER)
-        there, here = self._there.setdefault(worker, {}), stamps_of(self.folder)
-        own = tuple(f"{CLIENTS}/{name}/" for name in names)
-        wanted = {k: s for k, s in here.items() if k.startswith(own) or "/" not in k}
+        there, here = self._there.setdefault(worker, {}), stamps_of(self.folder, names)
         files: Files = {
             name: (self.folder / name).read_bytes()
-            for name, stamp in wanted.items()
+            for name, stamp in here.items()
             if there.get(name) != stamp
         }
-        files |= dict.fromkeys(name for name in there if name not in here)
-        self._there[worker] = {**{n: s for n, s in there.items() if n in here}, **wanted}
-        return files
+        own = tuple(f"{CLIENTS}/{name}/" for name in names)
+        gone = [name for name in there if name.startswith(own) and name not in here]
+        self._there[worker] = {n: s for n, s in there.items() if n not in gone} | here
+        return files | dict.fromkeys(gone)
 
     def received(self, worker: int, files: Mapping[str, bytes | None]) -> None:
         """Write what a visit changed. Only files of clients can: a worker describes no run."""

@@ -5,7 +5,7 @@ It writes the bytes of the engine in process; plain `flwr run` of the same apps,
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedsuite.errors import RunFailed
@@ -15,6 +15,7 @@ from fedsuite.storage.files import write_json
 from simulations.engines.inprocess import server_identity
 from simulations.engines.ray.cluster import needed
 from simulations.engines.ray.crew import ClusterPlacement, Crew
+from simulations.engines.ray.hands import ThisHost
 from simulations.engines.ray.keeping import Kept
 from simulations.engines.ray.logs import RAY_LOGS, cause, keep_logs
 from simulations.engines.ray.placement import Placement
@@ -83,19 +84,6 @@ def _hands(placement: Placement, paths_of_data: Sequence[str]) -> Any:
     if isinstance(placement, ClusterPlacement):
         return Crew(placement, paths_of_data, hire)
     return ThisHost(hire)
-
-
-class ThisHost:
-    """Workers of this host. hire: makes an actor."""
-
-    def __init__(self, hire: Callable[[bool], Any]) -> None:
-        self._hire = hire
-
-    def worker(self, _: int) -> tuple[Any, bool]:
-        return self._hire(False), False
-
-    def more(self) -> int:
-        return 0
 
 
 def _ready(grid: Any) -> None:

@@ -98,7 +98,8 @@ class Resources:
     def options(self) -> str:
         """What has to be typed again with --resume: without it another device might be used."""
         typed = "".join(f" {option} {value}" for option, value in self._given.items())
-        return f"{typed} --cluster {self.cluster}" if self.cluster else typed
+        hosts = f" --hosts {self.hosts}" if self.hosts else ""
+        return f"{typed} --cluster {self.cluster}{hosts}" if self.cluster else typed
 
     def check(self, engine: str) -> None:
         """InputError for what can work in no run, of this host or with this engine; "auto": of one not yet known."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import TIMINGS, Kind, line_about, read_rows
@@ -21,6 +22,9 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from simulations.engines.flower import app_toml, command_path
 from simulations.engines.processes import living_processes, wait_until
+from simulations.engines.ray import launch
+from simulations.engines.ray.grid import MOST_DEATHS, RayGrid
+from simulations.engines.ray.hands import ThisHost
 from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.logs import RAY_LOGS
 from simulations.engines.ray.placement import Placement
@@ -148,6 +152,37 @@ def test_workers_killed_at_random_moments_cost_their_tasks_alone(tmp_path: Path)
     lines = sent_again(folder)
     assert lines and all(line["worker"] in (1, 2) and line["reason"] for line in lines)
     assert "was sent again" in line_about(lines[0])
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_all_workers_of_a_lost_host_are_replaced_and_no_message_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: set[int] = set()
+    ready = RayGrid.ready
+
+    class Losing(ThisHost):
+        def worker(self, number: int) -> tuple[Any, bool]:
+            lost.discard(number)
+            return super().worker(number)
+
+        def lost(self, number: int) -> bool:
+            return number in lost
+
+    def then_lost(grid: RayGrid) -> None:
+        ready(grid)
+        for place in grid._idle:
+            lost.add(place.number)
+            ray.kill(place.actor)
+
+    monkeypatch.setattr(launch, "ThisHost", Losing)
+    monkeypatch.setattr(RayGrid, "ready", then_lost)
+    config, folder = runner(tmp_path, num_clients=1)
+    run_ray(config, folder, 1, Placement(MOST_DEATHS + 1))
+    assert not lost
+    assert results_of(folder) == results_of(run_toy(tmp_path / "alone", num_clients=1))
 
 
 @pytest.mark.slow
