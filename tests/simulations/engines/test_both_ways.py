@@ -1,6 +1,7 @@
 """`fedsuite run` with either engine and plain `flwr run` on what `fedsuite config` prints: equal bytes.
 
-`flwr run` brings each system to two workers of Flower's simulation, the Ray engine to one and to two of its own.
+`flwr run` brings FedVLN to two workers of Flower's simulation; the Ray engine has one and two workers with FedVLN, two
+with the others.
 """
 
 import subprocess
@@ -65,7 +66,7 @@ def test_all_ways_of_running_give_the_same_bytes(
     here, plain = (RunFolder(tmp_path / "runs" / name) for name in ("here", "plain"))
     code, out, err = call("run", "tiny.toml", "--set", "name=here")
     assert code == 0 and "round 1/" in out, err
-    for workers in ("1", "2"):
+    for workers in ("1", "2") if plainly else ("2",):
         options = ("--engine", "ray", "--workers", workers, "--set", f"name=ray-{workers}")
         code, out, err = call("run", "tiny.toml", *options, engine=False)
         assert code == 0 and "round 1/" in out, err

@@ -21,14 +21,23 @@ from fedsuite.errors import InputError
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import as_typed
 from simulations.engines.flower import free_port
-from simulations.engines.inprocess import server_identity
+from simulations.engines.inprocess import run_inprocess, server_identity
 from simulations.engines.processes import Family, wait_until
 from simulations.engines.ray.cluster import Host, check_alike, facts_of, joined
 from simulations.engines.ray.crew import placed_on
 from simulations.engines.ray.keeping import Elsewhere, Files, Kept, stamps_of
 from simulations.engines.ray.placement import Resources
 from tests.golden.runs import RUNS
-from tests.harness import ROOT, cli, results_of, run_toy, start_cli, toml_from, wait_for_checkpoint
+from tests.harness import (
+    ROOT,
+    cli,
+    config_from,
+    results_of,
+    run_toy,
+    start_cli,
+    toml_from,
+    wait_for_checkpoint,
+)
 
 LIMIT_S = 120.0
 SYSTEMS = {"fedvln": "vln-train-parallel", "cdl": "cdl-ring", "fedrl": "rl-joint"}
@@ -82,15 +91,15 @@ def _started(command: list[str], family: Family, log: Path) -> None:
     assert process.poll() is None, log.read_text()
 
 
-def here(cluster: Cluster, name: str, system: str, cache: Path) -> RunFolder:
-    """The run in one process, beside which the other's TOML lies."""
-    tiny = toml_from({**RUNS[SYSTEMS[system]], "system": system}, cache_dir=str(cache))
-    (cluster.runs / f"{name}.toml").write_text(tiny)
-    done = cli(
-        cluster.runs, "run", f"{name}.toml", "--engine", "inprocess", "--set", f"name={name}-here"
-    )
-    assert done.returncode == 0, done.stderr
-    return RunFolder(cluster.runs / "runs" / f"{name}-here")
+def here(cluster: Cluster, system: str, cache: Path) -> RunFolder:
+    """The run in one process, beside which the TOML lies."""
+    values = {**RUNS[SYSTEMS[system]], "system": system}
+    (cluster.runs / f"{system}.toml").write_text(toml_from(values, cache_dir=str(cache)))
+    place = {"name": f"{system}-here", "results-dir": str(cluster.runs / "runs")}
+    folder = RunFolder(cluster.runs / "runs" / place["name"])
+    if not folder.path.exists():
+        run_inprocess(config_from({**values, **place, "cache-dir": str(cache)}))
+    return folder
 
 
 @pytest.mark.ray
@@ -100,7 +109,7 @@ def test_two_hosts_without_a_common_disk_make_the_bytes_of_one_process(
     cluster: Cluster, cache: Path, system: str
 ) -> None:
     """One of them is resumed, by the head's folder alone."""
-    expected = here(cluster, system, system, cache)
+    expected = here(cluster, system, cache)
     there = RunFolder(cluster.runs / "runs" / f"{system}-there")
     typed = [
         "run",
@@ -134,9 +143,9 @@ def test_two_hosts_without_a_common_disk_make_the_bytes_of_one_process(
 @pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_a_lost_host_costs_its_tasks_alone(cluster: Cluster, cache: Path) -> None:
-    expected = here(cluster, "lost", "fedvln", cache)
+    expected = here(cluster, "fedvln", cache)
     there = RunFolder(cluster.runs / "runs" / "lost-there")
-    typed = ("run", "lost.toml", "--cluster", cluster.address, "--set", "name=lost-there")
+    typed = ("run", "fedvln.toml", "--cluster", cluster.address, "--set", "name=lost-there")
     process = start_cli(cluster.runs, *typed)
     wait_for_checkpoint(process, there, 1)
     for pid in cluster.second.update():
