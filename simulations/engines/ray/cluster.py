@@ -45,7 +45,7 @@ class Facts:
     """What a host says of itself. sees: whether the file it was asked for is there; missing: paths that are not."""
 
     versions: Mapping[str, str]
-    machine: str
+    processor: str
     gpus: tuple[str, ...]
     sees: bool
     missing: tuple[str, ...]
@@ -125,6 +125,17 @@ def hosts_of() -> list[Host]:
     return sorted(found, key=lambda host: (host.name, host.node))
 
 
+def _processor() -> str:
+    """Its model, where the system says it."""
+    with suppress(OSError):
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 def facts_of(seen: str, paths: Sequence[str]) -> Facts:
     """Of the host that this is called on."""
     versions = {"python": platform.python_version()}
@@ -137,7 +148,7 @@ def facts_of(seen: str, paths: Sequence[str]) -> Facts:
 
         gpus = tuple(torch.cuda.get_device_name(i) for i in range(count))
     missing = tuple(path for path in paths if not Path(path).exists())
-    return Facts(versions, platform.machine(), gpus, Path(seen).exists(), missing)
+    return Facts(versions, _processor(), gpus, Path(seen).exists(), missing)
 
 
 def strategy_for(node: str) -> Any:
@@ -208,7 +219,7 @@ def check_alike(
 def kinds_told(hosts: Mapping[str, Host], facts: Mapping[str, Facts]) -> list[str]:
     kinds: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for node, own in facts.items():
-        kinds.setdefault((own.machine, tuple(sorted({*own.gpus}))), []).append(hosts[node].name)
+        kinds.setdefault((own.processor, tuple(sorted({*own.gpus}))), []).append(hosts[node].name)
     if len(kinds) < 2:
         return []
     told = "; ".join(f"{', '.join((m, *g))}: {', '.join(names)}" for (m, g), names in kinds.items())

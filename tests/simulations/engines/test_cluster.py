@@ -23,7 +23,7 @@ from fedsuite.storage.files import as_typed
 from simulations.engines.flower import free_port
 from simulations.engines.inprocess import run_inprocess, server_identity
 from simulations.engines.processes import Family, wait_until
-from simulations.engines.ray.cluster import Host, check_alike, facts_of, joined
+from simulations.engines.ray.cluster import Host, check_alike, facts_of, joined, kinds_told
 from simulations.engines.ray.crew import placed_on
 from simulations.engines.ray.keeping import Elsewhere, Files, Kept, stamps_of
 from simulations.engines.ray.placement import Resources
@@ -181,13 +181,18 @@ def test_workers_are_spread_evenly_over_the_hosts() -> None:
 
 def test_hosts_that_differ_are_refused(tmp_path: Path) -> None:
     own = facts_of(str(tmp_path), [str(tmp_path / "data")])
+    other = type(own)(own.versions, "another CPU", own.gpus, True, ())
+    names = {"n": Host("n", "far", 1, 0), "m": Host("m", "near", 1, 0)}
+    (told,) = kinds_told(names, {"n": own, "m": other})
+    assert "another CPU: near" in told and own.processor in told
+    assert kinds_told(names, {"n": own, "m": own}) == []
     assert own.sees and own.missing == (str(tmp_path / "data"),)
     assert {"python", "fedsuite", "flwr", "torch", "numpy"} == {*own.versions}
     hosts = {"n": Host("n", "far", 1, 0)}
     older = {**own.versions, "torch": "1.0"}
     for facts, told in (
         (own, "host far does not have .*data"),
-        (type(own)(older, own.machine, (), True, ()), "host far has torch 1.0, this one"),
+        (type(own)(older, own.processor, (), True, ()), "host far has torch 1.0, this one"),
     ):
         with pytest.raises(InputError, match=told):
             check_alike(hosts, {"n": facts}, [])
