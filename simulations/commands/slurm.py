@@ -32,7 +32,8 @@ for number in "$${!hosts[@]}"; do
     role=(--address "$$address")
     if [ "$$number" = 0 ]; then role=(--head --port "$$port" --include-dashboard false); fi
     srun --nodes=1 --ntasks=1 --nodelist="$${hosts[$$number]}" \\
-        ray start "$${role[@]}" --num-cpus $cpus --num-gpus $gpus --disable-usage-stats --block &
+        ray start "$${role[@]}" --num-cpus $cpus --num-gpus $gpus --disable-usage-stats --block \\
+        --min-worker-port 0 --max-worker-port 0 &  # free ones: another job's Ray on this node counts from the same number
 done
 trap 'kill $$(jobs -p) 2> /dev/null' EXIT
 
