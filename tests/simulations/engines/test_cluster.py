@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pytest.skip("this machine lets nobody have file systems of their own (unshare -m)")
     ray = [sys.executable, "-m", "tests.loopback_ray", "start", "--num-cpus", "1", "--block"]
     here = ["--node-ip-address", "127.0.0.1", "--disable-usage-stats"]
-    here += ["--min-worker-port", "0", "--max-worker-port", "0"]  # other tests have a Ray of their own
+    here += ["--min-worker-port", "0", "--max-worker-port", "0"]  # other tests have their own Ray
     with tempfile.TemporaryDirectory("", "fs-", "/tmp", ignore_cleanup_errors=True) as home:
         place = ["--temp-dir", home, "--include-dashboard", "false"]
         try:

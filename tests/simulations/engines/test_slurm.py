@@ -91,7 +91,9 @@ def test_the_file_says_what_was_asked_for(tmp_path: Path) -> None:
         assert line in job.splitlines()
     assert "--set num-rounds=3 --set device=cuda --seeds 0,1 --set name=train" in job
     assert "--hosts 4 --workers-per-gpu 1" in job
-    assert "--min-worker-port 0 --max-worker-port 0" in job  # two jobs that share a node have no port in common
+    assert (
+        "--min-worker-port 0 --max-worker-port 0" in job
+    )  # two jobs that share a node have no port in common
     assert subprocess.run(["bash", "-n"], input=job, text=True, check=False).returncode == 0
 
 
