@@ -39,11 +39,11 @@ class GrowingRun:
         self.timings.append([asked | {"partitions": list(range(len(self.clients)))}])
         self.timings.append(self._client(number, name) for name in self.clients[:answered])
 
-    def round(self, number: int, failure: str = "") -> None:
-        """Write down a round that is over; failure: why the last client's reply could not be used."""
+    def round(self, number: int, failure: str = "", status: str = "error") -> None:
+        """Write down a round that is over; failure: why the last client's reply was not used, which is its status."""
         for name in self.clients:
             bad = failure if name == self.clients[-1] else ""
-            row = self._client(number, name) | {"status": "error" if bad else "ok", "reason": bad}
+            row = self._client(number, name) | {"status": status if bad else "ok", "reason": bad}
             row |= {"num-examples": 5, "bytes-down": 80, "bytes-up": 0 if bad else 80}
             del row["seconds"], row["compute-seconds"]
             self.history.append([row | {"metrics": {} if bad else {"loss": 1.0 / (number + 1)}}])

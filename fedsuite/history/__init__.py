@@ -8,6 +8,7 @@ from fedsuite.history.experiments import run_folders
 from fedsuite.history.frames import RunFrames
 from fedsuite.history.rows import (
     HISTORY,
+    LATE,
     TIMINGS,
     HistoryWriter,
     Row,
@@ -18,6 +19,7 @@ from fedsuite.history.runs import Run, Runs, load_run, load_runs
 
 __all__ = [
     "HISTORY",
+    "LATE",
     "TIMINGS",
     "HistoryWriter",
     "Kind",

@@ -19,6 +19,8 @@ from fedsuite.errors import InputError
 from fedsuite.storage.files import sha256_of, telling, write_atomically
 
 HISTORY, TIMINGS = "history.jsonl", "timings.jsonl"
+LATE = "late"
+"""Status of a client whose reply a step did not wait for, as its settings say: no failure."""
 Row = Mapping[str, Any]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsuite.arrays import num_bytes
 from fedsuite.federation import Reply, Task
-from fedsuite.history import Kind, event
+from fedsuite.history import LATE, Kind, event
 from strategies.runtime.messages import RawReply
 from strategies.runtime.reply_checks import CheckedReply
 
@@ -63,7 +63,7 @@ class RoundRecords:
 
     def late(self, task: Task) -> None:
         """The history's line of a client whose reply the step did not wait for."""
-        row = self._head(task) | {"status": "late", "reason": "the step went on without it"}
+        row = self._head(task) | {"status": LATE, "reason": "the step went on without it"}
         sent = {"bytes-down": num_bytes(task.arrays.values()), "bytes-up": 0}
         self.history.append(row | {"num-examples": 0, **sent, "metrics": {}})
 

@@ -137,7 +137,8 @@ def _rounds_row(name: str, digests: Sequence[Digest]) -> dict[str, str]:
 def _members(digests: Sequence[Digest]) -> dict[str, dict[str, str]]:
     """Client -> what it did, as means over runs."""
     every = pd.concat([d.members for d in digests])
-    sums = every.groupby("name", sort=False)[["trained", "evaluated", "failed", "up"]].mean()
+    counts = ["trained", "evaluated", "failed", "late", "up"]
+    sums = every.groupby("name", sort=False)[counts].mean()
     first = {str(m["name"]): m for m in every.drop_duplicates("name").to_dict("records")}
     return {
         str(name): {
@@ -146,6 +147,7 @@ def _members(digests: Sequence[Digest]) -> dict[str, dict[str, str]]:
             "rounds trained": f"{row['trained']:.4g}",
             "rounds evaluated": f"{row['evaluated']:.4g}",
             "failed": f"{row['failed']:.4g}",
+            "late": f"{row['late']:.4g}",
             "sent (MB)": f"{row['up'] / 1e6:.3f}",
         }
         for name, row in sums.iterrows()
@@ -173,7 +175,7 @@ def _draw_bars(bars: Mapping[str, float]) -> "Drawing":
 
 
 def failures_section(digests: Sequence[Digest]) -> Section:
-    """Replies that could not be used, and updates that a merge turned down."""
+    """Replies that could not be used, and updates that a merge turned down. Late clients are no failures, but counted."""
     failed = [d for d in digests if d.num_failures]
     rows = [
         {"run": d.place.label, **{str(k): str(v) for k, v in row.items()}}
@@ -190,5 +192,7 @@ def failures_section(digests: Sequence[Digest]) -> Section:
     if turned:
         title = "Updates rejected or shortened"
         tables.append(table_of(title, turned, long=len(turned) > MOST_ROWS))
-    text = () if rows else ("Every reply of every client could be used.",)
-    return Section("Failures", text=text, tables=tuple(tables))
+    text = [] if rows else ["Every reply that came could be used."]
+    if late := sum(int(d.members["late"].sum()) for d in digests):
+        text.append(f"Steps went on without {late} late replies, as the settings say.")
+    return Section("Failures", text=tuple(text), tables=tuple(tables))

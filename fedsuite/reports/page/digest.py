@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsuite.history import Run, RunFrames, load_run
+from fedsuite.history import LATE, Run, RunFrames, load_run
 from fedsuite.reports.admitted import admitted_rows
 from fedsuite.reports.outcomes import last_values
 from fedsuite.reports.page.questions import Answers, RunRead
@@ -51,8 +51,8 @@ class Place:
 class Digest:
     """course: evaluated rounds with the axes that were recorded and the metrics of the curves. latest: last values.
 
-    members: a line per client with name, role, examples, trained and evaluated (rounds), failed (exchanges), up and down
-    (bytes). moved: a line per task with up, down, messages. times: seconds of all rounds, by what they went to, as
+    members: a line per client with name, role, examples, trained and evaluated (rounds), failed and late (exchanges), up and
+    down (bytes). moved: a line per task with up, down, messages. times: seconds of all rounds, by what they went to, as
     `fedsuite.history.timing` names it. failures: the first ones, num_failures: all of them.
     """
 
@@ -106,7 +106,7 @@ def digest_of(
     answers = answer(config, RunRead(place.folder, place.label, place.line, completed, run))
     clients, rounds = _replies(run.clients), run.rounds
     timing = run.timing
-    failed = clients[clients["status"] != "ok"]
+    failed = clients[~clients["status"].isin(["ok", LATE])]
     return Digest(
         place=place,
         settings=run.config,
@@ -163,7 +163,8 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
     names = pd.Index([*members, *sorted(set(seen) - members.keys())], dtype=str)
     places = names.get_indexer(pd.Index(seen, dtype=str))[clients["name"].cat.codes]
     number = clients["round"].to_numpy(np.int64, na_value=0)
-    used, task = (clients["status"] == "ok").to_numpy(), clients["task"]
+    used, late = ((clients["status"] == status).to_numpy() for status in ("ok", LATE))
+    task = clients["task"]
     span = int(number.max(initial=0)) + 1
 
     def rounds(mask: np.ndarray) -> np.ndarray:
@@ -180,7 +181,8 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
         "examples": [members[n].examples if n in members else 0 for n in names],
         "trained": rounds(used & (task == "train").to_numpy() & (number > 0)),
         "evaluated": rounds(used & (task == "evaluate").to_numpy()),
-        "failed": total(~used),
+        "failed": total(~used & ~late),
+        "late": total(late),
         "up": total(clients["bytes-up"].to_numpy()),
         "down": total(clients["bytes-down"].to_numpy()),
     }

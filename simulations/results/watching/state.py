@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedsuite.errors import InputError, RunFailed, one_line
-from fedsuite.history import TIMINGS, Kind, Run, kind_of, line_about, load_run
+from fedsuite.history import LATE, TIMINGS, Kind, Run, kind_of, line_about, load_run
 from fedsuite.runs.folder import RunFolder
 
 MOST_CURVES = 5
@@ -173,11 +173,11 @@ def _present(events: Sequence[Mapping[str, Any]], run: Run) -> tuple[str, int, l
 
 
 def _failures(run: Run, events: Sequence[Mapping[str, Any]]) -> list[Failure]:
-    """All replies that could not be used, the present round's at the end."""
+    """All replies that could not be used, the present round's at the end; those that no step waited for are none."""
     found = []
     for frame in (run.clients, run.closing_clients):
         if len(frame) and "status" in frame:
-            for row in frame[frame["status"] != "ok"].to_dict("records"):
+            for row in frame[~frame["status"].isin(["ok", LATE])].to_dict("records"):
                 found.append((int(row["round"]), str(row["name"]), str(row["reason"])))
     for event in events:
         if event.get("status") == "error":

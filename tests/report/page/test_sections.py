@@ -87,6 +87,29 @@ def test_failures_are_counted_and_named(tmp_path: Path) -> None:
     assert rows[0]["name"] == "oak" and rows[0]["reason"] == "out of time"
 
 
+def test_clients_that_no_step_waited_for_are_no_failures(tmp_path: Path) -> None:
+    from tests.written_runs import client_row, round_row, write_run
+
+    late = [
+        client_row(n, 0, "oak", "train", status="late", reason="not waited for") for n in (1, 2)
+    ]
+    used = [client_row(n, 1, "elm", "train") for n in (1, 2)]
+    scored = round_row(2, **{"val_unseen.sr": 0.5})
+    rows = [*late, *used, round_row(1), scored, round_row(2, "closing")]
+    report = make_report([str(write_run(tmp_path / "first", "fedvln", rows))])
+    (failures,) = (s for s in report.parts[0].sections if s.title == "Failures")
+    assert not failures.tables and failures.text == (
+        "Every reply that came could be used.",
+        "Steps went on without 2 late replies, as the settings say.",
+    )
+    clients = {row["client"]: row for row in table_named(report, "Every client")}
+    assert (clients["oak"]["late"], clients["oak"]["failed"], clients["elm"]["late"]) == (
+        "2",
+        "0",
+        "0",
+    )
+
+
 def test_axes_are_those_that_were_recorded_and_words_stand_for_figures(houses) -> None:
     figures = [f for f in houses.figures() if f.choice]
     assert {f.choice for f in figures} == {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedsuite.history import Kind, event, line_about
+from fedsuite.history import LATE, Kind, event, line_about
 from fedsuite.history.events import AFTER_THE_ROUNDS
 from fedsuite.history.quiet import Changes
 from simulations.results.watching import loop
@@ -58,6 +58,12 @@ def test_a_running_run_tells_round_time_curves_clients_and_failures(tmp_path: Pa
     run.timings.truncate(4)  # without the torn line
     run.round(4)
     assert standing(run.path).clients == [] and "train:" not in shown(run.path)
+
+
+def test_a_client_that_no_step_waited_for_has_not_failed(tmp_path: Path) -> None:
+    run = GrowingRun(tmp_path / "run")
+    run.round(1, "not waited for", LATE)
+    assert not standing(run.path).failures and "failures" not in shown(run.path)
 
 
 def test_who_is_lost_and_who_is_back_is_told(tmp_path: Path) -> None:
