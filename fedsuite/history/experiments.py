@@ -79,6 +79,12 @@ def labels_of(folder: Path) -> list[str]:
     return [str(run["name"]) for run in read_record(folder)["runs"]]
 
 
+def called(name: Path | str) -> Path:
+    """The folder of this path, or the one of this name inside runs/ where there is no such path."""
+    path, inside = Path(name), Path("runs") / name
+    return path if path.exists() or not inside.exists() else inside
+
+
 def run_folders(folder: Path) -> list[Path]:
     """`folder` itself if it is a run; else the begun runs of an experiment, or those in a folder of runs and experiments."""
     if has_begun(folder):

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError, suggestion
-from fedsuite.history.experiments import Place, has_begun, place_of, run_folders, unique_names
+from fedsuite.history.experiments import (
+    Place,
+    called,
+    has_begun,
+    place_of,
+    run_folders,
+    unique_names,
+)
 from fedsuite.history.frames import RunFrames
 from fedsuite.history.metrics import metrics_of
 from fedsuite.history.paired import Difference, paired
@@ -105,6 +112,24 @@ class Run(RunFrames):
         told = {k: _placeless(v) for k, v in settings.items() if k not in _OF_THE_PLACE}
         return sha256_of(json.dumps([self.roster.digest, told], sort_keys=True).encode())[:16]
 
+    @property
+    def final(self) -> dict[str, float]:
+        """The last value of every metric, those that were measured last first."""
+        from fedsuite.history.tidy import last_values
+
+        return last_values(self.rounds, self.closing)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: how it ended, and its last scores, in % where they are shares."""
+        import pandas as pd
+
+        about = {"run": self.name, "system": self.system, "status": self.status}
+        for name, value in self.final.items():
+            if self.metrics.is_evaluation(name):
+                row = self.metrics.row(name)
+                about[f"{name}{row.percent}"] = f"{value * row.scale:.4g}"
+        return str(pd.Series(about).to_frame().to_html(header=False))
+
     def about(self) -> dict[str, Any]:
         """Its line of `Runs.about`; started and ended are UTC, data is the fingerprint."""
         versions = {f"version.{name}": found for name, found in self.versions.items()}
@@ -156,11 +181,9 @@ class Runs(RunFrames):
         found: dict[Hashable, float] = {}
         names: dict[str, None] = {}
         for run in runs:
-            for frame in (run.closing, run.rounds):
-                names |= dict.fromkeys(map(str, frame.columns))
-                if metric in frame and len(there := frame[metric].dropna()):
-                    found[run.seed, run.config.get("data.fold")] = float(there.iloc[-1])
-                    break
+            names |= dict.fromkeys(final := run.final)
+            if metric in final:
+                found[run.seed, run.config.get("data.fold")] = final[metric]
         if not found:
             raise InputError(
                 f"{variant}: no run recorded {shown(metric)}; {suggestion(metric, [*names])}"
@@ -174,10 +197,22 @@ class Runs(RunFrames):
 
         return pd.DataFrame([run.about() for run in self.runs])
 
+    @cached_property
+    def final(self) -> "pd.DataFrame":
+        """run, variant, seed; the last value of every metric. One line per run."""
+        import pandas as pd
+
+        heads = [{"run": r.name, "variant": r.variant, "seed": r.seed} for r in self.runs]
+        return pd.DataFrame([head | r.final for head, r in zip(heads, self.runs, strict=True)])
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a line per run."""
+        return str(self.final.to_html(index=False))
+
 
 def load_run(folder: Path | str) -> Run:
-    """The run in `folder`; InputError if it is none."""
-    path = Path(folder)
+    """The run in `folder`, or of this name inside runs/; InputError if it is none."""
+    path = called(folder)
     if not has_begun(path):
         found = run_folders(path)
         raise InputError(
@@ -187,10 +222,13 @@ def load_run(folder: Path | str) -> Run:
 
 
 def load_runs(folders: Path | str | Sequence[Path | str]) -> Runs:
-    """A run, the runs of an experiment, all runs in a folder, or those of a list of these; each once."""
+    """A run, the runs of an experiment, all runs in a folder, or those of a list of these; each once.
+
+    A name that is no path is looked for inside runs/.
+    """
     given = [folders] if isinstance(folders, Path | str) else list(folders)
     distinct: dict[Path, Place] = {}
-    for run in (run for entry in given for run in run_folders(Path(entry))):
+    for run in (run for entry in given for run in run_folders(called(entry))):
         distinct.setdefault(run.resolve(), place_of(run))
     places = list(distinct.values())
     return Runs([Run(*pair) for pair in zip(places, unique_names(places), strict=True)])

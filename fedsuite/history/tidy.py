@@ -145,3 +145,14 @@ def _categories(codes: np.ndarray, names: Sequence[str]) -> "pd.Categorical[str]
     distinct = list(dict.fromkeys(names))
     place = np.array([distinct.index(name) for name in names] or [0], np.int32)
     return pd.Categorical.from_codes(place[codes.astype(np.int32)], pd.Index(distinct))
+
+
+def last_values(*frames: pd.DataFrame) -> dict[str, float]:
+    """The last value of every metric that one run recorded, metrics of the last evaluation first."""
+    rows = pd.concat(frames).drop(columns=["run", "round"], errors="ignore")
+    known = rows.notna().to_numpy()
+    there = {name: np.flatnonzero(known[:, i]) for i, name in enumerate(rows.columns)}
+    last = {str(name): int(at[-1]) for name, at in there.items() if len(at)}
+    return {
+        name: float(rows[name].iloc[last[name]]) for name in sorted(last, key=lambda n: -last[n])
+    }

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from fedsuite.history import RunFrames
@@ -121,17 +120,6 @@ def write_csv(path: Path, groups: Groups[Any], head: str = "variant") -> None:
 def rounds_of(groups: Groups[Any]) -> dict[str, pd.DataFrame]:
     """Name -> rounds of its runs, those of the first run first."""
     return {name: pd.concat([o.frames.rounds for o in own]) for name, own in groups.items()}
-
-
-def last_values(*frames: pd.DataFrame) -> dict[str, float]:
-    """The last value of every metric that one run recorded, metrics of the last evaluation first."""
-    rows = pd.concat(frames).drop(columns=["run", "round"], errors="ignore")
-    known = rows.notna().to_numpy()
-    there = {name: np.flatnonzero(known[:, i]) for i, name in enumerate(rows.columns)}
-    last = {str(name): int(at[-1]) for name, at in there.items() if len(at)}
-    return {
-        name: float(rows[name].iloc[last[name]]) for name in sorted(last, key=lambda n: -last[n])
-    }
 
 
 def read_baselines(run_dir: Path) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from fedsuite.history import load_run, load_runs
 from fedsuite.history.metrics import metrics_of
-from fedsuite.reports.outcomes import SEEDS, Outcome, grouped, last_values, line_name, table
+from fedsuite.history.tidy import last_values
+from fedsuite.reports.outcomes import SEEDS, Outcome, grouped, line_name, table
 from fedsuite.reports.page.digest import Place, digest_of
 from fedsuite.reports.page.questions import plain_columns
 from fedsuite.reports.page.results import differences_text

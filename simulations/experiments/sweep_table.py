@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.history import load_runs
-from fedsuite.reports.outcomes import SEEDS, Column, Outcome, grouped, last_values, table
+from fedsuite.history.tidy import last_values
+from fedsuite.reports.outcomes import SEEDS, Column, Outcome, grouped, table
 from fedsuite.reports.rounds_to_target import Course, course_of
 from fedsuite.reports.sweep_curves import sweep_curves
 from fedsuite.reports.tables import markdown_table

@@ -125,6 +125,40 @@ def test_a_run_knows_what_it_was(three_runs: Path, tmp_path: Path) -> None:
     assert load_run(moved).data != run.data
 
 
+def test_a_run_says_its_last_scores(three_runs: Path) -> None:
+    """By themselves, a line per run, and as a notebook shows them."""
+    run, runs = load_run(three_runs / "vln-train-parallel"), load_runs(three_runs)
+    rows = read_rows(run.folder / HISTORY)
+    last: dict[str, float] = {}
+    for row in sorted(rows, key=lambda row: row["kind"] == "closing"):
+        last |= row["metrics"] if row["kind"] in ("round", "closing") else {}
+    assert run.final == last and last
+    (line,) = runs.final[runs.final["run"] == run.name].to_dict("records")
+    assert {name: line[name] for name in last} == last and line["seed"] == 0
+    page = run._repr_html_()
+    assert "<td>completed</td>" in page and f"<td>{100 * last['val_unseen.sr']:.4g}</td>" in page
+    assert "val_unseen.sr (%)" in page and "local-steps" not in page
+    assert all(name in runs._repr_html_() for name in NAMES)
+
+
+def test_what_a_notebook_shows_of_a_run_has_no_markup_of_its_own(tmp_path: Path) -> None:
+    written(tmp_path / "<b>run", '{"round": 0, "kind": "round", "metrics": {"<i>loss": 1.0}}\n')
+    page = load_run(tmp_path / "<b>run")._repr_html_()
+    assert "<b>" not in page and "<i>" not in page and "&lt;b&gt;run" in page
+
+
+def test_a_run_is_found_by_its_name(
+    three_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(three_runs / NAMES[0], tmp_path / "runs" / "methods" / "one")
+    monkeypatch.chdir(tmp_path)
+    inside = load_run("methods/one")
+    assert inside.folder == tmp_path / "runs/methods/one"
+    assert [run.folder for run in load_runs(["methods", "methods/one"]).runs] == [inside.folder]
+    with pytest.raises(InputError, match="no such run folder"):
+        load_run("methods/two")
+
+
 def test_a_running_run_loads_without_its_torn_line(three_runs: Path, tmp_path: Path) -> None:
     for name in NAMES:
         whole = (three_runs / name / HISTORY).read_bytes()

@@ -6,12 +6,12 @@ from pathlib import Path
 import pandas as pd
 
 from fedsuite.history import load_runs
+from fedsuite.history.tidy import last_values
 from fedsuite.reports.outcomes import (
     SEEDS,
     Column,
     Outcome,
     grouped,
-    last_values,
     line_name,
     read_baselines,
     rounds_of,

@@ -10,7 +10,8 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import LEFT_OUT
 from fedsuite.driving.metrics import metrics_of
 from fedsuite.history import RunFrames, load_runs
-from fedsuite.reports.outcomes import Column, Outcome, column_of, last_values, read_baselines
+from fedsuite.history.tidy import last_values
+from fedsuite.reports.outcomes import Column, Outcome, column_of, read_baselines
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.settings.metrics import Tables
 from fedsuite.storage.escaping import in_markdown

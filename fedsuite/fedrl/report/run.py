@@ -16,8 +16,9 @@ from pathlib import Path
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.history import RunFrames, load_runs
+from fedsuite.history.tidy import last_values
 from fedsuite.privacy.accounting import PrivacyStatement
-from fedsuite.reports.outcomes import Outcome, cells, column_of, grouped, last_values, rounds_of
+from fedsuite.reports.outcomes import Outcome, cells, column_of, grouped, rounds_of
 from fedsuite.reports.plots import MOST_CURVES, learning_curves
 from fedsuite.reports.tables import markdown_table
 from fedsuite.runs.folder import RunFolder

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.history import LATE, Run, RunFrames, load_run
+from fedsuite.history.tidy import last_values
 from fedsuite.reports.admitted import admitted_rows
-from fedsuite.reports.outcomes import last_values
 from fedsuite.reports.page.questions import Answers, RunRead
 from fedsuite.roster.members import Roster
 from fedsuite.settings.config import Value

@@ -11,7 +11,8 @@ from typing import Any
 
 from fedsuite.history import RunFrames
 from fedsuite.history.metrics import metrics_of
-from fedsuite.reports.outcomes import Column, Outcome, column_of, last_values
+from fedsuite.history.tidy import last_values
+from fedsuite.reports.outcomes import Column, Outcome, column_of
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.settings.metrics import Metric, Metrics
 

@@ -13,7 +13,8 @@ import pandas as pd
 
 from fedsuite.errors import InputError
 from fedsuite.history import RunFrames, load_runs
-from fedsuite.reports.outcomes import EMPTY, Column, Outcome, column_of, last_values
+from fedsuite.history.tidy import last_values
+from fedsuite.reports.outcomes import EMPTY, Column, Outcome, column_of
 from fedsuite.settings.metrics import Metric
 from fedsuite.storage.files import read_table
 from fedsuite.vln.config import FedVLNConfig
