@@ -79,10 +79,10 @@ def labels_of(folder: Path) -> list[str]:
     return [str(run["name"]) for run in read_record(folder)["runs"]]
 
 
-def called(name: Path | str) -> Path:
-    """The folder of this path, or the one of this name inside runs/ where there is no such path."""
+def folder_of(name: Path | str) -> Path:
+    """The folder of this path, or, where there is none, that of this name inside runs/."""
     path, inside = Path(name), Path("runs") / name
-    return path if path.exists() or not inside.exists() else inside
+    return path if path.is_dir() or not inside.is_dir() else inside
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedsuite.errors import InputError, suggestion
 from fedsuite.history.experiments import (
     Place,
-    called,
+    folder_of,
     has_begun,
     place_of,
     run_folders,
@@ -114,7 +114,7 @@ class Run(RunFrames):
 
     @property
     def final(self) -> dict[str, float]:
-        """The last value of every metric, those that were measured last first."""
+        """The last value of every metric, the most recently measured ones first."""
         from fedsuite.history.tidy import last_values
 
         return last_values(self.rounds, self.closing)
@@ -212,7 +212,7 @@ class Runs(RunFrames):
 
 def load_run(folder: Path | str) -> Run:
     """The run in `folder`, or of this name inside runs/; InputError if it is none."""
-    path = called(folder)
+    path = folder_of(folder)
     if not has_begun(path):
         found = run_folders(path)
         raise InputError(
@@ -228,7 +228,7 @@ def load_runs(folders: Path | str | Sequence[Path | str]) -> Runs:
     """
     given = [folders] if isinstance(folders, Path | str) else list(folders)
     distinct: dict[Path, Place] = {}
-    for run in (run for entry in given for run in run_folders(called(entry))):
+    for run in (run for entry in given for run in run_folders(folder_of(entry))):
         distinct.setdefault(run.resolve(), place_of(run))
     places = list(distinct.values())
     return Runs([Run(*pair) for pair in zip(places, unique_names(places), strict=True)])

@@ -17,6 +17,7 @@ import pandas as pd
 from fedsuite.history.metrics import metrics_of as table_of
 from fedsuite.history.metrics import split_of
 from fedsuite.history.reading import Sources
+from fedsuite.history.rows import LATE
 from fedsuite.roster.members import ROSTER, read_roster
 
 FIELDS = ("run", "round", "partition", "name", "task", "status", "reason", "num-examples", "bytes-down", "bytes-up",
@@ -145,6 +146,11 @@ def _categories(codes: np.ndarray, names: Sequence[str]) -> "pd.Categorical[str]
     distinct = list(dict.fromkeys(names))
     place = np.array([distinct.index(name) for name in names] or [0], np.int32)
     return pd.Categorical.from_codes(place[codes.astype(np.int32)], pd.Index(distinct))
+
+
+def failed(clients: pd.DataFrame) -> "pd.Series[bool]":
+    """Of lines of clients: whether the reply could not be used. A late one, which no step waited for, did not fail."""
+    return ~clients["status"].isin(["ok", LATE])
 
 
 def last_values(*frames: pd.DataFrame) -> dict[str, float]:

@@ -13,7 +13,7 @@ import typer
 
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, TIMINGS, read_rows, run_folders
-from fedsuite.history.experiments import place_of
+from fedsuite.history.experiments import folder_of, place_of
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from simulations.systems import load_system
 
@@ -138,10 +138,10 @@ def places_of(names: list[str]) -> "list[Place]":
 
 
 def _places(name: str) -> "list[Place]":
-    for path in (Path(name).expanduser().absolute(), (Path("runs") / name).absolute()):
-        if path.is_dir():
-            return [_place(folder) for folder in run_folders(path)]
-    raise InputError(f"{name}: no run, and no folder of runs; `fedsuite runs` lists the runs")
+    path = folder_of(Path(name).expanduser()).absolute()
+    if not path.is_dir():
+        raise InputError(f"{name}: no run, and no folder of runs; `fedsuite runs` lists the runs")
+    return [_place(folder) for folder in run_folders(path)]
 
 
 def _place(folder: Path) -> "Place":

@@ -194,5 +194,5 @@ def failures_section(digests: Sequence[Digest]) -> Section:
         tables.append(table_of(title, turned, long=len(turned) > MOST_ROWS))
     text = [] if rows else ["Every reply that came could be used."]
     if late := sum(int(d.members["late"].sum()) for d in digests):
-        text.append(f"Steps went on without {late} late replies, as the settings say.")
+        text.append(f"Late replies, which no step waited for, as the settings say: {late}.")
     return Section("Failures", text=tuple(text), tables=tuple(tables))

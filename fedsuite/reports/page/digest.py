@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedsuite.history import LATE, Run, RunFrames, load_run
-from fedsuite.history.tidy import last_values
+from fedsuite.history.tidy import failed, last_values
 from fedsuite.reports.admitted import admitted_rows
 from fedsuite.reports.page.questions import Answers, RunRead
 from fedsuite.roster.members import Roster
@@ -106,7 +106,7 @@ def digest_of(
     answers = answer(config, RunRead(place.folder, place.label, place.line, completed, run))
     clients, rounds = _replies(run.clients), run.rounds
     timing = run.timing
-    failed = clients[~clients["status"].isin(["ok", LATE])]
+    bad = clients[failed(clients)]
     return Digest(
         place=place,
         settings=run.config,
@@ -118,8 +118,8 @@ def digest_of(
         members=_members(clients, run.roster),
         moved=_moved(clients, _replies(run.closing_clients)),
         times={name: float(timing[name].sum(min_count=1)) for name in _PARTS},
-        failures=failed.head(MOST_FAILURES)[["round", "name", "task", "status", "reason"]].copy(),
-        num_failures=len(failed),
+        failures=bad.head(MOST_FAILURES)[["round", "name", "task", "status", "reason"]].copy(),
+        num_failures=len(bad),
         admitted=admitted_rows(run.clients),
     )
 
@@ -163,8 +163,7 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
     names = pd.Index([*members, *sorted(set(seen) - members.keys())], dtype=str)
     places = names.get_indexer(pd.Index(seen, dtype=str))[clients["name"].cat.codes]
     number = clients["round"].to_numpy(np.int64, na_value=0)
-    used, late = ((clients["status"] == status).to_numpy() for status in ("ok", LATE))
-    task = clients["task"]
+    used, task = (clients["status"] == "ok").to_numpy(), clients["task"]
     span = int(number.max(initial=0)) + 1
 
     def rounds(mask: np.ndarray) -> np.ndarray:
@@ -181,8 +180,8 @@ def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:
         "examples": [members[n].examples if n in members else 0 for n in names],
         "trained": rounds(used & (task == "train").to_numpy() & (number > 0)),
         "evaluated": rounds(used & (task == "evaluate").to_numpy()),
-        "failed": total(~used & ~late),
-        "late": total(late),
+        "failed": total(failed(clients).to_numpy()),
+        "late": total((clients["status"] == LATE).to_numpy()),
         "up": total(clients["bytes-up"].to_numpy()),
         "down": total(clients["bytes-down"].to_numpy()),
     }

@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 
 from fedsuite.errors import InputError, RunFailed, one_line
-from fedsuite.history import LATE, TIMINGS, Kind, Run, kind_of, line_about, load_run
+from fedsuite.history import TIMINGS, Kind, Run, kind_of, line_about, load_run
+from fedsuite.history.tidy import failed
 from fedsuite.runs.folder import RunFolder
 
 MOST_CURVES = 5
@@ -177,7 +178,7 @@ def _failures(run: Run, events: Sequence[Mapping[str, Any]]) -> list[Failure]:
     found = []
     for frame in (run.clients, run.closing_clients):
         if len(frame) and "status" in frame:
-            for row in frame[~frame["status"].isin(["ok", LATE])].to_dict("records"):
+            for row in frame[failed(frame)].to_dict("records"):
                 found.append((int(row["round"]), str(row["name"]), str(row["reason"])))
     for event in events:
         if event.get("status") == "error":

@@ -100,7 +100,7 @@ def test_clients_that_no_step_waited_for_are_no_failures(tmp_path: Path) -> None
     (failures,) = (s for s in report.parts[0].sections if s.title == "Failures")
     assert not failures.tables and failures.text == (
         "Every reply that came could be used.",
-        "Steps went on without 2 late replies, as the settings say.",
+        "Late replies, which no step waited for, as the settings say: 2.",
     )
     clients = {row["client"]: row for row in table_named(report, "Every client")}
     assert (clients["oak"]["late"], clients["oak"]["failed"], clients["elm"]["late"]) == (
