@@ -29,7 +29,7 @@ from fedsuite.fedrl.config import (
     PrivacySettings,
 )
 from fedsuite.fedrl.open_world import prepare_world
-from fedsuite.progress import silent
+from fedsuite.storage.progress import silent
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import to_run_config
 

@@ -2,7 +2,7 @@
 
 Houses: generated ones, parallel averaging with the server's Nesterov momentum; score: success rate over all validation
 instructions. Roads: generated, with group norm, on a ring and on a complete graph, whose mixing matrix is also
-the star's; score: RMSE of the honest silos' own models at home. Attacks are those of fedsuite/sabotage/attacks.py;
+the star's; score: RMSE of the honest silos' own models at home. Attacks are those of fedsuite/averaging/sabotage/attacks.py;
 partition 0 is hostile from round 1 on.
 
 Every run adds a line to FILE, and runs that are there already are not made again; --part 0/2 makes every other one, so that

@@ -18,10 +18,10 @@ from typing import Any
 
 from benchmarks.report import finish, median
 from fedsuite.history import read_rows
-from fedsuite.progress import silent
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import read_config
 from fedsuite.storage.files import sha256_of
+from fedsuite.storage.progress import silent
 from fedsuite.vln.config import FedVLNConfig
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray.launch import run_ray

@@ -26,9 +26,9 @@ from typing import Any
 
 from benchmarks.report import finish
 from fedsuite.history import HISTORY, read_rows
-from fedsuite.progress import in_lines, silent
 from fedsuite.runs.folder import folder_of
 from fedsuite.settings.config import read_config
+from fedsuite.storage.progress import in_lines, silent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import prepare_sources
 from simulations.engines.inprocess import run_inprocess

@@ -15,10 +15,10 @@ from fedsuite.checking.strategy import check_strategy
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, RoundStrategy, Task
 from fedsuite.history import HISTORY
-from fedsuite.progress import silent
 from fedsuite.roster.members import ROSTER, Roster, read_roster, write_roster
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat
+from fedsuite.storage.progress import silent
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, System, load_system, to_run_config
 from strategies.runtime.post import OnEvent

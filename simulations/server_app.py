@@ -19,7 +19,6 @@ from fedsuite.arrays import arrays_to_bytes
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused
 from fedsuite.history import Kind, kind_of, line_about
 from fedsuite.history.metrics import write_metrics
-from fedsuite.progress import Progress, in_lines, silent
 from fedsuite.roster.members import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, check_folder, folder_of
@@ -27,6 +26,7 @@ from fedsuite.settings.config import to_flat
 from fedsuite.settings.ineffective import unread_lines
 from fedsuite.storage.escaping import LONGEST
 from fedsuite.storage.files import write_atomically, write_json
+from fedsuite.storage.progress import Progress, in_lines, silent
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import OnEvent, is_real

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from fedsuite.errors import InputError, unknown_key
-from fedsuite.progress import Progress
 from fedsuite.roster.members import Member, Roster
 from fedsuite.roster.node import NodeSettings
 from fedsuite.roster.node_report import Part
@@ -23,6 +22,7 @@ from fedsuite.settings.config import RunSettings, Value, limits_of, read_config,
 from fedsuite.settings.ineffective import Unread
 from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import chosen, imported
+from fedsuite.storage.progress import Progress
 from simulations.app.message_costs import StepCosts
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedsuite.arrays import Named, Stored, picked, range_complaint, stored_like
+from fedsuite.averaging.sabotage.attacks import ATTACKS, CLAIMED, KNOWING, Known, change
+from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     ClientInfo,
@@ -17,8 +19,6 @@ from fedsuite.federation import (
     Task,
 )
 from fedsuite.randomness import rng_for
-from fedsuite.sabotage.attacks import ATTACKS, CLAIMED, KNOWING, Known, change
-from fedsuite.sabotage.settings import SabotageSettings
 from strategies.wrapping import Wrapped, around
 
 # (state, honest replies of saboteurs) -> the state in which they have what they have learnt.

@@ -16,12 +16,12 @@ from flwr.serverapp import Grid
 
 from fedsuite.arrays import Arrays
 from fedsuite.messages.packing import pack
-from fedsuite.progress import silent
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.runs.versions import Versions
 from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat, with_keys
 from fedsuite.storage.files import sha256_of
+from fedsuite.storage.progress import silent
 from fedsuite.vln.data.instructions import EOS, PAD
 from simulations.app.run_config import as_toml
 from simulations.client_app import app as client_app

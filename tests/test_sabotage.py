@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fedsuite.averaging.sabotage.attacks import ATTACKS, Known, alie_z, change
+from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.errors import InputError
-from fedsuite.sabotage.attacks import ATTACKS, Known, alie_z, change
-from fedsuite.sabotage.settings import SabotageSettings
 
 START = {"w": np.array([1.0, 2.0], np.float32), "n": np.asarray(3)}
 OWN = {"w": np.array([1.5, 1.0], np.float32), "n": np.asarray(4)}

@@ -10,9 +10,9 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.open_world import prepare_world
-from fedsuite.progress import silent
 from fedsuite.roster.members import CONTENT, Member, Roster, write_roster
 from fedsuite.roster.same_data import check_same_data
+from fedsuite.storage.progress import silent
 from tests.harness import changed
 
 OAK = Member("oak", "seen", 18, {"houses": ["oak"], "numbers": [0], "train": [18], "val_seen": [2]})

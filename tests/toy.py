@@ -29,12 +29,12 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.progress import Progress
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Member, Roster
 from fedsuite.runs.folder import folder_of
 from fedsuite.runs.versions import Versions, checkpoint_rounds
 from fedsuite.settings.config import RunSettings, setting
+from fedsuite.storage.progress import Progress
 from simulations.systems import System
 
 

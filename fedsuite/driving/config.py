@@ -6,8 +6,8 @@ something else, docs/cdl.md says what was chosen and why.
 
 from dataclasses import dataclass
 
+from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.driving.federation_settings import FederationSettings
-from fedsuite.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.metrics import own_setting
 

@@ -7,10 +7,10 @@ from fedsuite.fedrl.gridworld.world import prepare as prepare_gridworld
 from fedsuite.fedrl.text2action.world import TextWorld, open_text_world
 from fedsuite.fedrl.text2action.world import prepare as prepare_text_world
 from fedsuite.fedrl.worlds import World
-from fedsuite.progress import Progress
 from fedsuite.roster.members import CONTENT, Member, Roster
 from fedsuite.roster.node_report import Part
 from fedsuite.storage.files import sha256_of
+from fedsuite.storage.progress import Progress
 
 
 def open_world(config: FedRLConfig) -> World:

@@ -17,8 +17,8 @@ from fedsuite.errors import one_of
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.open_world import open_world, prepare_world
 from fedsuite.fedrl.worlds import Role, Split, World
-from fedsuite.progress import silent
 from fedsuite.settings.config import flatten, read_config
+from fedsuite.storage.progress import silent
 
 Observation = np.ndarray | dict[str, np.ndarray]
 Config = FedRLConfig | Mapping[str, object] | None

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedsuite.errors import InputError, one_line, refused
-from fedsuite.progress import Progress, silent
 from fedsuite.storage.deleting import delete_file, delete_made
+from fedsuite.storage.progress import Progress, silent
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BARRED = '/ \\ : * ? " < > |'

@@ -6,7 +6,7 @@ paper or the official release, docs/fedvln.md says so.
 
 from dataclasses import dataclass
 
-from fedsuite.sabotage.settings import SabotageSettings
+from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.metrics import own_setting
 from fedsuite.vln.federation_settings import FederationSettings

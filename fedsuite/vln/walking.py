@@ -16,11 +16,11 @@ import numpy as np
 
 from fedsuite.arrays import Arrays, load_arrays, under_prefix
 from fedsuite.errors import InputError, one_line, suggestion
-from fedsuite.progress import Progress, silent
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import read_config
 from fedsuite.settings.values import shown
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import without_words
 from fedsuite.vln.data.dataset import House, Sample, join_houses, start_view

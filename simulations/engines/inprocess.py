@@ -21,7 +21,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from clients.numpy_client_app import CLIENT_RAISED
-from fedsuite.progress import silent
+from fedsuite.storage.progress import silent
 from strategies.runtime.post import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.progress import Progress
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import read_stored_config
 from fedsuite.settings.ineffective import unread_lines
 from fedsuite.storage.files import as_typed
+from fedsuite.storage.progress import Progress
 from simulations.app.message_costs import long_run
 from simulations.engines.nodes.connection import Connection, connection_of
 from simulations.engines.ray.placement import Placement, Resources, cores

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from fedsuite.history import Kind, kind_of, line_about
-from fedsuite.progress import in_lines
+from fedsuite.storage.progress import in_lines
 from simulations.experiments.notebook import NotebookLine
 
 SHOWN_METRICS = 4
@@ -42,7 +42,7 @@ class OnTerminal:
 
 
 class Preparing(OnTerminal):
-    """To be called as fedsuite.progress.Progress; no line comes twice."""
+    """To be called as fedsuite.storage.progress.Progress; no line comes twice."""
 
     def __init__(self, console: Console) -> None:
         self._said: set[str] = set()

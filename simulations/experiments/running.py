@@ -17,7 +17,6 @@ from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import HISTORY, read_rows
-from fedsuite.progress import Progress
 from fedsuite.roster.members import ROSTER, Roster, write_roster
 from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, read_stored_config
@@ -25,6 +24,7 @@ from fedsuite.settings.config import RunSettings
 from fedsuite.storage.deleting import delete, delete_file
 from fedsuite.storage.escaping import PlainConsole
 from fedsuite.storage.files import as_typed, telling, write_json
+from fedsuite.storage.progress import Progress
 from simulations.commands.stopping import EXIT_STOPPED
 from simulations.engines.ray.placement import Resources
 from simulations.experiments import folders, leavings

@@ -11,9 +11,9 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.own_noise import OwnNoise
 from fedsuite.fedrl.open_world import open_world, prepare_world
 from fedsuite.fedrl.worlds import Role
-from fedsuite.progress import silent
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import device_of
+from fedsuite.storage.progress import silent
 from simulations.systems import Node
 
 

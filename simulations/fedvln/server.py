@@ -5,8 +5,8 @@ from typing import Any
 
 from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.federation import RoundStrategy
-from fedsuite.progress import Progress
 from fedsuite.roster.members import Roster
+from fedsuite.storage.progress import Progress
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.metrics import metrics_of

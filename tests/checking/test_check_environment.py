@@ -17,8 +17,8 @@ from fedsuite.fedrl.gridworld.env import GridWorldEnv
 from fedsuite.fedrl.gridworld.parallel_env import GridWorldParallelEnv
 from fedsuite.fedrl.open_world import open_world, prepare_world
 from fedsuite.fedrl.worlds import IDLE, Step
-from fedsuite.progress import silent
 from fedsuite.settings.config import read_config
+from fedsuite.storage.progress import silent
 from tests.golden.runs import RUNS
 from tests.harness import full_keys
 

@@ -10,7 +10,7 @@ from clients.party import PartyClient, PartySite
 from fedsuite.arrays import Arrays
 from fedsuite.fedrl.learning.party import Party
 from fedsuite.fedrl.open_world import open_world
-from fedsuite.progress import silent
+from fedsuite.storage.progress import silent
 from tests.fedrl_runs import ROLES, SYSTEM, Letter, config_of, recorded, settings_from
 
 pytestmark = pytest.mark.slow

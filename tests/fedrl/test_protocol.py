@@ -12,7 +12,7 @@ from fedsuite.arrays import Arrays
 from fedsuite.errors import InputError
 from fedsuite.fedrl.open_world import open_world
 from fedsuite.fedrl.protocol import phases_of
-from fedsuite.progress import silent
+from fedsuite.storage.progress import silent
 from tests.fedrl_runs import ROLES, SYSTEM, Letter, config_of, recorded, settings_from
 
 pytestmark = pytest.mark.slow

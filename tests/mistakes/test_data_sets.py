@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from fedsuite.errors import InputError, one_line, refused
-from fedsuite.progress import silent
 from fedsuite.randomness import rng_for
 from fedsuite.settings.config import read_config
+from fedsuite.storage.progress import silent
 from simulations.systems import Node, load_system
 from tests.cdl_runs import write_drives
 from tests.conftest import SCANS, features_of, write_data

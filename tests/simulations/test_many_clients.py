@@ -13,11 +13,11 @@ from fedsuite.driving.report.run import write_results
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import ClientInfo
 from fedsuite.history import load_runs, read_rows
-from fedsuite.progress import silent
 from fedsuite.randomness import ASKED, OF
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.roster.members import Roster, write_roster
 from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.progress import silent
 from fedsuite.vln.data import roster as houses
 from fedsuite.vln.plan import clients_of
 from simulations import systems

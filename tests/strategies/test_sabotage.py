@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fedsuite.averaging.robust import MERGE_RULES, Merge
+from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, Task
 from fedsuite.history import load_runs
 from fedsuite.reports.admitted import admitted_text
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
-from fedsuite.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import read_config
 from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig

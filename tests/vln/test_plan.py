@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.progress import silent
 from fedsuite.roster.members import Member, Roster
+from fedsuite.storage.progress import silent
 from fedsuite.vln.config import FedVLNConfig
 from simulations.fedvln.server import make_strategy, prepare
 from tests.harness import changed

@@ -19,8 +19,8 @@ from fedsuite.driving.data.frames import SPLITS, WRITTEN, finish_silos, holds
 from fedsuite.driving.data.readers import Drive, FrameFormat, pictures, read_picture
 from fedsuite.driving.data.readers.rows import BadRows
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.storage.deleting import delete
+from fedsuite.storage.progress import Progress, silent
 
 ROLES = (TRAIN, TEST)
 

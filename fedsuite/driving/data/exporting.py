@@ -23,8 +23,8 @@ from fedsuite.driving.data.readers.lerobot.schema import V3
 from fedsuite.driving.data.sources import prepare_sources
 from fedsuite.driving.plan import make_plan
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.storage.files import make_new_folder, telling, write_json
+from fedsuite.storage.progress import Progress, silent
 
 FPS, CHUNK = 10, 1000
 CAMERA, ACTION, AXIS = "observation.images.front", "action", "steering_angle"

@@ -5,7 +5,7 @@ from pathlib import Path
 from fedsuite.driving.data.readers import AUTO, LOOKED_FOR, detect_kind, has_kind
 from fedsuite.driving.data.readers.drive import visible
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
+from fedsuite.storage.progress import Progress, silent
 
 LEVELS = 2
 RELEASE = ["test", "train"]  # folders of the CDL release

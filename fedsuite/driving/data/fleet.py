@@ -31,9 +31,9 @@ from fedsuite.driving.data.readers.angles import NAMED
 from fedsuite.driving.data.readers.drive import LEFT, RIGHT, name_of
 from fedsuite.driving.data.row_order import NAMES, ROWS, in_time
 from fedsuite.errors import InputError, suggestion
-from fedsuite.progress import Progress, silent
 from fedsuite.settings.config import read_config, setting
 from fedsuite.storage.files import check_readable
+from fedsuite.storage.progress import Progress, silent
 
 FLEET, OTHERS = "drives.toml", "*"
 

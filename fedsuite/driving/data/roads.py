@@ -30,10 +30,10 @@ from fedsuite.driving.data.rendering.scene import (
     steering,
 )
 from fedsuite.driving.data.rendering.settings import RoadSettings
-from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
 from fedsuite.storage.deleting import delete, delete_file
 from fedsuite.storage.files import write_json
+from fedsuite.storage.progress import Progress, silent
 
 SOURCE = "generated roads"
 LAYOUT_VERSION = 1  # raise when the same settings give other frames

@@ -30,11 +30,11 @@ from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import clients_of, make_plan
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.roster.members import CONTENT, Member, Roster
 from fedsuite.roster.node_report import Part
 from fedsuite.settings.config import with_keys
 from fedsuite.storage.files import in_turn, sha256_of
+from fedsuite.storage.progress import Progress, silent
 
 GENERATOR_VERSION = 1  # raise it when generated roads change, so that cached ones are made anew
 LAYOUT_VERSION = 2  # the same for converted drives

@@ -12,8 +12,8 @@ import numpy as np
 
 from fedsuite.fedrl.gridworld.maps import PATHS_PER_MAP
 from fedsuite.fedrl.gridworld.reader import write_maps
-from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
+from fedsuite.storage.progress import Progress, silent
 
 GENERATOR_VERSION = 1  # raise it when generated maps change, so that cached ones are made anew
 BLOCK = 250  # maps per random stream: more maps leave the earlier ones as they were

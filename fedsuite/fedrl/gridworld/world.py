@@ -27,7 +27,7 @@ from fedsuite.fedrl.gridworld.views import (
 from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make_ground
 from fedsuite.fedrl.learning.networks import POSITION_HIDDEN, TwoLayers, WindowNetwork
 from fedsuite.fedrl.worlds import IDLE, Role, Split
-from fedsuite.progress import Progress, silent
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 
 AGENTS = {"alpha": ALPHA, "beta": BETA}

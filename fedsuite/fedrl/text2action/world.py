@@ -20,7 +20,7 @@ from fedsuite.fedrl.text2action.text_cnn import TextCNN
 from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
 from fedsuite.fedrl.text2action.views import NUM_ACTIONS, TextTable, TextView, records_at
 from fedsuite.fedrl.worlds import Role, Split
-from fedsuite.progress import Progress, silent
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 
 VECTOR_SEED = 0  # vectors belong to the corpus: every seed of an experiment has the same

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.storage.files import make_new_folder, telling
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import CAMERA_PIXELS, VERTICAL_FIELD_OF_VIEW_RAD, load_graph
 from fedsuite.vln.data.sources import Sources, prepare_sources

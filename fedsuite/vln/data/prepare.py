@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.storage.files import path_name, sha256_of
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.vln.data.annotations import (
     SPLITS,
     annotation_files,

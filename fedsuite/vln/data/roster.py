@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress
 from fedsuite.roster.members import CONTENT, Member, Roster
 from fedsuite.roster.node_report import Part
+from fedsuite.storage.progress import Progress
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import apply_ablations
 from fedsuite.vln.data.dataset import House, load_house, load_vocabulary, read_prepared

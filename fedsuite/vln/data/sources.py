@@ -17,8 +17,8 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.storage.files import check_readable, make_folder
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 from fedsuite.vln.config import DataSettings, FedVLNConfig
 from fedsuite.vln.data.annotations import annotation_files, test_file

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.randomness import rng_for
+from fedsuite.storage.progress import Progress, silent
 from fedsuite.vln.generator.house_plan import House, draw_house
 from fedsuite.vln.generator.language import Instruction, describe
 from fedsuite.vln.generator.parallel import mapped

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Task
-from fedsuite.progress import silent
 from fedsuite.roster.members import ROSTER, read_roster, write_roster
 from fedsuite.runs.folder import folder_of
+from fedsuite.storage.progress import silent
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.engines.ray.placement import Weight
 from simulations.systems import settings_of

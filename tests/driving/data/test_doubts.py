@@ -14,7 +14,7 @@ from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.readers import Drive
 from fedsuite.driving.data.sources import make_roster
 from fedsuite.errors import InputError
-from fedsuite.progress import in_lines
+from fedsuite.storage.progress import in_lines
 
 COUNT = 60
 TURNS = [round(0.6 * float(np.sin(i / 7 + 0.1)), 4) for i in range(COUNT)]  # as the files have them

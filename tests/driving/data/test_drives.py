@@ -15,7 +15,7 @@ from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import is_finished, open_silo, silo_names
 from fedsuite.driving.data.readers import Drive
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, in_lines, silent
+from fedsuite.storage.progress import Progress, in_lines, silent
 
 
 def write_drive(folder: Path, count: int, first: int = 0) -> Path:

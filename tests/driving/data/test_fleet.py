@@ -11,7 +11,7 @@ from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import open_silo, silo_names
 from fedsuite.driving.data.sources import make_roster, silos_folder, with_limit
 from fedsuite.errors import InputError
-from fedsuite.progress import in_lines, silent
+from fedsuite.storage.progress import in_lines, silent
 from tests.driving.data.readers.test_tables_of_drives import HEADER
 from tests.driving.data.test_drives import write_drive
 

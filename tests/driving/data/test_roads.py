@@ -22,8 +22,8 @@ from fedsuite.driving.data.rendering.scene import (
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.errors import InputError
-from fedsuite.progress import in_lines, silent
 from fedsuite.randomness import rng_for
+from fedsuite.storage.progress import in_lines, silent
 
 CHARACTERS: tuple[Character, ...] = ("udacity", "gazebo", "carla")
 TARGETS = {"udacity": (0.311, 0.209), "gazebo": (0.092, 0.067), "carla": (0.348, 0.232)}

@@ -13,9 +13,9 @@ from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import open_silo, silo_names
 from fedsuite.driving.data.sources import prepare_sources, roster_folder, silos_folder
-from fedsuite.progress import in_lines
 from fedsuite.roster.members import Roster
 from fedsuite.storage.files import sha256_of
+from fedsuite.storage.progress import in_lines
 from tests.driving.data.test_drives import write_drive
 
 

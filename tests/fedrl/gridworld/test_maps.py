@@ -13,7 +13,7 @@ from fedsuite.fedrl.gridworld.generator import BLOCK, most_obstacles, write_gene
 from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, episodes
 from fedsuite.fedrl.gridworld.reader import ARRAYS, load_maps, read_maps
 from fedsuite.fedrl.gridworld.world import generated_file, open_gridworld, prepare
-from fedsuite.progress import in_lines
+from fedsuite.storage.progress import in_lines
 from tests.harness import changed
 
 CURE = "make it anew"

@@ -11,7 +11,7 @@ from fedsuite.fedrl.learning import testing
 from fedsuite.fedrl.learning.party import Party
 from fedsuite.fedrl.learning.rewarded_party import RewardedParty
 from fedsuite.fedrl.open_world import open_world
-from fedsuite.progress import silent
+from fedsuite.storage.progress import silent
 from tests.fedrl_runs import SYSTEM, config_of, settings_from
 
 

@@ -14,8 +14,8 @@ from fedsuite.driving.data.sources import silos_folder
 from fedsuite.driving.training.learner import Learner
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
-from fedsuite.progress import silent
 from fedsuite.runs.versions import Checkpoints
+from fedsuite.storage.progress import silent
 from simulations.cdl.system import SYSTEM
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import config_of, round_rows, settings_from

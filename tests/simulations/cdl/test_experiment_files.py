@@ -11,7 +11,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.plan import plan_of
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.progress import silent
+from fedsuite.storage.progress import silent
 from simulations.cdl.system import SYSTEM
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request

@@ -17,8 +17,8 @@ from fedsuite.driving.data.frames import silo_names
 from fedsuite.driving.data.sources import silos_folder
 from fedsuite.driving.training.sub_networks import SUB_NETWORKS
 from fedsuite.history import read_rows
-from fedsuite.progress import silent
 from fedsuite.runs.versions import Versions
+from fedsuite.storage.progress import silent
 from simulations.cdl.system import SYSTEM
 from tests.cdl_runs import config_of, round_rows, settings_from
 from tests.harness import Recorder, arrays_in, recorded

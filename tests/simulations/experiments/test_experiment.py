@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.progress import Progress, silent
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.runs.versions import Versions
+from fedsuite.storage.progress import Progress, silent
 from simulations.commands import cli as command
 from simulations.experiments.comparison import add_rounds
 from simulations.experiments.folders import labels_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.progress import Progress
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.progress import Progress
 from simulations.experiments.folders import default_name
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.progress import in_lines, silent
+from fedsuite.storage.progress import in_lines, silent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import load_vocabulary
 from fedsuite.vln.data.prepare import prepare_houses, prepare_views

@@ -1,4 +1,4 @@
-"""Section `sabotage` of a run's settings: who is hostile, in simulation only, and how (fedsuite/sabotage/attacks.py)."""
+"""Section `sabotage` of a run's settings: who is hostile, in simulation only, and how (attacks.py beside this file)."""
 
 import re
 from collections.abc import Sequence
