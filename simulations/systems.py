@@ -101,6 +101,8 @@ class System(Generic[C]):
     unread: keys that nothing reads with certain values of others; whoever sets them is told.
     costs: messages one after another that each step of the strategy takes; opens no data; the roster is None where it is not
     known. None: it does not say.
+    seconds: computing of a whole run on one core, to a factor of a few, from the settings and who takes part: whether Ray's
+    start pays. None: it does not say.
     known: what clients would say of themselves, from a roster that `prepare` has made; opens no data. None: every client of
     a simulation is asked, whatever evaluation-clients is.
     leaves: all names that draw, report, compare and clients give to files in a run's or an experiment's folder, as
@@ -125,6 +127,7 @@ class System(Generic[C]):
     node_key: str = "name"
     unread: Unread = field(default_factory=dict)
     costs: Callable[[C, Roster | None], StepCosts] | None = None
+    seconds: Callable[[C, Roster], float] | None = None
     known: Callable[[C, Roster], "Sequence[ClientInfo]"] | None = None
     leaves: Sequence[str] = ()
 

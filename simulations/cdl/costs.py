@@ -1,10 +1,11 @@
-"""How many messages one after another a CDL run takes on real nodes, from its settings and the number of silos."""
+"""What a CDL run costs, from its settings and its silos: messages one after another on real nodes, and computing."""
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.topology import load_network
 from fedsuite.roster.members import Roster
 from simulations.app.message_costs import StepCosts
 
+STEP_S = 0.022  # of an optimizer step on one core, of 16 frames of 64 x 64 pixels
 CURE = "a larger evaluate-every, or fewer rounds of more training.local-updates"
 
 
@@ -21,3 +22,10 @@ def costs_of(config: CDLConfig, roster: Roster | None = None) -> StepCosts:
     # In the end every silo's backbone may drive in all others.
     finish = silos if config.evaluation.cross_evaluation else 0
     return StepCosts(lambda _: 1, finish=finish, cure=CURE)
+
+
+def seconds_of(config: CDLConfig, roster: Roster) -> float:
+    """Computing of a whole run on one core, to a factor of a few: optimizer steps alone, which are most of it."""
+    size = config.training.batch_size / 16 * (config.data.image_size / 64) ** 2
+    steps = config.num_mixings * config.training.local_updates * roster.fact("silos", int)
+    return steps * size * STEP_S

@@ -21,6 +21,7 @@ SYSTEM = System(
     node_key="silo",
     unread=UNREAD,
     costs=later("simulations.cdl.costs:costs_of"),
+    seconds=later("simulations.cdl.costs:seconds_of"),
     known=later("fedsuite.driving.plan:clients_of"),
     leaves=(
         *("baselines.json", "results.csv", "learning.png", "wall-clock.png"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,15 +20,18 @@ from simulations.engines.ray.placement import Placement, Resources, cores
 from simulations.experiments.plan import Plan
 
 Engine = Literal["auto", "ray", "inprocess", "deploy"]
+SMALL_S = 15.0  # of computing on one core: Ray's start takes as long as its workers could save
 
 
 @dataclass(frozen=True)
 class Way:
-    """engine: one of three, never "auto"; connection: where to, of engine deploy alone."""
+    """engine: one of three, never "auto"; connection: where to, of engine deploy alone; open: nobody asked for workers, so
+    that a small run does without."""
 
     engine: Engine
     resources: Resources
     connection: Connection | None = None
+    open: bool = False
 
     @property
     def options(self) -> str:
@@ -41,6 +44,12 @@ class Way:
         """InputError where a run's device does not go with the workers."""
         if self.engine == "ray" and not self.resources.cluster:
             self.resources.placed(plan.settings.device, 1)
+
+    def suited(self, plan: Plan, roster: Roster) -> "Way":
+        """The same, or in this process where Ray's start would be most of the run."""
+        seconds = plan.system.seconds
+        small = self.open and seconds is not None and seconds(plan.settings, roster) < SMALL_S
+        return replace(self, engine="inprocess") if small else self
 
     def roster(self, plan: Plan, progress: Progress) -> Roster:
         """Who takes part: prepares the data, or reads what the nodes' operators have said of theirs."""
@@ -56,9 +65,12 @@ class Way:
     def remarks(self, plan: Plan, roster: Roster) -> Iterator[str]:
         """What to tell before the run."""
         yield from unread_lines(plan.settings, plan.system.unread)
+        way = self.suited(plan, roster)
+        if way is not self:
+            yield "in this process: Ray's start would be most of so small a run (--engine ray has workers)"
         if self.connection is None and plan.settings.roster and not _is_own_roster(plan):
-            yield f"roster: nothing reads it with --engine {self.engine}, which makes one from the data at hand"
-        if self.engine == "ray" and not self.resources.cluster:
+            yield f"roster: nothing reads it with --engine {way.engine}, which makes one from the data at hand"
+        if way.engine == "ray" and not self.resources.cluster:
             yield from self.resources.remarks(plan.settings.device, len(roster))
         if self.connection is not None and plan.system.costs is not None:
             line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
@@ -151,7 +163,7 @@ def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str)
         raise InputError(
             f"--connection {connection}: only --engine deploy uses a running SuperLink; add that, or leave it out"
         )
-    return Way(chosen, resources)
+    return Way(chosen, resources, open=engine == "auto" and resources == Resources())
 
 
 @contextmanager

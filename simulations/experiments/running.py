@@ -166,7 +166,7 @@ def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: 
     """
     plan = experiment.plans[label]
     try:
-        way.launch(_ready(plan, roster, way), len(roster), console)
+        way.suited(plan, roster).launch(_ready(plan, roster, way), len(roster), console)
         with _unfinished(plan.folder):
             way.finish(plan)
             delete_file(plan.folder.unfinished)

@@ -1,15 +1,17 @@
-"""How many messages one after another a FedVLN run takes on real nodes, from its settings and who takes part."""
+"""What a FedVLN run costs, from its settings and who takes part: messages one after another on real nodes, and computing."""
 
 from fedsuite.federation import ClientInfo
 from fedsuite.roster.members import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.stages import describes_paths, exchange_of, has_own
+from fedsuite.vln.stages import describes_paths, exchange_of, has_own, visit_steps
 from simulations.app.message_costs import StepCosts
 from simulations.fedvln.server import participation_of
 from strategies.participation import planned
 
 SEEN, UNSEEN = "seen", "unseen"  # roles of the roster
 R2R_HOUSES = {SEEN: 61, UNSEEN: 11}
+# Of an optimizer step on one core: what no network is too small for, and what a published agent (hidden size 512) adds.
+STEP_S, PUBLISHED_STEP_S, PUBLISHED_HIDDEN = 0.09, 1.4, 512
 CURE = "a larger evaluate-every, or fewer rounds of more local-epochs"
 CURE_IN_TURN = 'federation.aggregation = "parallel", where the houses of a round train side by side'
 
@@ -39,6 +41,16 @@ def costs_of(config: FedVLNConfig, roster: Roster | None = None) -> StepCosts:
         finish=int(has_own(config) or writes),
         cure=CURE_IN_TURN if longest > 1 else CURE,
     )
+
+
+def seconds_of(config: FedVLNConfig, roster: Roster) -> float:
+    """Computing of a whole run on one core, to a factor of a few: optimizer steps alone, which are most of it."""
+    steps = sum(visit_steps(config, m.examples) for m in roster.members if m.examples)
+    rate = (
+        1.0 if config.federation.method == "centralised" else config.federation.participation_rate
+    )
+    each = STEP_S + PUBLISHED_STEP_S * (config.agent.hidden_size / PUBLISHED_HIDDEN) ** 2
+    return config.num_rounds * rate * steps * each
 
 
 def _assumed(config: FedVLNConfig) -> list[Member]:

@@ -21,6 +21,7 @@ SYSTEM = System(
     node_key="scan",
     unread=UNREAD,
     costs=later("simulations.fedvln.costs:costs_of"),
+    seconds=later("simulations.fedvln.costs:seconds_of"),
     known=later("fedsuite.vln.plan:clients_of"),
     leaves=(
         *("baselines.json", "results.csv", "learning.png", "learning-*.png", "walks.png"),
