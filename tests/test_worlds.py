@@ -1,5 +1,6 @@
 """The worlds in Gymnasium's registry: found, accepted by its checker, and playing what the cores play."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -192,3 +193,22 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=told):
         made(name, cache, **given)
+
+
+def test_a_path_that_comes_back_is_walked_to_its_end(data_dir: Path, cache: Path) -> None:
+    """R4R in a house: the teacher stops where the path ends, not where it passes by that place."""
+    for split in ("train", "val_seen", "val_unseen"):
+        items = json.loads((data_dir / f"annotations/R2R_{split}.json").read_text())
+        back = [{**i, "path": [*i["path"], *i["path"][-2::-1]], "first_path_id": 1} for i in items]
+        (data_dir / f"annotations/R4R_{split}.json").write_text(json.dumps(back))
+    own = {"data.dir": str(data_dir), "data.features": str(data_dir / "features.tsv")}
+    env = made(HOUSE, cache, {**own, "data.dataset": "r4r"}, house="oak").unwrapped
+    for sample in env.samples[:4]:
+        _, info = env.reset(options={"instruction": sample.instr_id})
+        walked, total, over = [], 0.0, False
+        while not over:
+            walked.append(env.house.graph.index[info["viewpoint"]])
+            _, reward, over, _, info = env.step(info["teacher"])
+            total += reward
+        assert tuple(walked) == sample.path and walked[0] == walked[-1]
+        assert total == len(sample.path) - 1 + 2

@@ -84,8 +84,11 @@ def _in_stage(c: FedVLNConfig) -> Iterator[str]:
         yield "evaluation-clients: a submission is of all houses; set it to 0, or evaluation.submission=false"
     if c.evaluation_clients and has_own(c):
         yield "evaluation-clients: every house is scored with a model of its own and exports it; set it to 0"
-    if c.data.dataset == "rxr" and submission:
-        yield "evaluation.submission: the leaderboard's files are R2R's; set evaluation.submission=false for rxr"
+    if c.data.dataset != "r2r" and submission:
+        yield (
+            "evaluation.submission: the leaderboard's files are R2R's; set evaluation.submission=false for "
+            f"{c.data.dataset}"
+        )
     if c.ablations.blind_to == "language" and c.stage != "train":
         yield f"ablations.blind-to: language hides annotated instructions, not those of stage {c.stage}; choose nothing"
     if c.ablations.shuffle_instructions and c.stage in ("augment", "pre-explore"):

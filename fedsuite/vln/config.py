@@ -23,8 +23,23 @@ class DataSettings:
     )
     dataset: str = setting(
         "r2r",
-        "what annotations/ holds: R2R_<split>.json, or rxr_<split>_guide.jsonl.gz",
-        choices=("r2r", "rxr"),
+        "what annotations/ holds: R2R_<split>.json, R4R_<split>.json, REVERIE_<split>.json, NDH_<split>.json, each also "
+        "as <name>_enc.json, or rxr_<split>_guide.jsonl.gz",
+        choices=("r2r", "rxr", "r4r", "reverie", "ndh"),
+    )
+    augmented: str = setting(
+        "",
+        "files in annotations/ with generated instructions to train on as well, .json or .jsonl, with commas between",
+    )
+    bert_vocabulary: str = setting(
+        "",
+        "vocab.txt of bert-base-uncased, for instructions that are stored as its ids alone",
+        path=True,
+    )
+    ndh_path: str = setting(
+        "planner",
+        "reference path of NDH: the shortest way to the goal (planner), or where the person went (player)",
+        choices=("planner", "player"),
     )
     language: str = setting(
         "en", "instructions of RxR to use: a language (en, hi, te), one region's (en-US), or all"

@@ -7,8 +7,8 @@ Action a of the B agents: 0 = stop, k = go to candidate k-1 of the viewpoint. Af
 candidate was seen best; after a stop nothing changes (EnvDrop, Tan et al. 2019).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -110,7 +110,9 @@ class Episodes:
     """tokens [B, L] int64 padded with 0; length [B] int64 on the CPU; start, start_view, goal [B] int64.
 
     start and goal are rows of the World. feature_factor [B, F] multiplies all that an episode sees at all its steps and
-    takes the place of feature dropout (environment dropout, Tan et al. 2019); None = ordinary feature dropout.
+    takes the place of feature dropout (environment dropout, Tan et al. 2019); None = ordinary feature dropout. way [B, M]:
+    places that are to be visited in this order, from the start to the goal, which is repeated at the end; None = the goal
+    alone matters.
     """
 
     tokens: Tensor
@@ -119,9 +121,59 @@ class Episodes:
     start_view: Tensor
     goal: Tensor
     feature_factor: Tensor | None = None
+    way: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def via(self) -> Tensor:
+        """The way [B, M], from the start straight to the goal where there is none."""
+        return torch.stack([self.start, self.goal], 1) if self.way is None else self.way
+
+
+@dataclass(frozen=True)
+class Pursuit:
+    """B walks along their ways (Jain et al. 2019 for R4R): what comes next, and what is left behind that.
+
+    way [B, M] as in Episodes; reached [B]: the last place of it that was visited in order; beyond_m [B, M]: length of the
+    way behind each place, metres.
+    """
+
+    way: Tensor
+    reached: Tensor
+    beyond_m: Tensor
+
+    @property
+    def next(self) -> Tensor:
+        """Column [B] of the place that is to be visited next: the last one where all have been."""
+        return (self.reached + 1).clamp(max=self.way.shape[1] - 1)
+
+    @property
+    def aim(self) -> Tensor:
+        """Row of that place [B]."""
+        return self.way.gather(1, self.next.unsqueeze(1)).squeeze(1)
+
+    @property
+    def rest_m(self) -> Tensor:
+        """Length of the way behind it [B]."""
+        return self.beyond_m.gather(1, self.next.unsqueeze(1)).squeeze(1)
+
+    def rows(self, of: Callable[[Tensor], Tensor]) -> "Pursuit":
+        """Some of them."""
+        return Pursuit(of(self.way), of(self.reached), of(self.beyond_m))
+
+    def moved(self, viewpoint: Tensor) -> "Pursuit":
+        """After the walks have come to `viewpoint` [B]."""
+        return replace(self, reached=torch.where(viewpoint == self.aim, self.next, self.reached))
+
+
+def pursuit(world: World, way: Tensor) -> Pursuit:
+    """At the start of the ways [B, M]."""
+    legs = world.goal_distance_m(way[:, :-1].flatten(), way[:, 1:].flatten())
+    legs = legs.view(len(way), -1)
+    beyond = torch.cat([legs, legs.new_zeros(len(way), 1)], 1).flip(1).cumsum(1).flip(1)
+    return Pursuit(way, torch.zeros_like(way[:, 0]), beyond)
 
 
 def _teacher_table(graph: NavGraph, candidates: Candidates) -> np.ndarray:

@@ -8,6 +8,7 @@ Observation  Dict. "instruction", Box(int64, (L,)): words of the run's vocabular
              "action-mask", Box(0, 1, (K + 1,), int8): 1 for what can be done.
 Action       Discrete(K + 1): 0 stops, k goes to neighbour k - 1. One that is not there leaves the agent where it is.
 Reward       of a move the sign of how much nearer the goal is; of a stop 2 within 3 m of the goal, else -2 (EnvDrop's).
+             Where a path is followed place by place (R4R), its next place and the length behind that take the goal's part.
 Start        a random instruction of the split, or options={"instruction": its id}.
 End          terminated: the agent stopped. truncated: agent.max-actions decisions without a stop.
 info         instruction (text), instruction-id, house, viewpoint, distance-m to the goal, teacher (action of the shortest
@@ -26,10 +27,10 @@ from gymnasium import spaces
 
 from fedsuite.errors import suggestion
 from fedsuite.settings.config import flatten
-from fedsuite.vln.data.dataset import Sample, join_houses
+from fedsuite.vln.data.dataset import Sample, join_houses, make_episodes
 from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS
 from fedsuite.vln.data.torch_instructions import Instructions
-from fedsuite.vln.environment import STOP
+from fedsuite.vln.environment import STOP, pursuit
 from fedsuite.vln.training.objective import SUCCESS_RADIUS_M, rewards
 
 # As few houses as there can be; a run's own settings have more.
@@ -90,6 +91,8 @@ class HouseEnv(gymnasium.Env[Observation, np.int64]):
         self._viewpoint = torch.tensor([self._sample.path[0]])
         self._view = torch.tensor([self._sample.start_view])
         self._goal = torch.tensor([self._sample.path[-1]])
+        way = make_episodes([self._sample], self.world).via
+        self._pursuit = pursuit(self.world, way)
         self._taken = 0
         return self._observe(), self._info()
 
@@ -100,7 +103,9 @@ class HouseEnv(gymnasium.Env[Observation, np.int64]):
         before, chosen = self._viewpoint, torch.tensor([int(action)])
         if int(action) <= int(self.world.candidate_count[before]):
             self._viewpoint, self._view = self.world.step(before, self._view, chosen)
-        reward = float(rewards(self.world, before, self._viewpoint, chosen, self._goal)[0])
+        ahead, places = self._pursuit, (before, self._viewpoint)
+        reward = float(rewards(self.world, *places, chosen, ahead.aim, ahead.rest_m)[0])
+        self._pursuit = ahead.moved(self._viewpoint)
         self._taken += 1
         stopped, info = int(action) == STOP, self._info()
         if stopped:
@@ -136,5 +141,5 @@ class HouseEnv(gymnasium.Env[Observation, np.int64]):
             "house": graph.scan,
             "viewpoint": graph.viewpoint_ids[here],
             "distance-m": float(self.world.goal_distance_m(self._viewpoint, self._goal)),
-            "teacher": int(self.world.teacher_action(self._viewpoint, self._goal)),
+            "teacher": int(self.world.teacher_action(self._viewpoint, self._pursuit.aim)),
         }

@@ -10,6 +10,9 @@ _ALONE = ("federation.method", but("federated"))
 UNREAD: Unread = {
     **AVERAGING_UNREAD,
     "data.language": ("data.dataset", but("rxr")),
+    "data.ndh-path": ("data.dataset", but("ndh")),
+    "data.augmented": ("data.dir", among("")),
+    "data.bert-vocabulary": [("data.dir", among("")), ("data.dataset", among("rxr"))],
     "data.generated-seed": _GENERATED,
     "data.generated-seen-houses": _GENERATED,
     "data.generated-unseen-houses": _GENERATED,

@@ -46,6 +46,7 @@ AGENT = (
     _metres("tl", "TL (m)", order=8, tables="run"),
     Metric("steps", unit="steps", tables=""),
 )
+GOAL_PROGRESS = _metres("gp", "GP (m)", lower=False, order=0)  # of NDH alone
 SPEAKER = (
     _corpus("bleu-1", "BLEU-1", averaged=partial(_bleu, 1, False), tables="experiment"),
     _corpus(
@@ -63,11 +64,12 @@ SPEAKER = (
     ),
 )  # fmt: skip
 AGENT_METRICS, SPEAKER_METRICS = Metrics(AGENT), Metrics(SPEAKER)
-ALL = (*AGENT, *SPEAKER)
+ALL = (*AGENT, GOAL_PROGRESS, *SPEAKER)
 
 
 def metrics_of(config: "FedVLNConfig") -> Metrics:
     """Of a run's stage."""
     if config.stage == SPEAKER_STAGE:
         return SPEAKER_METRICS
-    return with_own(AGENT, config.evaluation.metrics)
+    rows = (GOAL_PROGRESS, *AGENT) if config.data.dataset == "ndh" else AGENT
+    return with_own(rows, config.evaluation.metrics)

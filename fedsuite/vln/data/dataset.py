@@ -4,7 +4,7 @@ A prepared folder keeps each house apart, so that a client opens nothing of anot
 
     <houses>/manifest.json              order of houses, splits, counts, feature width
     <houses>/vocabulary.json            the words all agents share
-    <houses>/<scan>/episodes.json       the scan's items of every split, R2R fields; RxR's also name each instruction
+    <houses>/<scan>/episodes.json       the scan's items of every split (annotations.py says what is in one)
 """
 
 import math
@@ -32,7 +32,9 @@ REMAKE = "move the folder houses-... away, the next run makes it anew from the a
 class Sample:
     """One (path, instruction) pair. path: panorama rows of the house; tokens int64 [L].
 
-    instr_id: "<path_id>_<k>" in R2R, the guide's instruction_id in RxR; path_id: -1 if nobody annotated the path.
+    instr_id: "<path_id>_<k>" in R2R, the guide's instruction_id in RxR; path_id: -1 if nobody annotated the path; follows:
+    the teacher walks the path place by place (R4R), not the shortest way to its end; goals: rows of the region that is to be
+    reached (NDH).
     """
 
     instr_id: str
@@ -42,6 +44,8 @@ class Sample:
     tokens: np.ndarray
     text: str
     path_id: int | str = -1
+    follows: bool = False
+    goals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,8 @@ def _samples(
                 tokens=vocabulary.encode(text, max_length),
                 text=text,
                 path_id=item["path_id"],
+                follows=bool(item.get("follows")),
+                goals=tuple(graph.index[v] for v in item.get("goals", ())),
             )
             for item in rows
             for names in [_instruction_names(item)]
@@ -170,8 +176,15 @@ def make_episodes(samples: Sequence[Sample], world: World) -> Episodes:
         tokens[row, : len(s.tokens)] = torch.from_numpy(s.tokens)
     offset = [first[s.scan] for s in samples]
 
-    def column(values: list[int]) -> torch.Tensor:
+    def column(values: list[Any]) -> torch.Tensor:
         return torch.tensor(values, device=world.device)
+
+    ways = [s.path if s.follows else (s.path[0], s.path[-1]) for s in samples]
+    longest = max(map(len, ways))
+    rows = [
+        [o + place for place in (*way, *way[-1:] * (longest - len(way)))]
+        for o, way in zip(offset, ways, strict=True)
+    ]
 
     return Episodes(
         tokens=tokens.to(world.device),
@@ -179,4 +192,5 @@ def make_episodes(samples: Sequence[Sample], world: World) -> Episodes:
         start=column([o + s.path[0] for o, s in zip(offset, samples, strict=True)]),
         start_view=column([s.start_view for s in samples]),
         goal=column([o + s.path[-1] for o, s in zip(offset, samples, strict=True)]),
+        way=column(rows) if any(s.follows for s in samples) else None,
     )

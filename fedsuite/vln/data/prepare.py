@@ -15,16 +15,10 @@ import numpy as np
 from fedsuite.errors import InputError
 from fedsuite.storage.files import path_name, sha256_of
 from fedsuite.storage.progress import Progress, silent
-from fedsuite.vln.data.annotations import (
-    SPLITS,
-    annotation_files,
-    check_items,
-    detours,
-    read_annotations,
-)
+from fedsuite.vln.data.annotations import SPLITS, check_items, detours
 from fedsuite.vln.data.graph import NUM_VIEWS, NavGraph, load_graph, missing_scans
 from fedsuite.vln.data.instructions import build_vocabulary, read_vocabulary
-from fedsuite.vln.data.rxr import read_guides
+from fedsuite.vln.data.split_files import R2R, Reading, read_augmented, read_splits
 from fedsuite.vln.data.view_files import (
     HDF5_SUFFIXES,
     LOGITS,
@@ -127,36 +121,34 @@ def prepare_houses(
     out_dir: Path,
     min_word_count: int,
     progress: Progress = silent,
-    dataset: str = "r2r",
-    language: str = "en",
+    reading: Reading = R2R,
     test: Path | None = None,
     vocabulary_file: Path | None = None,
     alone: bool = False,
     processes: int = 0,
 ) -> None:
-    """Check the annotations and split them by house into `out_dir` (layout in dataset.py); language is RxR's.
+    """Check the annotations and split them by house into `out_dir` (layout in dataset.py).
 
-    test: the leaderboard's split, where a run walks it; vocabulary_file: words to use, None = those of the training
-    instructions; alone: paths of any split will do; processes: see `mapped`.
+    reading: what they are; test: the leaderboard's split, where a run walks it; vocabulary_file: words to use, None = those
+    of the annotated training instructions; alone: paths of any split will do; processes: see `mapped`.
     """
-    connectivity, files = data_dir / "connectivity", annotation_files(data_dir, dataset)
-    files |= {TEST: test} if test else {}
+    connectivity = data_dir / "connectivity"
     for path in (connectivity, data_dir / "annotations"):
         if not path.is_dir():
             raise InputError(
                 f"data.dir: {path} is not a folder; data.dir needs connectivity/ and annotations/"
             )
-    splits = {
-        s: read_guides(f, language) if dataset == "rxr" else read_annotations(f)
-        for s, f in files.items()
-    }
+    files, splits = read_splits(data_dir, reading, test, progress)
+    texts = [t for i in splits["train"] for t in i["instructions"]]  # without generated ones
+    splits["train"] = [*splits["train"], *read_augmented(data_dir, reading, progress)]
     order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
     for split, names in order.items():
         for scan in names:
             path_name(scan, f"{files[split]}: a scan")
     scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
     if absent := missing_scans(connectivity, scans):
-        where = next(files[s].name for s, names in order.items() if absent[0] in names)
+        first = ((s, i) for s, items in splits.items() for i in items if i["scan"] == absent[0])
+        where = next(i.get("augmented", files[s].name) for s, i in first)
         raise InputError(
             f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}), "
             f"it stands in {where}; add <scan>_connectivity.json{without_test(absent[0], order)}"
@@ -187,7 +179,6 @@ def prepare_houses(
             f"{files['train']}: {len(longer)} of {len(splits['train'])} paths are not the shortest way to their end (first: "
             f"path_id {longer[0]}); the teacher walks the shortest way, whatever the instruction says"
         )
-    texts = (t for i in splits["train"] for t in i["instructions"])
     given = vocabulary_file and read_vocabulary(vocabulary_file)
     vocabulary = given or build_vocabulary(texts, min_word_count)
     samples = {

@@ -75,7 +75,8 @@ def part_of(config: FedVLNConfig, name: str, words: bool, progress: Progress) ->
         )
     counts = _counts([sources.manifest["samples"][name]])
     samples = read_prepared(sources.houses_dir, f"{name}/episodes.json").get("train", [])
-    uses = count_words(t for item in samples for t in item["instructions"]) if words else None
+    annotated = (i for i in samples if "augmented" not in i)
+    uses = count_words(t for item in annotated for t in item["instructions"]) if words else None
     examples = sum(len(item["instructions"]) for item in samples)
     member = Member(name, roles[0], examples, {"houses": [name]} | counts)
     facts = {"feature-size": sources.feature_size}

@@ -86,17 +86,22 @@ def read_guides(file: Path, language: str) -> list[dict[str, Any]]:
 
 def _guides(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, guide) of every line that is not blank, with its fields checked."""
+    for number, guide in json_lines(file):
+        _check(guide, f"{file}: line {number}")
+        yield number, guide
+
+
+def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
+    """(line number, content) of every line of a file, gzipped or not, that is not blank; InputError if one is no JSON."""
     for number, raw in _lines(file):
         if not raw.strip():
             continue
         try:
-            guide = parsed_json(raw.decode())
+            yield number, parsed_json(raw.decode())
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{file}: line {number} is not JSON in UTF-8 ({error}); the file is damaged, fetch it again"
             ) from None
-        _check(guide, f"{file}: line {number}")
-        yield number, guide
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:

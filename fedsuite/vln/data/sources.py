@@ -21,10 +21,16 @@ from fedsuite.storage.files import check_readable, make_folder
 from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 from fedsuite.vln.config import DataSettings, FedVLNConfig
-from fedsuite.vln.data.annotations import annotation_files, test_file
 from fedsuite.vln.data.dataset import read_manifest
 from fedsuite.vln.data.graph import NUM_VIEWS, load_graph
 from fedsuite.vln.data.prepare import digest_of, prepare_houses, prepare_views, without_test
+from fedsuite.vln.data.split_files import (
+    Reading,
+    absent,
+    annotation_files,
+    augmented_files,
+    test_file,
+)
 from fedsuite.vln.data.view_files import HDF5_SUFFIXES, check_prepared
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 from fedsuite.vln.message_keys import TEST
@@ -108,10 +114,10 @@ def places_of(config: FedVLNConfig) -> Places:
         return Places(data, cache / f"houses-{key}", data / "views", settings)
     data, features = Path(own.dir), Path(own.features)
     graphs = sorted((data / "connectivity").glob("*_connectivity.json"))
-    # R2R is English alone: its language says nothing, and must not make another folder.
-    kind = [own.dataset, own.language] if own.dataset == "rxr" else [own.dataset]
-    test = submitted_test(config)[0]
+    test, reading = submitted_test(config)[0], Reading.of(own)
     files = [*annotation_files(data, own.dataset).values(), *([test] if test else [])]
+    files += augmented_files(data, reading.augmented)
+    kind = reading.digested()
     key = digest_of(LAYOUT_VERSION, *files, *graphs, own.min_word_count, *kind, *given)
     views = features
     if features.is_file():
@@ -140,10 +146,7 @@ def _complaints(own: DataSettings) -> Iterator[str]:
         yield f"data.features: {features} does not exist; give a .tsv or .hdf5 file or a prepared folder"
     if features.is_file() and features.suffix not in (".tsv", *HDF5_SUFFIXES):
         yield f"data.features: {features} is no .tsv, .hdf5 or .h5 file; convert it to one of these"
-    files = annotation_files(data, own.dataset).values()
-    for absent in (f for f in files if not f.is_file()):
-        names = ", ".join(f.name for f in files)
-        yield f"{absent}: no such file; data.dir needs {names} in annotations/"
+    yield from absent(data, Reading.of(own))
 
 
 def prepare_sources(
@@ -156,7 +159,7 @@ def prepare_sources(
     for line in (without, _words_line(own)):
         if line:
             progress(line)
-    kind = own.min_word_count, progress, own.dataset, own.language, test, vocabulary
+    kind = own.min_word_count, progress, Reading.of(own), test, vocabulary
     features = Path(own.features), places.connectivity_dir
     steps: dict[Path, Callable[[Path], object]] = {
         places.houses_dir: lambda to: prepare_houses(places.data_dir, to, *kind, alone),

@@ -17,7 +17,11 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample, join_houses
 from fedsuite.vln.data.graph import HEADINGS, VIEW_STEP_RAD
 from fedsuite.vln.environment import World
-from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
+from fedsuite.vln.evaluation.metrics import (
+    episode_metrics,
+    goal_progress_m,
+    published_trajectory,
+)
 from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.agent import Agent
@@ -77,8 +81,11 @@ def walk_metrics(
     """Metrics [B] of walks that `walk_all` made, against the samples' own paths, as the run counts them."""
     if config.evaluation.trajectory == "published":
         visited = [published_trajectory(p, v) for p, v in zip(visited, views, strict=True)]
-    own = metrics_of(config).computed
-    return episode_metrics(house.graph.distance_m, visited, [s.path for s in samples], own=own)
+    own, distance_m = metrics_of(config).computed, house.graph.distance_m
+    found = episode_metrics(distance_m, visited, [s.path for s in samples], own=own)
+    if config.data.dataset == "ndh":
+        found |= {"gp": goal_progress_m(distance_m, visited, [s.goals for s in samples])}
+    return found
 
 
 def _leave(

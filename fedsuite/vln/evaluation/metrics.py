@@ -93,6 +93,17 @@ def episode_metrics(
     return scores | {m.name: m.values(len(tl), walks) for m in own}
 
 
+def goal_progress_m(
+    distance_m: np.ndarray,
+    predicted: Sequence[Sequence[int]],
+    goals: Sequence[Sequence[int]],
+) -> np.ndarray:
+    """GP [B] of NDH (Thomason et al. 2019): d(p_0, G) - d(p_m, G), m, d to the nearest viewpoint of the region G."""
+    pairs = zip(predicted, goals, strict=True)
+    found = [distance_m[[p[0], p[-1]]][:, list(g)].min(1) for p, g in pairs]
+    return np.array([start - end for start, end in found], np.float64)
+
+
 def _padded(name: str, paths: Sequence[Sequence[int]], viewpoints: int) -> _Paths:
     count = np.array([len(p) for p in paths], np.int64)
     if (count == 0).any():

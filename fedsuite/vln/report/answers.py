@@ -127,6 +127,8 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
 
 def _papers(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome) -> Iterator[Paper]:
     """The table of the stage: agents with generated instructions have rows of their own."""
+    if config.data.dataset not in PUBLISHED_HOUSES:
+        return  # the paper has none on it
     key = config.data.dataset if config.stage in ("train", "augment") else config.stage
     found = PAPER[key]
     augmented = config.stage == "augment"

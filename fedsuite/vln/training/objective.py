@@ -6,8 +6,10 @@ Source: EnvDrop (Tan et al. 2019) as trained in FedVLN (Zhou & Wang 2022):
   R_t  = r_t + gamma R_{t+1}, bootstrapped with V of one more look where an episode was cut off
   L_RL = 1/M sum_{t,b} [ -log pi(a_t) (R_t - V(h_t)) + 0.5 (R_t - V(h_t))^2 - w_H H(pi) ],  M active steps
   L    = teacher_weight L_IL + sampled_weight L_RL
+Where a way is to be followed (R4R), d is the distance to its next place and, for stopping, what is left behind that.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,7 +91,16 @@ def _join(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, 
         raise ValueError("both mini-batches of a step need environment dropout, or neither")
     factor = torch.cat(factors) if factors else None
     length, start, view, goal = map(torch.cat, zip(*places, strict=True))
-    return Episodes(tokens, length, start, view, goal, factor), len(parts[0])
+    way = _joined_ways(parts) if any(p.way is not None for p in parts) else None
+    return Episodes(tokens, length, start, view, goal, factor, way), len(parts[0])
+
+
+def _joined_ways(parts: Sequence[Episodes]) -> Tensor:
+    """Ways of all [B, M]; shorter ones end with their goal again and again."""
+    longest = max(p.via.shape[1] for p in parts)
+    return torch.cat(
+        [torch.cat([p.via, p.goal[:, None].expand(-1, longest - p.via.shape[1])], 1) for p in parts]
+    )
 
 
 def _imitation(out: Walk, first: int, last: int) -> Tensor:
@@ -105,10 +116,19 @@ def _imitation(out: Walk, first: int, last: int) -> Tensor:
     return total / (last - first)
 
 
-def rewards(world: World, before: Tensor, after: Tensor, action: Tensor, goal: Tensor) -> Tensor:
-    """Reward of each decision [N], from the viewpoints before and after it, the action and the goal [N]."""
+def rewards(
+    world: World,
+    before: Tensor,
+    after: Tensor,
+    action: Tensor,
+    goal: Tensor,
+    rest_m: Tensor | None = None,
+) -> Tensor:
+    """Reward of each decision [N], from the viewpoints before and after it, the action and the goal [N]; rest_m [N]: what is
+    left of a way behind the goal, which is its next place then."""
     metres, then = (world.goal_distance_m(place, goal) for place in (before, after))
-    stopped = torch.where(metres < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
+    left_m = metres if rest_m is None else metres + rest_m
+    stopped = torch.where(left_m < SUCCESS_RADIUS_M, STOP_REWARD, -STOP_REWARD)
     return torch.where(action == STOP, stopped, torch.sign(metres - then))
 
 
@@ -136,6 +156,8 @@ def _a2c(
         torch.cat([getattr(step, name) for step in steps])
         for name in ("row", "active", "action", "before", "after", "hidden")
     )
+    rest = [step.rest_m for step in steps if step.rest_m is not None]
+    aim, rest_m = torch.cat([step.aim for step in steps]), torch.cat(rest) if rest else None
     counted = active & (row >= num_forced)
     place = torch.cat([step.row + time * batch for time, step in enumerate(steps)])
 
@@ -149,7 +171,7 @@ def _a2c(
     if out.unfinished is not None and out.last_hidden is not None:
         with torch.no_grad():
             last[out.unfinished] = agent.critic(out.last_hidden, dropout)
-    reward = rewards(world, before, after, action, episodes.goal[row])
+    reward = rewards(world, before, after, action, aim, rest_m)
     returns = _returns(over_time(reward), over_time(counted), last, settings.discount)
     every = [torch.log_softmax(step.logits, 1) for step in steps]
     pairs = zip(every, steps, strict=True)

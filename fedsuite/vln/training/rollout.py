@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedsuite.vln.environment import STOP, Episodes, World
+from fedsuite.vln.environment import STOP, Episodes, Pursuit, World, pursuit
 from fedsuite.vln.model.agent import Agent, Decided, Panorama
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
@@ -27,7 +27,8 @@ class Step:
     """One decision of the b episodes still in the batch.
 
     row [b] position in the batch; active [b] False for an episode that has ended but was not yet removed; logits [b, 1+K];
-    teacher, action [b]; hidden [b, H]; before, after: viewpoint [b] around the action; view [b] before it.
+    teacher, action [b]; hidden [b, H]; before, after: viewpoint [b] around the action; view [b] before it; aim [b]: where
+    the teacher was heading, the goal or the next place of a way; rest_m [b]: length of a way behind the aim, None = no way.
     """
 
     row: Tensor
@@ -39,6 +40,8 @@ class Step:
     before: Tensor
     after: Tensor
     view: Tensor
+    aim: Tensor
+    rest_m: Tensor | None
 
 
 @dataclass
@@ -76,7 +79,7 @@ def observe(
 
 @dataclass(frozen=True)
 class _Walkers:
-    """The b episodes still in the batch: place in it, where they are, look and go [b]; state, c [b, H]; instructions."""
+    """The b episodes still in the batch: place in it, where they are, look and head for [b]; state, c [b, H]; words."""
 
     row: Tensor
     viewpoint: Tensor
@@ -86,11 +89,21 @@ class _Walkers:
     cell: Tensor
     language: SharedContext
     factor: Tensor | None  # [b, F]
+    pursuit: Pursuit | None = None  # of ways that are to be followed
 
     def rows(self, chosen: Chosen) -> "_Walkers":
         """Some of them."""
         tensors = {k: chosen.of(v) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(self, language=self.language.rows(chosen.index), **tensors)
+        ways = None if self.pursuit is None else self.pursuit.rows(chosen.of)
+        return replace(self, language=self.language.rows(chosen.index), pursuit=ways, **tensors)
+
+    def moved(self, viewpoint: Tensor, view: Tensor, state: Tensor, cell: Tensor) -> "_Walkers":
+        """After a decision."""
+        at = replace(self, viewpoint=viewpoint, view=view, state=state, cell=cell)
+        if self.pursuit is None:
+            return at
+        ways = self.pursuit.moved(viewpoint)
+        return replace(at, pursuit=ways, goal=ways.aim)
 
     def decide(self, agent: Agent, world: World, dropout: Dropout, gathered: Gathered) -> Decided:
         see = observe(world, self.viewpoint, self.view, dropout, self.factor)
@@ -113,8 +126,9 @@ def walk(
     language, state, cell = agent.encoder(episodes.tokens, episodes.length, dropout)
     row = torch.arange(len(episodes), device=world.device)
     active = torch.ones_like(row, dtype=torch.bool)
-    places = episodes.start, episodes.start_view, episodes.goal
-    at = _Walkers(row, *places, state, cell, language, episodes.feature_factor)
+    ways = None if episodes.way is None else pursuit(world, episodes.way)
+    places = episodes.start, episodes.start_view, episodes.goal if ways is None else ways.aim
+    at = _Walkers(row, *places, state, cell, language, episodes.feature_factor, ways)
     out, ends, gathered = Walk(), [], Gathered()
     for time in range(int(limit.max())):
         logits, hidden, cell, state = at.decide(agent, world, dropout, gathered)
@@ -122,8 +136,9 @@ def walk(
         action = torch.where(active, policy(logits.detach(), teacher, at.row), STOP)
         after, view = world.step(at.viewpoint, at.view, action)
         decision = (at.row, active, logits, teacher, action, hidden, at.viewpoint, after, at.view)
-        out.steps.append(Step(*decision))
-        at = replace(at, viewpoint=after, view=view, state=state, cell=cell)
+        rest_m = None if at.pursuit is None else at.pursuit.rest_m
+        out.steps.append(Step(*decision, at.goal, rest_m))
+        at = at.moved(after, view, state, cell)
         active = active & (action != STOP)
         cut = active & (limit.index_select(0, at.row) <= time + 1)
         if bootstrap and bool(cut.any()):

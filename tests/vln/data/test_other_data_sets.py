@@ -148,11 +148,17 @@ def prepared(data: Path, said: list[str] | None = None) -> Path:
     [
         (
             {"first_path_id": 1, "second_path_id": 2},
-            "R4R (it has first_path_id); those are not read",
+            "R4R (it has first_path_id), not of R2R; set data.dataset=r4r and name the file R4R_<split>.json",
         ),
-        ({"objId": 12, "id": "0_12"}, "REVERIE (it has objId); those are not read"),
+        (
+            {"objId": 12, "id": "0_12"},
+            "REVERIE (it has objId), not of R2R; set data.dataset=reverie",
+        ),
         ({"id": "0", "instructions_l": ["Go."]}, "REVERIE (it has instructions_l)"),
-        ({"inst_idx": 5, "dialog_history": []}, "CVDN (NDH) (it has dialog_history)"),
+        (
+            {"inst_idx": 5, "dialog_history": []},
+            "CVDN (NDH) (it has dialog_history), not of R2R; set data.dataset=ndh",
+        ),
         ({"bboxes": []}, "SOON (it has bboxes)"),
     ],
 )
@@ -244,7 +250,7 @@ def test_token_ids_are_no_texts(data_dir) -> None:
     file.write_text(json.dumps(items))
     message = refusal(prepared, data_dir)
     assert message.startswith(
-        f"{file}: item 4 holds token ids (instr_encodings) without instructions"
+        f"{file}: item 4 holds token ids (instr_encodings) without instructions; set data.bert-vocabulary"
     )
     file.write_text('{"episodes": [], "instruction_vocab": {}}')
     assert "episodes of VLN-CE, which need Habitat; give the R2R file" in refusal(

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fedsuite.errors import InputError
+from fedsuite.vln.data.annotations import read_annotations
 from fedsuite.vln.data.dataset import load_house, load_vocabulary
-from fedsuite.vln.data.prepare import digest_of, prepare_houses, prepare_views, read_annotations
+from fedsuite.vln.data.prepare import digest_of, prepare_houses, prepare_views
 from tests.harness import decoded
 
 SCANS = ("oak", "elm", "ash")
@@ -368,20 +369,20 @@ def test_items_that_do_not_fit_the_graph(data_dir, values, message):
 def test_items_of_the_wrong_kind(data_dir, values):
     file = edit(data_dir, "val_unseen", set_field(0, **values))
     message = houses_refusal(data_dir)
-    assert message.startswith(f"{file}: not an R2R annotation file")
+    assert message.startswith(f"{file}: not annotations of R2R")
 
 
 @pytest.mark.parametrize("text", ["", "[{]", "{}7", '{"scan": 1}', "7", "[7]", '[{"scan": "oak"}]'])
 def test_files_that_are_no_annotations(data_dir, text):
     file = data_dir / "annotations" / "R2R_val_seen.json"
     file.write_text(text)
-    assert houses_refusal(data_dir).startswith(f"{file}: not an R2R annotation file")
+    assert houses_refusal(data_dir).startswith(f"{file}: not annotations of R2R")
 
 
 def test_a_path_id_that_repeats(data_dir):
     file = edit(data_dir, "train", set_field(1, path_id=0))
     message = houses_refusal(data_dir)
-    assert message.startswith(f"{file}: not an R2R") and "path_id 0 stands in it twice" in message
+    assert message.startswith(f"{file}: item 2: path_id 0 stands in the file twice")
 
 
 def test_headings_as_texts_are_read_as_numbers(data_dir):

@@ -15,12 +15,13 @@ import torch
 
 from fedsuite.averaging.step import Step
 from fedsuite.federation import ClientInfo
-from fedsuite.vln.data import annotations
+from fedsuite.vln.data import split_files
+from fedsuite.vln.data.annotations import check_items, read_annotations
 from fedsuite.vln.data.candidates import candidates_by_simulator
 from fedsuite.vln.data.dataset import start_view
 from fedsuite.vln.data.graph import NavGraph, load_graph
 from fedsuite.vln.data.instructions import build_vocabulary, tokenize
-from fedsuite.vln.data.prepare import check_items, prepare_houses, read_annotations
+from fedsuite.vln.data.prepare import prepare_houses
 from fedsuite.vln.environment import STOP, World, build_world
 from fedsuite.vln.evaluation.metrics import episode_metrics, published_trajectory
 from fedsuite.vln.mattersim import Simulator
@@ -369,7 +370,7 @@ def test_longest_instructions_are_cut_to_80_words(data):
 @pytest.mark.slow
 def test_clients(data, r2r, tmp_path):
     """Order of first appearance, paths, instructions, graph nodes; as prepared for a run that submits."""
-    prepare_houses(r2r, tmp_path / "houses", min_word_count=5, test=annotations.test_file(r2r))
+    prepare_houses(r2r, tmp_path / "houses", min_word_count=5, test=split_files.test_file(r2r))
     manifest = json.loads((tmp_path / "houses" / "manifest.json").read_text())
     assert manifest["vocabulary"] == 991
     assert manifest["splits"]["train"] == CLIENTS[::4] and len(CLIENTS[::4]) == 61

@@ -15,6 +15,7 @@ from fedsuite.vln.data.instructions import EOS, UNK
 from fedsuite.vln.data.prepare import prepare_houses
 from fedsuite.vln.data.rxr import read_guides
 from fedsuite.vln.data.sources import Sources, open_sources, prepare_sources
+from fedsuite.vln.data.split_files import Reading
 from fedsuite.vln.generator.houses import HouseSettings, write_houses
 from tests.harness import changed
 
@@ -317,7 +318,7 @@ def test_long_instructions_are_cut_to_160(rxr, tmp_path):
         text = " ".join(["walk"] * 200)
         rows = [{**g, "instruction": text} for g in rows]
         write_guides(data / "annotations" / f"rxr_{split}_guide.jsonl", rows)
-    prepare_houses(data, tmp_path / "houses", 5, dataset="rxr", language="all")
+    prepare_houses(data, tmp_path / "houses", 5, reading=Reading("rxr", "all"))
     scan = plain_guides(rxr, "train")[0]["scan"]
     house = load_house(tmp_path / "houses", data / "connectivity", data / "views", scan, 160)
     for s in house.samples["train"]:
@@ -355,6 +356,6 @@ def test_seen_validation_in_a_house_nobody_trains_in(rxr, tmp_path):
         name = f"rxr_{split}_guide.jsonl.gz"
         content = (rxr / "annotations" / name.replace(split, source)).read_bytes()
         (data / "annotations" / name).write_bytes(content)
-    arguments = (data, tmp_path / "houses", 5, print, "rxr", "en")
+    arguments = (data, tmp_path / "houses", 5, print, Reading("rxr"))
     message = refusal(prepare_houses, *arguments)
     assert "rxr_val_seen_guide.jsonl.gz: " in message and "is no training house" in message
