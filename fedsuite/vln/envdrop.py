@@ -30,7 +30,7 @@ from fedsuite.vln.model.speaker import Speaker, SpeakerSizes
 from fedsuite.vln.start import MODEL
 
 Names = Mapping[str, Mapping[str, str]]  # module -> beginning of a name there -> here
-_AGENT_NAMES: Names = {
+AGENT_NAMES: Names = {
     "encoder": {"embedding.": "embedding.", "lstm.": "lstm.", "encoder2decoder.": "to_hidden."},
     "decoder": {
         "embedding.0.": "action.",
@@ -48,7 +48,7 @@ _ATTENTION = {
     "attention_layer.linear_in.": "attention.query.",
     "attention_layer.linear_out.": "attention.output.",
 }
-_SPEAKER_NAMES: Names = {
+SPEAKER_NAMES: Names = {
     "encoder": {"lstm.": "lstm.", "post_lstm.": "post_lstm.", **_ATTENTION},
     "decoder": {
         "embedding.": "embedding.",
@@ -76,7 +76,7 @@ def import_checkpoint(
     left = [] if dead_layers else sorted(filter(is_dead, arrays))
     left += sorted(_UNUSED & arrays.keys())
     kept = {k: v for k, v in arrays.items() if k not in left}
-    sizes = _checked_sizes(file, kind, kept)
+    sizes = checked_sizes(file, kind, kept)
     if sizes[WORDS] != len(words):
         raise InputError(
             f"{file}: knows {sizes[WORDS]} words, but {vocabulary_file} has {len(words)} with <BOS>; give the vocabulary "
@@ -114,7 +114,7 @@ def _settings(kind: str, sizes: Mapping[str, int], out: Path) -> str:
 def read_checkpoint(file: Path) -> tuple[str, Arrays]:
     """AGENT or SPEAKER, and its arrays under our names, float32 and finite; nothing but tensors is unpickled."""
     parts = _states(file)
-    kind, names = (AGENT, _AGENT_NAMES) if "critic" in parts else (SPEAKER, _SPEAKER_NAMES)
+    kind, names = (AGENT, AGENT_NAMES) if "critic" in parts else (SPEAKER, SPEAKER_NAMES)
     if parts.keys() != names.keys():
         raise InputError(f"{file}: holds {', '.join(sorted(parts)) or 'no module'}; {_EXPECTED}")
     arrays: Arrays = {}
@@ -175,7 +175,7 @@ def _renamed(file: Path, whole: str, name: str, names: Mapping[str, str]) -> str
     raise InputError(f"{file}: {whole} is unknown; {_EXPECTED}")
 
 
-def _checked_sizes(file: Path, kind: str, arrays: Arrays) -> dict[str, int]:
+def checked_sizes(file: Path, kind: str, arrays: Arrays) -> dict[str, int]:
     """The sizes that the arrays tell, if an agent or speaker of these has exactly these arrays."""
     shapes = {k: v.shape for k, v in arrays.items()}
     sizes = sizes_of(shapes)

@@ -19,6 +19,7 @@ from simulations.cdl import commands as cdl
 from simulations.commands.configs import add_to as add_shipped
 from simulations.commands.data_export import export_data
 from simulations.commands.deploy import deploy
+from simulations.commands.envdrop import export_envdrop, import_envdrop
 from simulations.commands.options import (
     Changes,
     Cluster,
@@ -61,6 +62,8 @@ add_report(app)
 add_look_commands(app)
 add_walk(app)
 data.command("export")(export_data)
+data.command("import-envdrop")(import_envdrop)
+data.command("export-envdrop")(export_envdrop)
 data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 app.command("slurm")(slurm)
@@ -182,25 +185,6 @@ def prepare(
             raise InputError(
                 f"{out}: is there already, nothing in it was touched; give a new folder"
             )
-
-
-@data.command("import-envdrop")
-def import_envdrop(
-    file: Annotated[Path, typer.Argument(help="What the EnvDrop code saved: agent or speaker.")],
-    vocabulary: Annotated[Path, typer.Option(help="Its train_vocab.txt.")],
-    out: Annotated[
-        Path | None, typer.Option(help="New folder for the model; default: beside FILE.")
-    ] = None,
-    dead_layers: Annotated[
-        bool, typer.Option("--dead-layers", help="For runs with agent.dead-layers=true.")
-    ] = False,
-) -> None:
-    """Make a checkpoint of the public EnvDrop code a model that --from and speaker-from take."""
-    from fedsuite.vln.envdrop import import_checkpoint
-
-    folder = out or file.with_name(f"{file.stem}-imported")
-    for line in import_checkpoint(file, vocabulary, folder, dead_layers):
-        print(line)
 
 
 def main() -> None:

@@ -58,6 +58,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "data import-envdrop file": ("data import-envdrop mine --vocabulary mine/thesis.txt",),
     "data import-envdrop --vocabulary": ("data import-envdrop toy.toml --vocabulary mine/thesis.txt",),
     "data import-envdrop --out": ("data import-envdrop toy.toml --vocabulary mine/thesis.txt --out mine",),
+    "data export-envdrop run": ("data export-envdrop mine -o new",),
+    "data export-envdrop --out": ("data export-envdrop runs/own -o mine",),
     "deploy cost configs": ("deploy cost mine",),
     "deploy init folder": ("deploy init mine --host localhost --nodes a",),
     "deploy init --run": ("deploy init new --host localhost --run mine",),

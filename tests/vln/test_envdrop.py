@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
 from fedsuite.arrays import load_arrays
 from fedsuite.errors import InputError
 from fedsuite.vln.envdrop import import_checkpoint
+from fedsuite.vln.envdrop_export import export_checkpoint
 from fedsuite.vln.model.agent import AgentSizes, Panorama, build_agent
 from fedsuite.vln.model.dropout import NO_DROPOUT
 from fedsuite.vln.model.gathered import Gathered
@@ -274,3 +275,58 @@ def test_the_vocabulary_must_be_its_own_and_the_folder_new(
         file, vocabulary, tmp_path / "out"
     )
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("dead", [False, True])
+@pytest.mark.parametrize("make", [agent_of_public_code, speaker_of_public_code])
+def test_what_was_imported_goes_back_to_the_byte(
+    tmp_path: Path, vocabulary: Path, make: Callable[[], Modules], dead: bool
+) -> None:
+    """import(export(x)) = x, and with the layers that nothing reads export(import(y)) has all tensors of y."""
+    there = make()
+    import_checkpoint(public.save(tmp_path / "x", there), vocabulary, tmp_path / "ours", dead)
+    lines = export_checkpoint(tmp_path / "ours", tmp_path / "back")
+    name = "agent" if make is agent_of_public_code else "speaker"
+    assert (
+        lines[0].startswith(f"{tmp_path / 'back' / name}: a") and f"{len(WORDS)} words" in lines[0]
+    )
+    assert any("which nothing reads" in line for line in lines) != dead
+    assert (tmp_path / "back" / "train_vocab.txt").read_bytes() == vocabulary.read_bytes()
+    written = torch.load(tmp_path / "back" / name, weights_only=True)
+    for module, layers in there.items():
+        got, want = written[module]["state_dict"], layers.state_dict()
+        assert got.keys() <= want.keys() and (got.keys() == want.keys()) >= dead
+        assert all(torch.equal(got[k], want[k].float()) for k in got)
+        layers.load_state_dict({**want, **got})
+    import_checkpoint(
+        tmp_path / "back" / name, tmp_path / "back" / "train_vocab.txt", tmp_path / "again", dead
+    )
+    for file in ("model.safetensors", "vocabulary.json"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "ours" / file).read_bytes()
+
+
+def export_refusal(*arguments: Any) -> str:
+    with pytest.raises(InputError) as error:
+        export_checkpoint(*arguments)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_has_no_names_there_is_not_exported(tmp_path: Path, vocabulary: Path) -> None:
+    file = public.save(tmp_path / "x", agent_of_public_code())
+    import_checkpoint(file, vocabulary, tmp_path / "ours")
+    model, out = tmp_path / "ours" / "model.safetensors", tmp_path / "back"
+    arrays = load_file(model)
+    assert "import-envdrop" in export_refusal(file, out)
+    save_file(arrays | {"decoder.own.weight": np.zeros(2, np.float32)}, model)
+    assert "holds decoder.own.weight, which the EnvDrop code has not" in export_refusal(model, out)
+    save_file({k: v for k, v in arrays.items() if not k.startswith("critic")}, model)
+    assert "critic.inner.bias has shape none" in export_refusal(model, out)
+    save_file({"w": np.zeros(2, np.float32)}, model)
+    assert "holds w, which the EnvDrop code has not" in export_refusal(model, out)
+    save_file(arrays, model)
+    export_checkpoint(model, out)
+    assert "is there already, nothing in it was touched" in export_refusal(model, out)
+    words = json.loads((tmp_path / "ours" / "vocabulary.json").read_text())
+    (tmp_path / "ours" / "vocabulary.json").write_text(json.dumps([*words[:-1], "more", "<BOS>"]))
+    assert f"knows {V} words, but" in export_refusal(model, tmp_path / "new")

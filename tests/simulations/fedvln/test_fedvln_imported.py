@@ -69,6 +69,10 @@ def test_an_imported_agent_is_where_a_run_starts(call: Call, desk: Path) -> None
     text = ["--set", "data.vocabulary=train_vocab.txt", "--set", "name=one"]
     code, _, err = call(*RUN, "--from", "models/agent", *text, engine=False)
     assert code == 0, err
+    code, out, err = call("data", "export-envdrop", "zero", "-o", "back", engine=False)
+    assert (code, err) == (0, "") and out.startswith("back/agent: an agent of")
+    back = torch.load(desk / "back" / "agent", weights_only=True)["critic"]["state_dict"]
+    assert np.array_equal(back["state2value.0.bias"].numpy(), start["critic.inner.bias"])
     trained = load_file(desk / "runs" / "one" / "model.safetensors")
     assert not np.array_equal(trained["decoder.action.weight"], start["decoder.action.weight"])
 
