@@ -20,6 +20,7 @@ FORMATS: Mapping[str, str] = {
     "tensorboard": "fedsuite.export.event_files:EventFiles",
     "wandb": "fedsuite.export.trackers:WandbExport",
     "mlflow": "fedsuite.export.trackers:MLflowExport",
+    "trackio": "fedsuite.export.trackers:TrackioExport",
 }
 
 
@@ -59,17 +60,17 @@ Format = Callable[[Runs, Output], Export]
 """Begins an export; InputError if it must not, before anything is written."""
 
 
-def format_of(name: str) -> Format:
-    """The format called `name`, or found at `module:NAME`; InputError if there is none."""
-    found = chosen("--to", name, FORMATS, ("runs", "output"))
+def format_of(name: str, option: str = "--to") -> Format:
+    """The format called `name`, or found at `module:NAME`; InputError, which names `option`, if there is none."""
+    found = chosen(option, name, FORMATS, ("runs", "output"))
     if name in FORMATS:
-        found = imported("--to", found, FORMATS)
+        found = imported(option, found, FORMATS)
     begin: Format = found
     return begin
 
 
-def package(name: str) -> Any:
-    """An optional package; InputError says how to install it."""
+def package(name: str, option: str = "--to") -> Any:
+    """An optional package; InputError, which names `option`, says how to install it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -77,5 +78,5 @@ def package(name: str) -> Any:
         if error.name is None or error.name.partition(".")[0] != top:
             raise
         raise InputError(
-            f"--to {top}: the package {top} is not installed; pip install 'fedsuite[{top}]'"
+            f"{option} {top}: the package {top} is not installed; pip install 'fedsuite[{top}]'"
         ) from None

@@ -1,13 +1,14 @@
-"""Runs in Weights & Biases and in MLflow, through these packages' own interfaces.
+"""Runs in Weights & Biases, in MLflow and in Trackio, through these packages' own interfaces.
 
-Both get a run's settings, versions and data fingerprint, every metric by round, and how the run ended. Where they send it is
-their own configuration (`wandb login`, WANDB_MODE, MLFLOW_TRACKING_URI); with -o FOLDER their files go there, MLflow's into
-a database `mlflow.db`. Every export makes new runs.
+All get a run's settings, versions and data fingerprint, every metric by round, and how the run ended. Where they send it is
+their own configuration (`wandb login`, WANDB_MODE, MLFLOW_TRACKING_URI, TRACKIO_DIR); with -o FOLDER the files of the first
+two go there, MLflow's into a database `mlflow.db`. Every export makes new runs.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from fedsuite.errors import InputError
 from fedsuite.export.formats import Output, package
 from fedsuite.export.points import Fed
 from fedsuite.history import Run, Runs
@@ -41,6 +42,33 @@ class WandbExport:
     def close(self, runs: Runs) -> None:
         for run in runs.runs:
             self._runs[run.name].finish(exit_code=int(run.status in ("failed", "stopped")))
+
+
+class TrackioExport:
+    """One Trackio run per run, in the project called after the experiment; group: the variant."""
+
+    def __init__(self, runs: Runs, output: Output) -> None:
+        if output.folder is not None:
+            raise InputError(
+                "--to trackio: it keeps its files itself; leave -o out, or set the environment variable TRACKIO_DIR"
+            )
+        trackio = package("trackio")
+        self._fed = Fed()
+        self._runs = {
+            run.name: trackio.init(
+                project=run.experiment or PROJECT, name=run.name, group=run.variant or None,
+                config=dict(facts_of(run)), embed=False,
+            )
+            for run in runs.runs
+        }  # fmt: skip
+
+    def update(self, runs: Runs) -> None:
+        for run, point in self._fed.new(runs):
+            self._runs[run.name].log(dict(point.metrics), step=point.round)
+
+    def close(self, runs: Runs) -> None:
+        for run in runs.runs:
+            self._runs[run.name].finish()
 
 
 class MLflowExport:

@@ -135,15 +135,21 @@ def run(
             help="The SuperLink (deploy): connection of Flower's config.toml, or a server folder.",
         ),
     ] = "",
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            help="Tell a tracker every round: tensorboard, wandb, mlflow, trackio, or module:NAME; repeat for more.",
+        ),
+    ] = None,
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     stop_as_ctrl_c()
     swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant))
     typed = SweepOptions(vary or [], metric, target or [], lower, variant) if swept else None
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
-    run_request(
-        request, engine, Resources(workers, gpus, workers_per_gpu, cluster, hosts), connection
-    )
+    resources = Resources(workers, gpus, workers_per_gpu, cluster, hosts)
+    run_request(request, engine, resources, connection, log or [])
 
 
 @app.command("config")

@@ -74,7 +74,7 @@ def export(
         str,
         typer.Option(
             metavar="FORMAT",
-            help="csv, parquet, tensorboard, wandb, mlflow, or module:NAME of your own.",
+            help="csv, parquet, tensorboard, wandb, mlflow, trackio, or module:NAME of your own.",
         ),
     ],
     out: Annotated[
@@ -88,7 +88,7 @@ def export(
         typer.Option("--follow", help="Go on until these runs have ended; Ctrl-C ends it too."),
     ] = False,
 ) -> None:
-    """Export frames or scores of runs: CSV, Parquet, TensorBoard, Weights & Biases, MLflow."""
+    """Export frames or scores of runs: CSV, Parquet, TensorBoard, Weights & Biases, MLflow, Trackio."""
     from fedsuite.export import exporting
     from fedsuite.export.formats import Output, format_of
     from simulations.experiments.folders import find

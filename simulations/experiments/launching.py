@@ -1,6 +1,6 @@
 """Where an experiment's runs are carried out, and what that needs: the data here, or a roster and nodes that have them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,8 @@ from simulations.app.message_costs import long_run
 from simulations.engines.nodes.connection import Connection, connection_of
 from simulations.engines.ray.placement import Placement, Resources, cores
 from simulations.experiments.plan import Plan
+from simulations.experiments.tracking import checked_trackers
+from strategies.runtime.post import OnEvent
 
 Engine = Literal["auto", "ray", "inprocess", "deploy"]
 SMALL_S = 15.0  # of computing on one core: Ray's start takes as long as its workers could save
@@ -26,19 +28,21 @@ SMALL_S = 15.0  # of computing on one core: Ray's start takes as long as its wor
 @dataclass(frozen=True)
 class Way:
     """engine: one of three, never "auto"; connection: where to, of engine deploy alone; open: nobody asked for workers, so
-    that a small run does without."""
+    that a small run does without; log: trackers that are told."""
 
     engine: Engine
     resources: Resources
     connection: Connection | None = None
     open: bool = False
+    log: tuple[str, ...] = ()
 
     @property
     def options(self) -> str:
         """What has to be typed again with --resume."""
+        told = "".join(f" --log {as_typed(name)}" for name in self.log)
         if self.connection:
-            return f" --engine deploy --connection {as_typed(self.connection.said)}"
-        return self.resources.options
+            return f" --engine deploy --connection {as_typed(self.connection.said)}{told}"
+        return f"{self.resources.options}{told}"
 
     def check(self, plan: Plan) -> None:
         """InputError where a run's device does not go with the workers."""
@@ -76,24 +80,24 @@ class Way:
             line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
             yield from [line] if line else []
 
-    def launch(self, plan: Plan, clients: int, console: Console) -> None:
-        """Run to the end."""
+    def launch(self, plan: Plan, clients: int, console: Console, told: OnEvent) -> None:
+        """Run to the end; told: gets every event."""
         if self.resources.cluster:
             from simulations.engines.ray.cluster import joined
 
             with joined(self.resources.cluster, self.resources.hosts):
-                self._launch(plan, clients, console)
+                self._launch(plan, clients, console, told)
         else:
-            self._launch(plan, clients, console)
+            self._launch(plan, clients, console, told)
 
-    def _launch(self, plan: Plan, clients: int, console: Console) -> None:
+    def _launch(self, plan: Plan, clients: int, console: Console, told: OnEvent) -> None:
         on: str = self.engine
         if self.engine == "ray":
             placement = self._placement(plan, clients, console)
             on = f"ray: {placement}"
         where = f"{plan.folder.path}  ({clients} clients, {on})"
         console.print(where, highlight=False, soft_wrap=True)
-        with _display(console) as show:
+        with _display(console, told) as show:
             if self.connection is not None:
                 from simulations.engines.nodes.deployed import run_deployed
 
@@ -150,25 +154,34 @@ def _is_own_roster(plan: Plan) -> bool:
     return roster == Path(str(stored.get("results-dir")), str(stored.get("name")), ROSTER)
 
 
-def way_of(engine: Engine, suits: Engine, resources: Resources, connection: str) -> Way:
+def way_of(
+    engine: Engine, suits: Engine, resources: Resources, connection: str, log: Sequence[str] = ()
+) -> Way:
     """What the options stand for, checked; suits: the engine that "auto" is. InputError for what cannot work."""
+    logs = checked_trackers(log)
     suits = "ray" if resources.cluster else suits
     chosen = suits if engine == "auto" else engine
     resources.check(chosen)
     if chosen == "deploy":
         found = connection_of(connection)
         found.check()
-        return Way(chosen, resources, found)
+        return Way(chosen, resources, found, log=logs)
     if connection:
         raise InputError(
             f"--connection {connection}: only --engine deploy uses a running SuperLink; add that, or leave it out"
         )
-    return Way(chosen, resources, open=engine == "auto" and resources == Resources())
+    small = engine == "auto" and resources == Resources()
+    return Way(chosen, resources, open=small, log=logs)
 
 
 @contextmanager
-def _display(console: Console) -> Iterator[Callable[[Any], None]]:
+def _display(console: Console, told: OnEvent) -> Iterator[OnEvent]:
     from simulations.experiments.progress import RunDisplay
 
     with RunDisplay(console) as display:
-        yield display.show
+
+        def show(event: Any) -> None:
+            display.show(event)
+            told(event)
+
+        yield show

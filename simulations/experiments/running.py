@@ -7,7 +7,7 @@ at a time works on an experiment of several: it holds a lock in the experiment's
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
@@ -32,6 +32,7 @@ from simulations.experiments.compared import check_metric, compare
 from simulations.experiments.launching import Engine, Way, way_of
 from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
 from simulations.experiments.request import Request
+from simulations.experiments.tracking import tracked
 
 # The processes of a killed run need a moment to notice and let go of its folder.
 RESUME_PATIENCE_S = 15.0
@@ -39,14 +40,18 @@ MOMENT_S = 0.5  # within which a process that has made its folder has put someth
 
 
 def run_request(
-    request: Request, engine: Engine, resources: Resources, connection: str = ""
+    request: Request,
+    engine: Engine,
+    resources: Resources,
+    connection: str = "",
+    log: Sequence[str] = (),
 ) -> None:
     """Run what was asked for, show its table of results, say where it lies."""
     console = PlainConsole(stderr=False)
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     resources.check(engine)  # quick, and before what takes seconds
     experiment = plan_experiment(request)
-    way = way_of(engine, experiment.system.engine, resources, connection)
+    way = way_of(engine, experiment.system.engine, resources, connection, log)
     for label in experiment.chosen:
         way.check(experiment.plans[label])
     if experiment.note:
@@ -165,21 +170,22 @@ def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: 
     The server gets the roster in place of data; what needs the data is drawn here.
     """
     plan = experiment.plans[label]
-    try:
-        way.suited(plan, roster).launch(_ready(plan, roster, way), len(roster), console)
-        with _unfinished(plan.folder):
-            way.finish(plan)
-            delete_file(plan.folder.unfinished)
-    except KeyboardInterrupt:
-        with suppress(InputError, RunFailed):
-            if plan.folder.status().get("status") == "running":
-                plan.folder.end("stopped", "stopped by the user")
-        raise
-    except (InputError, RunFailed) as error:
-        if experiment.record is None:
+    with tracked(way.log, plan.folder.path, experiment.folder.parent, console) as told:
+        try:
+            way.suited(plan, roster).launch(_ready(plan, roster, way), len(roster), console, told)
+            with _unfinished(plan.folder):
+                way.finish(plan)
+                delete_file(plan.folder.unfinished)
+        except KeyboardInterrupt:
+            with suppress(InputError, RunFailed):
+                if plan.folder.status().get("status") == "running":
+                    plan.folder.end("stopped", "stopped by the user")
             raise
-        again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
-        raise type(error)(f"{label}: {error} ({again})") from None
+        except (InputError, RunFailed) as error:
+            if experiment.record is None:
+                raise
+            resumed = f"fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
+            raise type(error)(f"{label}: {error} (continue with: {resumed})") from None
 
 
 @contextmanager

@@ -144,7 +144,7 @@ OWN: list[list[int]] = []
 
 def test_own_formats_are_named_by_module(runs: Path) -> None:
     assert format_of("tests.export.test_export:Own").__name__ == "Own"
-    assert [callable(format_of(name)) for name in FORMATS] == [True] * 5
+    assert [callable(format_of(name)) for name in FORMATS] == [True] * 6
     with pytest.raises(InputError, match='OWN" is a list, expected a Python function'):
         format_of("tests.export.test_export:OWN")
 

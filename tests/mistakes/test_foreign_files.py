@@ -16,8 +16,11 @@ from tests.mistakes.refusing import Call, said
 NO_PLACE = {
     *("configs system", "init --system", "init --like", "export --to", "keys system", "deploy server --listen"),
     *("walk --house", "walk --instruction", "walk --path", "walk --start", "steer --silo"),
-    *(f"run {name}" for name in ("--seeds", "--only", "--vary", "--metric", "--target", "--variant", "--cluster")),
-    *(f"sweep {name}" for name in ("--seeds", "--only", "--vary", "--metric", "--target", "--variant", "--cluster")),
+    *(
+        f"{command} {name}"
+        for command in ("run", "sweep")
+        for name in ("--seeds", "--only", "--vary", "--metric", "--target", "--variant", "--cluster", "--log")
+    ),
     *(f"slurm {name}" for name in ("--seeds", "--only", "--time", "--option")),
     *("config --set", "config --only", "data prepare-node --set", "data export --set", "deploy cost --set"),
     *("deploy init --set", "deploy roster --set", "deploy check --set", "deploy init --host", "deploy init --nodes"),
