@@ -117,6 +117,14 @@ def run(
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="The variant to sweep, of a CONFIG with variants.")
     ] = "",
+    optuna: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Try N combinations of a sweep, which optuna chooses; it ends bad runs early.",
+        ),
+    ] = 0,
     engine: Annotated[
         Engine,
         typer.Option(
@@ -145,8 +153,10 @@ def run(
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     stop_as_ctrl_c()
-    swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant))
-    typed = SweepOptions(vary or [], metric, target or [], lower, variant) if swept else None
+    swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant, optuna))
+    typed = (
+        SweepOptions(vary or [], metric, target or [], lower, variant, optuna) if swept else None
+    )
     request = Request(config, change or [], start, resume, overwrite, only or [], seeds, typed)
     resources = Resources(workers, gpus, workers_per_gpu, cluster, hosts)
     run_request(request, engine, resources, connection, log or [])

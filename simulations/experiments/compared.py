@@ -6,6 +6,7 @@ from fedsuite.errors import InputError
 from fedsuite.runs.folder import read_stored_config
 from fedsuite.settings.config import RunSettings, read_config
 from simulations.experiments.plan import Experiment, Plan
+from simulations.experiments.searching import add_pruned
 from simulations.experiments.sweep import Sweep
 
 
@@ -28,6 +29,8 @@ def compare(experiment: Experiment) -> None:
         from simulations.experiments.sweep_table import write_sweep
 
         write_sweep(experiment.folder, experiment.sweep, list(experiment.plans), list(done))
+        if experiment.sweep.trials:
+            add_pruned(experiment)
     elif experiment.system.compare is not None:
         experiment.system.compare(experiment.folder, made)
     else:

@@ -14,9 +14,17 @@ from fedsuite.runs.folder import WRITTEN, RunFolder, read_stored_config
 from fedsuite.storage.deleting import check_own, delete
 from simulations.experiments import folders
 from simulations.experiments.plan import Experiment, checkpointed_rounds
+from simulations.experiments.searching import STUDY
 from simulations.systems import System, load_system
 
-_OF_SEVERAL = (folders.EXPERIMENT_FILE, folders.LOCK, "results.md", "results.csv", "sweep.png")
+_OF_SEVERAL = (
+    folders.EXPERIMENT_FILE,
+    folders.LOCK,
+    "results.md",
+    "results.csv",
+    "sweep.png",
+    STUDY,
+)
 # The lock is held; the record is replaced last, so that a half-emptied folder is still known as ours.
 _KEPT = (folders.LOCK, folders.EXPERIMENT_FILE)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
-from fedsuite.runs.folder import RunFolder, check_folder, folder_of
+from fedsuite.runs.folder import RunFolder, check_folder, folder_of, variant_of
 from fedsuite.settings.config import (
     RunSettings,
     Value,
@@ -68,6 +68,13 @@ class Experiment:
     @property
     def system(self) -> System[Any]:
         return next(iter(self.plans.values())).system
+
+    @property
+    def tries(self) -> int:
+        """How many combinations a search tries; 0 where all chosen runs are run."""
+        if self.sweep is None or self.request.only:
+            return 0
+        return min(self.sweep.trials, len({variant_of(label) for label in self.plans}))
 
 
 def plan_experiment(request: Request) -> Experiment:

@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.history import HISTORY, read_rows
-from fedsuite.roster.members import ROSTER, Roster, write_roster
+from fedsuite.roster.members import ROSTER, Roster
 from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import RunSettings
-from fedsuite.storage.deleting import delete, delete_file
+from fedsuite.storage.deleting import delete_file
 from fedsuite.storage.escaping import PlainConsole
 from fedsuite.storage.files import as_typed, telling, write_json
 from fedsuite.storage.progress import Progress
@@ -30,12 +29,13 @@ from simulations.engines.ray.placement import Resources
 from simulations.experiments import folders, leavings
 from simulations.experiments.compared import check_metric, compare
 from simulations.experiments.launching import Engine, Way, way_of
-from simulations.experiments.plan import Experiment, Plan, checkpointed_rounds, plan_experiment
+from simulations.experiments.plan import Experiment, checkpointed_rounds, plan_experiment
+from simulations.experiments.readying import RESUME_PATIENCE_S, ready
 from simulations.experiments.request import Request
+from simulations.experiments.searching import check_optuna, search
 from simulations.experiments.tracking import tracked
+from strategies.runtime.post import OnEvent
 
-# The processes of a killed run need a moment to notice and let go of its folder.
-RESUME_PATIENCE_S = 15.0
 MOMENT_S = 0.5  # within which a process that has made its folder has put something in it
 
 
@@ -51,6 +51,7 @@ def run_request(
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     resources.check(engine)  # quick, and before what takes seconds
     experiment = plan_experiment(request)
+    check_optuna(experiment.sweep)
     way = way_of(engine, experiment.system.engine, resources, connection, log)
     for label in experiment.chosen:
         way.check(experiment.plans[label])
@@ -116,15 +117,23 @@ def _run_all(
     # A single run's lock is its server's.
     with place.locked(_patience_s(experiment)) if several else nullcontext():
         _claim(experiment)
-        for number, label in enumerate(experiment.chosen, 1):
+        count = experiment.tries or len(experiment.chosen)
+
+        def play(label: str, number: int, told: OnEvent = lambda event: None) -> None:
             done = "" if label in rosters else "  (completed before)"
-            title = f"[{number}/{len(experiment.chosen)}] {label}" if several else str(place.path)
+            title = f"[{number}/{count}] {label}" if several else str(place.path)
             if several or done:
                 console.print(title + done, highlight=False, markup=False, soft_wrap=True)
             if not done:
-                _run(experiment, label, rosters[label], way, console)
+                _run(experiment, label, rosters[label], way, console, told)
             if number == 1 and experiment.sweep is not None:
                 check_metric(experiment, experiment.sweep, label)
+
+        if experiment.tries:
+            search(experiment, play, console)
+        else:
+            for number, label in enumerate(experiment.chosen, 1):
+                play(label, number)
         if several:
             compare(experiment)
 
@@ -164,15 +173,22 @@ def _claim(experiment: Experiment) -> None:
         write_json(folder / folders.EXPERIMENT_FILE, experiment.record)
 
 
-def _run(experiment: Experiment, label: str, roster: Roster, way: Way, console: Console) -> None:
-    """One run to its end; the server's process may be gone before it could write how it ended.
+def _run(
+    experiment: Experiment,
+    label: str,
+    roster: Roster,
+    way: Way,
+    console: Console,
+    watch: OnEvent,
+) -> None:
+    """One run to its end; watch: gets its events. The server's process may be gone before it could write how it ended.
 
     The server gets the roster in place of data; what needs the data is drawn here.
     """
     plan = experiment.plans[label]
-    with tracked(way.log, plan.folder.path, experiment.folder.parent, console) as told:
+    with tracked(way.log, plan.folder.path, experiment.folder.parent, console, watch) as told:
         try:
-            way.suited(plan, roster).launch(_ready(plan, roster, way), len(roster), console, told)
+            way.suited(plan, roster).launch(ready(plan, roster, way), len(roster), console, told)
             with _unfinished(plan.folder):
                 way.finish(plan)
                 delete_file(plan.folder.unfinished)
@@ -199,36 +215,6 @@ def _unfinished(folder: RunFolder) -> Iterator[None]:
         with suppress(InputError, RunFailed):
             folder.end("stopped" if stopped else "failed", why)
         raise
-
-
-def _ready(plan: Plan, roster: Roster, way: Way) -> Plan:
-    """The plan to launch: a continued run where there is a checkpoint, else a new one in a clean folder."""
-    folder, changes = plan.folder, dict[str, str]()
-    if folder.path.exists():
-        with folder.locked(RESUME_PATIENCE_S):
-            pass  # nobody else writes here
-        if checkpointed_rounds(folder):
-            changes["resume"] = str(folder.path)
-        elif _has_results(folder):
-            raise InputError(
-                f"{folder.checkpoints}: no checkpoint, although the run has got further; put the folder back from a copy, "
-                "or start the run again under another name"
-            )
-        else:
-            delete(folder.path, leavings.names_of_run(folder, plan.system))
-    folder.path.mkdir(parents=True, exist_ok=True)
-    folder.unfinished.touch()
-    if way.connection is None:  # else the server has the roster that the nodes have
-        write_roster(folder.path / ROSTER, roster)
-        changes["roster"] = str(folder.path / ROSTER)
-    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))  # type: ignore[arg-type]
-
-
-def _has_results(folder: RunFolder) -> bool:
-    """Whether something lies here that a run has only after its first checkpoint."""
-    history = folder.path / HISTORY
-    rows = read_rows(history, torn_end=True) if history.is_file() else []
-    return folder.model.exists() or any(row["round"] > 0 for row in rows)
 
 
 def _stopped(experiment: Experiment, way: Way) -> str:

@@ -20,8 +20,14 @@ from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import of_type
 from fedsuite.settings.values import shown as as_given
 
-SWEEP, VARY = "sweep", "vary"
-_OPTIONS = {"metric": "--metric", "targets": "--target", "lower": "--lower", VARY: "--vary"}
+SWEEP, VARY, OPTUNA = "sweep", "vary", "optuna"
+_OPTIONS = {
+    "metric": "--metric",
+    "targets": "--target",
+    "lower": "--lower",
+    VARY: "--vary",
+    OPTUNA: "--optuna",
+}
 _KEYS = tuple(_OPTIONS)
 _FIXED = ("name", "results-dir", "resume", "system", "seed", "seeds")
 _LONGEST_VALUE, _LONGEST_NAME = 40, 200  # letters; file systems take 255
@@ -30,13 +36,14 @@ _LONGEST_VALUE, _LONGEST_NAME = 40, 200  # letters; file systems take 255
 @dataclass(frozen=True)
 class SweepOptions:
     """What was typed in place of a [sweep] table's keys; what is empty is as the table says. variant: the one whose
-    settings all combinations have, of a file with variants."""
+    settings all combinations have, of a file with variants; trials: of --optuna."""
 
     vary: Sequence[str] = ()
     metric: str = ""
     targets: Sequence[str] = ()
     lower: bool = False
     variant: str = ""
+    trials: int = 0
 
     def table(self, cls: type) -> dict[str, Any]:
         """The [sweep] table that was typed; `cls`: the settings whose keys are varied."""
@@ -52,6 +59,7 @@ class SweepOptions:
                 read_config(cls, {key: value}, "--vary")
         table = {VARY: vary, "metric": self.metric, "lower": self.lower}
         table["targets"] = [_number(text) for text in self.targets]
+        table[OPTUNA] = self.trials
         return {part: value for part, value in table.items() if value}
 
 
@@ -60,7 +68,8 @@ class Sweep:
     """What is varied and how it is judged.
 
     metric: name of a round metric; vary: key -> its values, in order; targets: values of the metric
-    to be reached; lower: smaller is better; where: opens complaints about the values.
+    to be reached; lower: smaller is better; where: opens complaints about the values; trials: how many combinations optuna
+    tries, 0 = all of them are run, without it.
     """
 
     metric: str
@@ -68,13 +77,15 @@ class Sweep:
     targets: tuple[float, ...] = ()
     lower: bool = False
     where: str = "[sweep.vary] "
+    trials: int = 0
 
     @property
     def record(self) -> dict[str, Any]:
         """For experiment.json, which sorts tables by key: `vary` is a list of pairs, since its order counts."""
         vary = [[key, list(values)] for key, values in self.vary.items()]
         targets = {"targets": list(self.targets)} if self.targets else {}
-        return {"metric": self.metric, **targets, "lower": self.lower, VARY: vary}
+        trials = {OPTUNA: self.trials} if self.trials else {}
+        return {"metric": self.metric, **targets, "lower": self.lower, VARY: vary, **trials}
 
     def combinations(self) -> dict[str, dict[str, Value]]:
         """Name -> the varied keys' values, in product order."""
@@ -116,10 +127,16 @@ def read_sweep(
 
     if not isinstance(table["lower"], bool):
         raise InputError(f"{at('lower')} must be true or false, got {as_given(table['lower'])}")
+    trials = table.get(OPTUNA, 0)
+    if type(trials) is not int or trials < 0:
+        raise InputError(
+            f"{at(OPTUNA)} must be a number of combinations to try, got {as_given(trials)}"
+        )
     vary = _checked_vary(table.get(VARY), at(VARY))
     metric = _checked_metric(table.get("metric"), at("metric"))
     targets = _checked_targets(table["targets"], at("targets")) if "targets" in table else ()
-    return Sweep(metric, vary, targets, table["lower"], at(VARY).removeprefix(f"{source}: ") + " ")
+    where = at(VARY).removeprefix(f"{source}: ") + " "
+    return Sweep(metric, vary, targets, table["lower"], where, trials)
 
 
 def recorded_sweep(

@@ -23,14 +23,14 @@ def checked_trackers(names: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def tracked(
-    names: Sequence[str], folder: Path, results: Path, console: Console
+    names: Sequence[str], folder: Path, results: Path, console: Console, watch: OnEvent
 ) -> Iterator[OnEvent]:
-    """What hands a run's events on to trackers, which are closed when the run has ended, however it did.
+    """What hands a run's events on to trackers, which are closed when the run has ended, however it did, then to `watch`.
 
     results: the folder of run folders.
     """
     if not names:
-        yield lambda event: None
+        yield watch
         return
     from fedsuite.export.live import Live
 
@@ -41,6 +41,7 @@ def tracked(
         if kind_of(event) in (Kind.ROUND, Kind.CLOSING):
             for tracker in trackers:
                 tracker.update()
+        watch(event)
 
     try:
         yield told
