@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fedsuite.settings.config import Limits, Value, limits_of, to_flat
 from simulations.systems import load_system
 
+OR = " | "
 BOUNDLESS = 10**9  # bounds of this size only keep numbers finite
 
 
@@ -16,6 +17,13 @@ class KeyRow:
     default: Value
     help: str
     valid: str
+
+    @property
+    def listed(self) -> list[str]:
+        """All that it may be, as --set takes it; [] where that cannot be listed."""
+        if isinstance(self.default, bool):
+            return ["true", "false"]
+        return self.valid.split(OR) if OR in self.valid else []
 
     @property
     def section(self) -> str:
@@ -38,6 +46,6 @@ def key_rows(system: str) -> list[KeyRow]:
 
 def _valid(limits: Limits) -> str:
     if limits.choices:
-        return " | ".join(map(str, limits.choices))
+        return OR.join(map(str, limits.choices))
     bounds = {sign: bound for sign, bound in limits.bounds().items() if abs(bound) < BOUNDLESS}
     return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds.items())

@@ -20,7 +20,10 @@ ConfigUnlessResumed = Annotated[
 Changes = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a key, in all variants; repeat for more."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key, in all variants; repeat for more.",
+        autocompletion=completion.changes,
     ),
 ]
 Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help="Run this variant only.")]
