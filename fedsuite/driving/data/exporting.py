@@ -92,7 +92,7 @@ def _write(folder: Path, source: Path, progress: Progress) -> None:
 
 def _schema(pa: Any) -> Any:
     picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    columns = [(ACTION, pa.list_(pa.float32(), 1)), (CAMERA, picture), ("timestamp", pa.float32())]
+    columns = [(ACTION, pa.float32()), (CAMERA, picture), ("timestamp", pa.float32())]
     return pa.schema([*columns, *((name, pa.int64()) for name in _COUNTED)])
 
 
@@ -101,7 +101,9 @@ def _tables(pa: Any, part: Frames, episode: int, first: int, task: int) -> Itera
     for start in range(0, len(part), 256):
         places = np.arange(start, min(start + 256, len(part)))
         columns = {
-            ACTION: [[float(part.angles[i])] for i in places],
+            ACTION: [
+                float(part.angles[i]) for i in places
+            ],  # of shape [1] LeRobot has the number itself
             CAMERA: [{"bytes": _png(part.images[i]), "path": None} for i in places],
             "timestamp": (places / FPS).astype(np.float32),
             "frame_index": places,

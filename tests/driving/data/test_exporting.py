@@ -41,7 +41,13 @@ def test_every_frame_and_angle_is_in_the_folder(config: CDLConfig, tmp_path: Pat
         assert table["index"].to_pylist() == list(
             range(row["dataset_from_index"], row["dataset_to_index"])
         )
-        assert [a for (a,) in table["action"].to_pylist()] == part.angles.tolist()
+        assert table["action"].to_pylist() == part.angles.tolist()
+        for name, feature in info[
+            "features"
+        ].items():  # as LeRobot casts them: of shape [1] the number itself
+            if feature["dtype"] != "image":
+                arrow = {"float32": "float", "int64": "int64"}[feature["dtype"]]
+                assert feature["shape"] == [1] and str(table.schema.field(name).type) == arrow
         for i in (0, len(part) - 1):
             with Image.open(
                 io.BytesIO(table["observation.images.front"][i]["bytes"].as_py())
@@ -65,6 +71,24 @@ def test_the_projects_own_reader_takes_it_as_it_is(config: CDLConfig, tmp_path: 
     wanted = np.zeros(len(drive), bool)
     wanted[[0, 609]] = True
     assert [i for i, _ in pictures(drive, wanted, FrameFormat(40))] == [0, 609]
+
+
+def test_lerobots_own_reader_finds_the_same(config: CDLConfig, tmp_path: Path) -> None:
+    """Where its package is installed; it is none of the development tools."""
+    own = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    folder, made = export_lerobot(config, tmp_path / "roads"), prepare_sources(config.data, 2, ())
+    silos = [open_silo(made, name) for name in silo_names(made)]
+    parts = [silo.train for silo in silos] + [silo.test for silo in silos]
+    theirs = own.LeRobotDataset("made/here", root=folder)
+    assert len(theirs) == sum(map(len, parts))
+    rows = iter(range(len(theirs)))
+    for number, part in enumerate(parts):
+        for place in range(len(part)):
+            found = theirs[next(rows)]
+            assert (int(found["episode_index"]), int(found["frame_index"])) == (number, place)
+            assert float(found["action"].reshape(-1)[0]) == float(part.angles[place])
+            picture = (found["observation.images.front"].numpy() * 255).round().astype(np.uint8)
+            assert np.array_equal(picture[0], part.images[place][0])
 
 
 def test_nothing_is_overwritten_and_drives_are_no_roads(config: CDLConfig, tmp_path: Path) -> None:
