@@ -18,7 +18,7 @@ from fedsuite.roster.members import VOCABULARY
 from fedsuite.storage.files import make_folder
 from fedsuite.vln.data.instructions import read_vocabulary
 from fedsuite.vln.envdrop import AGENT_NAMES, SPEAKER_NAMES, checked_sizes
-from fedsuite.vln.model.shapes import DEAD, SPEAKER, WORDS, kind_of
+from fedsuite.vln.model.shapes import AGENT, DEAD, SPEAKER, WORDS, kind_of
 from fedsuite.vln.start import model_file, read_model
 
 WORD_FILE = "train_vocab.txt"
@@ -65,6 +65,8 @@ def export_checkpoint(run: Path, out: Path) -> list[str]:
 def _lines(file: Path, kind: str, arrays: Arrays, words: int, dead: bool) -> Iterator[str]:
     numbers = sum(a.size for a in arrays.values())
     yield f"{file}: {kind} of {numbers:,} parameters, with {words - 1} words in {WORD_FILE} beside it"
+    if kind == AGENT:
+        yield "the public code pools words over padding: agents of agent.masked-pooling=false do there what they do here"
     if not dead:
         yield "without the layers that never get a gradient: the public code keeps its own of these, which nothing reads"
 

@@ -291,6 +291,7 @@ def test_what_was_imported_goes_back_to_the_byte(
         lines[0].startswith(f"{tmp_path / 'back' / name}: a") and f"{len(WORDS)} words" in lines[0]
     )
     assert any("which nothing reads" in line for line in lines) != dead
+    assert any("pools words over padding" in line for line in lines) == (name == "agent")
     assert (tmp_path / "back" / "train_vocab.txt").read_bytes() == vocabulary.read_bytes()
     written = torch.load(tmp_path / "back" / name, weights_only=True)
     for module, layers in there.items():
