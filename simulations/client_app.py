@@ -22,7 +22,7 @@ from fedsuite.roster.node import NodeSettings
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings
 from fedsuite.settings.values import importing_only
-from simulations.app.machine import keep_freed_memory
+from simulations.app.machine import keep_freed_memory, leave_the_compiler_out
 from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Node, System, settings_of
 
@@ -156,6 +156,7 @@ def _threads(count: int) -> Iterator[None]:
     """The order of sums, and so their last bits, depend on the number of threads."""
     import torch
 
+    leave_the_compiler_out()
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

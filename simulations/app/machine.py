@@ -1,9 +1,14 @@
 """Settings of this process that make the same arithmetic faster; they change no result."""
 
 import ctypes
+import inspect
 import os
 import platform
-from functools import cache
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, wraps
+from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _ONE_GIB = 1 << 30
@@ -24,3 +29,43 @@ def keep_freed_memory() -> bool:
     return bool(
         libc.mallopt(_M_MMAP_THRESHOLD, _ONE_GIB) and libc.mallopt(_M_TRIM_THRESHOLD, _ONE_GIB)
     )
+
+
+@cache
+def leave_the_compiler_out() -> None:
+    """Let torch's optimizers work without importing torch's compiler, a second of a processor in every process that trains.
+
+    They import it to tell it what not to compile. Until something else has imported it, nothing can be compiled, and what
+    they do is what is written in them; from then on they are torch's own.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    from torch.optim import SGD, Adam, Optimizer
+
+    for method in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+        setattr(Optimizer, method, _before_the_compiler(getattr(Optimizer, method)))
+    for optimizer in (Adam, SGD):
+        optimizer.step = _before_the_compiler(optimizer.step, _as_defaults_say)  # type: ignore[method-assign]
+
+
+def _before_the_compiler(
+    method: Callable[..., Any], around: Callable[[Any], AbstractContextManager[Any]] = nullcontext
+) -> Callable[..., Any]:
+    """An optimizer's method as it was written, or `method`, torch's form of it, where the compiler is loaded."""
+    written = inspect.unwrap(method)
+
+    @wraps(written)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "torch._dynamo" in sys.modules:
+            return method(self, *args, **kwargs)
+        with around(self):
+            return written(self, *args, **kwargs)
+
+    return called
+
+
+def _as_defaults_say(optimizer: Any) -> AbstractContextManager[Any]:
+    """A step takes gradients of itself only where that was asked for."""
+    import torch
+
+    return torch.set_grad_enabled(optimizer.defaults["differentiable"])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
-from scipy.signal import find_peaks
 
 from fedsuite.vln.data.graph import NavGraph
 from fedsuite.vln.generator.house_plan import draw_house, scan_id
@@ -64,6 +63,8 @@ def _generated_plan(graph: NavGraph, seed: int, number: int) -> FloorPlan:
 
 def storeys_of(position_m: np.ndarray, edge: np.ndarray) -> np.ndarray:
     """Storey of every viewpoint [P] int64, by height alone; viewpoints without an edge do not count."""
+    from scipy.signal import find_peaks  # only for recorded houses, and more than half a second
+
     height_m = position_m[:, 2]
     used = height_m[(edge | edge.T).any(0)]
     if not used.size:

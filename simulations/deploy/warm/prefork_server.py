@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsuite.storage.deleting import delete_made
+from simulations.app.machine import leave_the_compiler_out
 from simulations.deploy.warm.imports import Kept
 from simulations.deploy.warm.job import Job, become, leave_after, received
 
-# torch imports its compiler with the first optimizer, compiled or not.
-MODULES = ("flwr.supernode.cli", "simulations.client_app", "torch._dynamo")
+MODULES = ("flwr.supernode.cli", "simulations.client_app")
 OF_A_SYSTEM = ("simulations.{}.system", "simulations.{}.client")
 # What may differ between the SuperNode, with whose environment the modules were imported, and its programs. What Flower
 # has added on the way may, too, unless imported libraries read it.
@@ -70,6 +70,7 @@ def main(folder: str, program: str, entry: str, systems: Sequence[str]) -> None:
             importlib.import_module(name)
         except Exception as error:  # the real program will say so in full
             print(f"warm clients: {name} stays cold: {error}", file=sys.stderr, flush=True)
+    leave_the_compiler_out()
     set_by_imports = {k: v for k, v in os.environ.items() if environment.get(k) != v}
     kept = Kept.now()
     gc.collect()

@@ -1,0 +1,39 @@
+"""What a process sets for itself changes no result, and spares it what it does not need."""
+
+import subprocess
+import sys
+
+from tests.harness import ROOT
+
+# Says "compiler" where it is loaded, and the bytes that were learnt, without and with it.
+TRAIN = """
+import sys, torch
+from simulations.app.machine import leave_the_compiler_out
+
+def learnt(make):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1)
+    optimizer = make(model.parameters(), 0.1)
+    other = make(model.parameters(), 0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (model(torch.ones(2, 3)) ** 2).sum().backward()
+        optimizer.step()
+        other.load_state_dict(optimizer.state_dict())
+        other.step()
+    return model.weight.detach().numpy().tobytes().hex(), model.weight.grad is not None
+
+MAKES = torch.optim.SGD, torch.optim.Adam
+leave_the_compiler_out()
+without = [learnt(make) for make in MAKES]
+print("torch._dynamo" in sys.modules)
+import torch._dynamo
+print(without == [learnt(make) for make in MAKES])
+"""
+
+
+def test_optimizers_work_without_the_compiler_and_learn_the_same_bytes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.split(), done.returncode) == (["False", "True"], 0), done.stderr
