@@ -1,5 +1,6 @@
 """Ways to run the toy system: in this process, and through the command line as people do."""
 
+import io
 import itertools
 import json
 import os
@@ -8,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
@@ -25,6 +28,7 @@ from fedsuite.storage.progress import silent
 from fedsuite.vln.data.instructions import EOS, PAD
 from simulations.app.run_config import as_toml
 from simulations.client_app import app as client_app
+from simulations.commands.cli import main
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import serve
 from simulations.systems import load_system, settings_of, to_run_config
@@ -204,6 +208,15 @@ def cli(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+def here(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`fedsuite ARGUMENTS` in this process, which has imported everything: for what is not about processes."""
+    command = ["fedsuite", *arguments]
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), mock.patch("sys.argv", command):
+        code = exit_code_of(main)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
 def wait_for_checkpoint(process: subprocess.Popen[str], folder: RunFolder, round: int) -> None:
     """Until the run has made this round durable; fails if it ends before."""
     give_up = time.monotonic() + WAIT_S
@@ -217,7 +230,7 @@ def wait_for_checkpoint(process: subprocess.Popen[str], folder: RunFolder, round
 def kill_and_resume(
     folder: Path, config: Mapping[str, Any], round: int, *engine: str, later_s: float = 0.0
 ) -> RunFolder:
-    """The run of a run-config in a child process, killed (-9) after it made `round` durable, then resumed to its end.
+    """The run of a run-config in a child process, killed (-9) after it made `round` durable, then resumed here to its end.
 
     later_s: how long after that; the run must be in its middle then, or it has not been interrupted.
     """
@@ -230,7 +243,7 @@ def kill_and_resume(
     process.kill()
     process.communicate()
     assert run.status()["status"] == "running" and not run.model.exists()
-    done = cli(folder, "run", "--resume", str(run.path), *engine)
+    done = here(folder, "run", "--resume", str(run.path), *engine)
     assert done.returncode == 0, done.stderr
     return run
 

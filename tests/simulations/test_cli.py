@@ -14,6 +14,7 @@ from tests.harness import (
     ROOT,
     cli,
     exit_code_of,
+    here,
     results_of,
     run_toy,
     start_cli,
@@ -279,7 +280,7 @@ def test_killed_runs_resume_to_the_same_bytes(tmp_path: Path) -> None:
         assert process.returncode == (130 if number == signal.SIGINT else -9)
     assert "continue with: fedsuite run --resume" in err and "Traceback" not in err
     assert folder.status()["status"] == "stopped"
-    done = cli(tmp_path, *again)
+    done = here(tmp_path, *again)
     assert done.returncode == 0, done.stderr
     whole = run_toy(tmp_path / "whole", num_rounds=12)
     assert results_of(folder) == results_of(whole)

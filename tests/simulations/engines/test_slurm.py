@@ -12,7 +12,7 @@ import pytest
 from fedsuite.runs.folder import RunFolder
 from simulations.engines.processes import Family
 from tests.golden.runs import RUNS
-from tests.harness import ROOT, cli, results_of, toml_from, wait_for_checkpoint
+from tests.harness import ROOT, here, results_of, toml_from, wait_for_checkpoint
 
 LIMIT_S = 240.0
 JOB = 7
@@ -27,7 +27,7 @@ PROGRAMS = {
 
 def job_of(folder: Path, *typed: str) -> str:
     """What `fedsuite slurm` prints."""
-    done = cli(folder, "slurm", *typed)
+    done = here(folder, "slurm", *typed)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -74,7 +74,7 @@ def test_a_job_that_is_put_back_goes_on_to_the_same_bytes(tmp_path: Path, cache:
         finally:
             family.end()
     assert run.status()["placement"]["hosts"]
-    done = cli(tmp_path, "run", "tiny.toml", "--engine", "inprocess", "--set", "name=alone")
+    done = here(tmp_path, "run", "tiny.toml", "--engine", "inprocess", "--set", "name=alone")
     assert done.returncode == 0, done.stderr
     assert results_of(run) == results_of(RunFolder(tmp_path / "runs" / "alone"))
 
@@ -112,5 +112,5 @@ def test_the_file_says_what_was_asked_for(tmp_path: Path) -> None:
 def test_mistakes_are_told_before_anything_is_printed(
     tmp_path: Path, typed: tuple[str, ...], told: str
 ) -> None:
-    done = cli(tmp_path, "slurm", "fedvln/train", *typed)
+    done = here(tmp_path, "slurm", "fedvln/train", *typed)
     assert done.returncode == 2 and told in done.stderr and not done.stdout

@@ -23,7 +23,7 @@ from simulations.experiments.folders import labels_of
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from tests import toy
-from tests.harness import cli, exit_code_of, results_of, run_toy, start_cli, wait_for_checkpoint
+from tests.harness import exit_code_of, here, results_of, run_toy, start_cli, wait_for_checkpoint
 
 INPROCESS = ("--engine", "inprocess")
 TWO = """
@@ -504,7 +504,7 @@ def test_a_killed_experiment_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=30)
         assert process.returncode == (130 if number == signal.SIGTERM else -9)
     assert f"fedsuite run --resume {tmp_path / 'runs' / 'exp'}" in err and "Traceback" not in err
-    done = cli(tmp_path, *again)
+    done = here(tmp_path, *again)
     assert done.returncode == 0, done.stderr
     alone = run_toy(tmp_path / "alone", num_rounds=8, width=2, step_size=0.05)
     history = (second.path / "history.jsonl").read_bytes()
@@ -514,9 +514,10 @@ def test_a_killed_experiment_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
 def test_through_ray(tmp_path: Path) -> None:
     write(tmp_path, top="num-rounds = 2")
-    done = cli(tmp_path, "run", "exp.toml", "--workers", "1")
+    done = here(tmp_path, "run", "exp.toml", "--workers", "1")
     assert done.returncode == 0, done.stderr
     for label, keys in (("wide", {"width": 6}), ("a-narrow", {"width": 2, "step_size": 0.05})):
         alone = run_toy(tmp_path / label, num_rounds=2, **keys)

@@ -18,7 +18,7 @@ from simulations.commands import cli as command
 from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.placement import Placement
 from tests.fedvln_runs import MARKER, METHODS, Chain, chain_in, results_of
-from tests.harness import cli, exit_code_of, prepared
+from tests.harness import cli, exit_code_of, here, prepared
 
 BEST = {"selection": "best-val-unseen"}
 
@@ -88,7 +88,7 @@ def test_killed_pre_exploration_resumes_to_the_same_bytes(
     states = chain.run(killed) / "clients"
     assert list(states.glob("*/round-000003.safetensors"))
     assert not list(states.glob("*/model.safetensors"))
-    done = cli(tmp_path, "run", "--resume", str(chain.run(killed)), "--engine", "inprocess")
+    done = here(tmp_path, "run", "--resume", str(chain.run(killed)), "--engine", "inprocess")
     assert done.returncode == 0, done.stderr
     whole = results_of(chain.run(f"{name}-whole"))
     assert results_of(chain.run(killed)) == whole
