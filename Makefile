@@ -5,7 +5,7 @@ export FLWR_TELEMETRY_ENABLED := 0
 export RAY_USAGE_STATS_ENABLED := 0
 unexport PYTHONDONTWRITEBYTECODE  # every process of a test would read all sources anew
 
-.PHONY: install demo test test-fast coverage lint format docs clean
+.PHONY: install demo test test-deployed test-fast coverage lint format docs clean
 
 install: .venv/installed
 
@@ -21,10 +21,16 @@ demo: install
 
 PYTEST := $(BIN)/python -m pytest -q
 # Whole files to a worker, in the order of tests/conftest.py.
-SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# One worker more than cores: tests of Ray and of deployments wait, for processes that start and are missed.
+WORKERS := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)
+
+# Every system over TLS, with nodes that are killed; for some minutes each.
+test-deployed: install
+	$(PYTEST) -m deployed
 
 # Without the folders whose tests are all slow (tests/conftest.py), so that they are not even read.
 PARTS := $(addprefix --ignore=tests/,deployed golden mistakes simulations) $(SIDE_BY_SIDE)

@@ -115,7 +115,8 @@ SITES = {
     "federation.local-epochs": 2,
     "evaluate-every": 1,
 }
-FEW = {**HOUSES, "system": "fedvln", "generated-seen-houses": 3, "generated-unseen-houses": 1}
+TWO = {"generated-seen-houses": 2, "generated-unseen-houses": 1}  # to train in, and another
+FEW = {**HOUSES, **TWO, "system": "fedvln"}
 PERSONAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "heads": (
         {"federation.share": "encoder, decoder, !decoder.candidate_attention"},
@@ -272,7 +273,7 @@ def test_who_takes_part(tmp_path: Path, play: Play, cache: Path) -> None:
         rows = trained[trained["round"] == number]
         assert rows["partition"].tolist() == want
         last |= dict(zip(rows["partition"], rows["loss"], strict=True))
-    houses = {**HOUSES, "system": "fedvln", "participation": "choice:highest_loss"}
+    houses = {**FEW, "participation": "choice:highest_loss"}
     houses["participation-rate"] = 0.5
     values = full_keys(FedVLNConfig, {**houses, "num-rounds": 3, "cache-dir": str(cache)})
     check_system(values, tmp_path / "houses")
@@ -297,7 +298,7 @@ def test_a_contrastive_loss_and_a_network(
 def test_a_decoder(tmp_path: Path, play: Play, cache: Path, call: Any) -> None:
     """Runs of it repeat, and resume, to the byte; its walks are drawn; another decoder does not go on from it."""
     settings = {**HOUSES, "system": "fedvln", "objective": "a2c", "decoder": "glance:Glance"}
-    checked = {**settings, "generated-seen-houses": 2, "generated-unseen-houses": 1}
+    checked = {**settings, **TWO}
     check_system(
         full_keys(FedVLNConfig, {**checked, "cache-dir": str(cache)}), tmp_path / "checked"
     )
@@ -398,7 +399,7 @@ def test_a_strategy_that_sees_what_passes(tmp_path: Path, play: Play, cache: Pat
     model = safetensors.numpy.load_file(tmp_path / "runs" / "low" / "model.safetensors")
     most = 1e-4 * sum(v.size for v in model.values()) ** 0.5
     assert (low <= 1.001 * most).all() and (free > 1.1 * most).all() and len(low) == len(free) > 0
-    values = {**HOUSES, "system": "limited:SYSTEM", "cache-dir": str(cache)}
+    values = {**HOUSES, **TWO, "system": "limited:SYSTEM", "cache-dir": str(cache)}
     check_system(full_keys(FedVLNConfig, values), tmp_path / "checked")
 
 
@@ -413,7 +414,7 @@ def test_a_round_that_goes_on_without_the_slowest(tmp_path: Path, play: Play, ca
         for status, want in (("ok", order[:2]), ("late", order[2:])):
             rows = trained[(trained["round"] == number) & (trained["status"] == status)]
             assert rows["partition"].tolist() == sorted(want)
-    values = full_keys(FedVLNConfig, {**settings, "cache-dir": str(cache)})
+    values = full_keys(FedVLNConfig, {**settings, **TWO, "cache-dir": str(cache)})
     check_system(values, tmp_path / "checked")
 
 

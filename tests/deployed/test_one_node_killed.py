@@ -33,6 +33,8 @@ PARTIES = worlds.maps(
     **{"num-rounds": 1, "round-length": 16, "step-limit": 1, "evaluation-episodes": 4}
 )
 WORLDS = {"houses": HOUSES, "silos": SILOS, "parties": PARTIES}
+# How a lost node is noticed and asked again knows no system. In `make test` are those who keep most between rounds.
+LATER = [pytest.param(name, marks=pytest.mark.deployed) for name in ("houses", "silos")]
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def wait_for_task(site: Site, round: int) -> None:
 
 @pytest.mark.ray
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", ["parties", *LATER])
 def test_a_killed_node_is_told_and_waited_for(tmp_path: Path, name: str) -> None:
     with deployed(tmp_path, WORLDS[name]) as site:
         first = site.roster.names[0]
