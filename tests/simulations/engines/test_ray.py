@@ -33,6 +33,7 @@ from simulations.experiments.result_tables import runs_table
 from simulations.systems import to_run_config
 from tests.harness import (
     cli,
+    here,
     results_of,
     run_toy,
     start_cli,
@@ -115,7 +116,7 @@ def test_a_ray_of_this_process_that_is_too_small_is_refused(tmp_path: Path) -> N
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("one_ray")
 def test_workers_killed_at_random_moments_cost_their_tasks_alone(tmp_path: Path) -> None:
-    """kill -9 of whichever worker has begun to work on the run, six times, at moments that differ from run to run."""
+    """kill -9 of whichever worker has begun to work on the run, four times, at moments that differ from run to run."""
     keys: dict[str, Value] = {"num_rounds": 12, "num_clients": 5, "checkpoint_every": 5}
     config, folder = runner(
         tmp_path / "ray", **keys, round_time_s=0.2, system="tests.placed_toy:SYSTEM"
@@ -125,7 +126,7 @@ def test_workers_killed_at_random_moments_cost_their_tasks_alone(tmp_path: Path)
     def kill_now_and_then() -> None:
         """Once a round at most: three deaths in a row of one message would end the run."""
         reached = 0
-        while not over.wait(rng.uniform(0.1, 0.7)) and len(killed) < 6:
+        while not over.wait(rng.uniform(0.1, 0.7)) and len(killed) < 4:
             timings = folder.path / TIMINGS
             rows = read_rows(timings, torn_end=True) if timings.is_file() else []
             rounds = sum(row["kind"] == Kind.ROUND for row in rows)
@@ -224,6 +225,7 @@ def test_a_ray_that_cannot_start_is_told_with_its_cause_and_listed(
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("one_ray")
 def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     tmp_path: Path, nothing_left_behind: Path
 ) -> None:
@@ -257,6 +259,6 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     assert process.returncode == 130 and folder.status()["status"] == "stopped"
     assert wait_until(lambda: not processes_in(tmp_path, nothing_left_behind), 15)
 
-    done = cli(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
+    done = here(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
     assert done.returncode == 0, done.stderr
     assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=12))
