@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.written_runs import round_row, write_run
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (extra dev)")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (extra dev)")
+jupyter_client = pytest.importorskip("jupyter_client", reason="nbclient's, for one kernel")
 
 FOLDER = ROOT / "notebooks"
 HOUSES = {
@@ -91,17 +93,27 @@ def test_notebooks_are_kept_without_outputs(name: str) -> None:
     assert [cell["metadata"].get("tags") for cell in code].count(["settings"]) == 1
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Path]]:
+    """One kernel for all notebooks, so that torch and pandas are imported once, and a folder that outlives them."""
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    home = tmp_path_factory.mktemp("notebooks")
+    settings = {"PYTHONPATH": paths, "IPYTHONDIR": str(home / "ipython"), "OMP_NUM_THREADS": "1"}
+    manager = jupyter_client.KernelManager(kernel_name="python3")
+    manager.start_kernel(env={**os.environ, **settings}, cwd=str(home))
+    yield manager, home
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-def test_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run(name: str, kernel: tuple[Any, Path]) -> None:
+    manager, home = kernel
+    (home / name).mkdir()
     notebook = opened(name, **SETTINGS[name])
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd {home / name}"))
     notebook.cells.append(nbformat.v4.new_code_cell(CLAIMS[name]))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    nbclient.NotebookClient(
-        notebook, timeout=250, resources={"metadata": {"path": str(tmp_path)}}
-    ).execute()
+    nbclient.NotebookClient(notebook, manager, timeout=250).execute()
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     drawn = [out for out in outputs if "image/png" in out.get("data", {})]
     assert drawn, "no figure was drawn"
