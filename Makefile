@@ -21,12 +21,13 @@ demo: install
 
 PYTEST := $(BIN)/python -m pytest -q
 # Whole files to a worker, in the order of tests/conftest.py.
+FILES := --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n logical --maxprocesses 8 $(FILES)
 # One worker more than cores: tests of Ray and of deployments wait, for processes that start and are missed.
-WORKERS := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
-SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
 
 test: install
-	$(PYTEST) -m "not deployed" $(SIDE_BY_SIDE)
+	$(PYTEST) -m "not deployed" -n $(WORKERS) $(FILES)
 
 # Every system over TLS, with nodes that are killed; for some minutes each.
 test-deployed: install

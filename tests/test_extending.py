@@ -279,14 +279,18 @@ def test_who_takes_part(tmp_path: Path, play: Play, cache: Path) -> None:
     check_system(values, tmp_path / "houses")
 
 
-@pytest.mark.parametrize(
-    "own", [{"loss": "distance:DISTANCE"}, {"model": "linear:Linear", "num-silos": 3}]
-)
+@pytest.mark.parametrize("own", [{"loss": "distance:DISTANCE"}, {"model": "linear:Linear"}])
 def test_a_contrastive_loss_and_a_network(
     tmp_path: Path, play: Play, cache: Path, own: dict[str, Any]
 ) -> None:
     """Something else is learnt; runs of it repeat, and resume, to the byte; a stacked one learns the same."""
-    settings = {**RUNS["cdl-ring-plain"], "loss": "kl", "dropout": 0.0, "num-rounds": 2}
+    settings = {
+        **RUNS["cdl-ring-plain"],
+        "loss": "kl",
+        "dropout": 0.0,
+        "num-rounds": 2,
+        "num-silos": 3,
+    }
     whole = {**settings, **own, "system": "cdl", "cache-dir": str(cache)}  # with tables and plots
     check_system(full_keys(CDLConfig, whole), tmp_path / "checked")
     one = play("one", {**settings, **own}, evaluate_every=1)["rmse"].dropna()

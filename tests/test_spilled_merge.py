@@ -121,6 +121,7 @@ def peak(count: int, rule: str) -> int:
     return int(json.loads(done.stdout.splitlines()[-1])["peak_mb"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["mean", "median", "krum"])
 def test_memory_does_not_grow_with_the_clients(rule):
     few, many = peak(20, rule), peak(200, rule)

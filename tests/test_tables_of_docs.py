@@ -34,6 +34,7 @@ cells = ["", "{n}", "{success-rate*100:.1f}", "{success-rate:.2f!each}"]
 """
 
 
+@pytest.mark.slow
 def test_every_page_is_as_its_scores_say() -> None:
     differ = [str(d) for page, text in MADE.items() for d in written(page.name, text)[1]]
     assert differ == []

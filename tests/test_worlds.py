@@ -66,6 +66,7 @@ def test_episodes_are_those_of_the_seed(cache: Path, name: str) -> None:
     assert repr(played(3)) == repr(played(3)) != repr(played(4))
 
 
+@pytest.mark.slow
 def test_the_default_world_is_opened_in_an_empty_folder(tmp_path: Path) -> None:
     """As a user would, by the module's name alone; nothing of ours has been imported before."""
     code = (

@@ -5,6 +5,8 @@ the table, which is then carried out before. All data are generated.
 """
 
 import dataclasses
+import fcntl
+import os
 from pathlib import Path
 
 import torch
@@ -124,19 +126,23 @@ _NAMING_A_RUN = ("start-from", "speaker-from")
 
 
 class Plays:
-    """Runs of the table below `root`, each carried out once, when it is first asked for; their data are in `cache`."""
+    """Runs of the table below `root`, each carried out once, when it is first asked for; their data are in `cache`.
+
+    Several processes may have the same root: who comes second waits for who is carrying the run out.
+    """
 
     def __init__(self, root: Path, cache: Path) -> None:
         self.root, self.cache = root, cache
-        self._done: set[str] = set()
+        root.mkdir(parents=True, exist_ok=True)
 
     def folder(self, name: str) -> Path:
         """The run's folder, with all that it left; carries it out if need be."""
-        target = self.root / "runs" / name
-        if name not in self._done:
-            self._play(name)
-            self._done.add(name)
-        return target
+        with (self.root / f"{name}.done").open("a+") as done:
+            fcntl.flock(done, fcntl.LOCK_EX)
+            if not os.fstat(done.fileno()).st_size:
+                self._play(name)
+                done.write("done")
+        return self.root / "runs" / name
 
     def _play(self, name: str) -> None:
         values: Settings = {"name": name, "results-dir": str(self.root / "runs")}

@@ -71,6 +71,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_from_disk_has_the_bytes_of_one_from_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
