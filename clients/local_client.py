@@ -184,6 +184,7 @@ class LocalClient(KeepingClient):
         """A training of the visit. states: of optimizers before it; those after it are put into `after`."""
         load_arrays(self.module, model)
         self.module.train()
+        self.module.zero_grad()  # a visit that failed may have left some
         optimizer, names = self.optimizer(), dict(self.module.named_parameters())
         suffix = f" {stream}" if stream else ""
         prefix = f"{OPTIMIZER[:-1]}{suffix}."

@@ -4,19 +4,22 @@ What leaves the client: what clients/local_client.py lists, and scores. Examples
 <private>/round-NNNNNN.safetensors.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from clients.local_client import LocalClient
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.exchange import exchange_of
 from fedsuite.averaging.gradients import Gradients
+from fedsuite.averaging.plain_sgd import PlainSGD
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.messages.instructions import YES_NO, Instruction, Whole, query, task
 from fedsuite.randomness import rng_for
@@ -27,6 +30,8 @@ from fedsuite.settings.metrics import Metric
 
 Examples = tuple[Tensor, ...]  # inputs of the network, and the targets last; rows are examples
 ROWS = 4096  # that are scored at once
+GATHERED_BYTES = 2**20  # of mini-batches that are taken from the data at once
+_ALIGNED = 64  # bytes; the last bits of a product may depend on where its factors begin
 Score = Callable[[Tensor, Tensor], Tensor]  # (predictions, targets) -> a mean over rows
 
 
@@ -66,7 +71,7 @@ class TorchClient(LocalClient):
         *,
         test: Examples | None = None,
         metrics: Mapping[str, Score] | Sequence[Metric] = (),
-        optimizer: Callable[[Iterable[Tensor], float], Optimizer] = SGD,
+        optimizer: Callable[[Iterable[Tensor], float], Optimizer] = PlainSGD,
     ) -> None:
         name = node.member.name
         exchange = exchange_of(config.federation, model.state_dict())
@@ -133,7 +138,7 @@ class TorchClient(LocalClient):
                 torch.cuda.manual_seed_all(seed)
             total = torch.zeros((), device=self.device)
             parameters = dict(self.module.named_parameters())
-            for batch, _ in zip(self._batches(number, stream), range(steps), strict=False):
+            for _, batch in zip(range(steps), self.batches(number, stream), strict=False):
                 loss = self.loss(self.module(*batch[:-1]), batch[-1])
                 total += loss.detach()
                 loss.backward()
@@ -142,13 +147,24 @@ class TorchClient(LocalClient):
                 optimizer.zero_grad()
             return {"steps": steps, "loss": float(total) / max(steps, 1)}
 
-    def _batches(self, number: int, stream: str) -> Iterator[Examples]:
+    def batches(self, number: int, stream: str) -> Iterator[Examples]:
         """Mini-batches without end, shuffled for every pass; the last of a pass may be smaller."""
         rng = rng_for(self.config.seed, "mini-batches" + stream, number, self.partition)
+        size = self.config.training.batch_size
         while True:
             order = torch.from_numpy(rng.permutation(len(self.data[-1]))).to(self.device)
-            for rows in order.split(self.config.training.batch_size):
-                yield tuple(t[rows] for t in self.data)
+            for rows in order.split(size * self.at_once):
+                yield from zip(*(t[rows].split(size) for t in self.data), strict=True)
+
+    @cached_property
+    def at_once(self) -> int:
+        """Mini-batches that are gathered in one go; each begins where memory for it alone would, up to whole multiples of 64."""
+        size = self.config.training.batch_size
+        bytes_of = [size * math.prod(t.shape[1:]) * t.element_size() for t in self.data]
+        factors = (t.dtype.is_floating_point or t.dtype.is_complex for t in self.data)
+        if any(n % _ALIGNED for n, matters in zip(bytes_of, factors, strict=True) if matters):
+            return 1
+        return max(1, GATHERED_BYTES // max(1, sum(bytes_of)))
 
     def _placed(self, examples: Examples) -> Examples:
         return tuple(t.to(self.device) for t in examples)

@@ -1,7 +1,7 @@
 """A system of one's own from a torch network, a loss and data: FedAvg on the server, TorchClient on the clients."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import torch
@@ -35,18 +35,18 @@ def torch_system(
 ) -> System[C]:
     """A System; loss and metrics: (outputs, targets) -> the mean over rows.
 
-    clients: who takes part, with how many training examples each (`roster_of`). data, test: what a client
+    clients: who takes part, with how many training examples each (`roster_of`). model: a process makes one network and trains
+    all its clients with it; what changes in it is in its state dict. data, test: what a client
     trains on and is scored on, its own and nothing of others; without `test` the same. selection: as FedAvg's. more: further
     fields of System. metrics: (outputs, targets) -> the mean over rows, by name, or rows with such a `compute`.
     """
     table = Metrics(rows_of(metrics))
-    opened = Opened[C, tuple[Examples, Examples | None]](
-        lambda config, node: (data(config, node), test(config, node) if test else None)
-    )
+    shell = lru_cache(maxsize=2)(model)
 
-    def make_client(config: C, node: Node) -> TorchClient:
-        own, held_out = opened(config, node)
-        return TorchClient(model(config), loss, own, config, node, test=held_out, metrics=metrics)
+    def open_client(config: C, node: Node) -> TorchClient:
+        held_out = test(config, node) if test else None
+        own = data(config, node)
+        return TorchClient(shell(config), loss, own, config, node, test=held_out, metrics=metrics)
 
     def make_strategy(config: C, roster: Roster) -> RoundStrategy:
         strategy = FedAvg(config, roster, partial(model, config), selection, table)
@@ -55,7 +55,7 @@ def torch_system(
     ready: dict[str, Any] = {
         "prepare": lambda config, _: clients(config),
         "make_strategy": make_strategy,
-        "make_client": make_client,
+        "make_client": Opened(open_client),
         "metrics": lambda config: table,
         "validate": check_averaging,
         "unread": FEDAVG_UNREAD,

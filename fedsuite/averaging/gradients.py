@@ -22,7 +22,8 @@ class Gradients:
         correction: Correction | None = None,
         only: Share = Share(),
     ) -> None:
-        self.penalty, self.correction, self.only = penalty, correction, only
+        self.penalty, self.correction = penalty, correction
+        self.only = None if only == Share() else only
         self._given, self._anchor = anchor, dict[str, Tensor]()
 
     def shape(self, parameters: Mapping[str, Tensor]) -> None:
@@ -32,7 +33,7 @@ class Gradients:
             self.penalty(parameters, self._anchor).backward()
         if self.correction is not None:
             self.correction.correct(parameters)
-        if self.only != Share():
+        if self.only is not None:
             for name, parameter in parameters.items():
                 if not self.only.covers(name):
                     parameter.grad = None

@@ -257,6 +257,48 @@ def test_a_visit_that_diverged_is_told_with_the_key_to_lower_and_leaves_nothing(
     assert client.private.rounds() == []
 
 
+@pytest.mark.parametrize(("width", "size", "at_once"), [(4, 8, 8192), (4, 4, 16384), (3, 8, 1)])
+def test_mini_batches_gathered_together_are_those_taken_one_by_one(
+    width: int, size: int, at_once: int, tmp_path: Path
+) -> None:
+    """Also over the end of a pass; each begins at a multiple of 64 bytes, or they are taken one by one."""
+    x = torch.randn(30, width)
+    config = read_config(FedAvgSettings, {"training.batch-size": size})
+    node = Node(roster_of(["oak"], [30]), 0, tmp_path)
+    loss, model = torch.nn.functional.mse_loss, torch.nn.Linear(width, 1)
+    client = TorchClient(model, loss, (x, torch.arange(30)), config, node)
+    assert client.at_once == max(1, min(at_once, 2**20 // (size * (4 * width + 8))))
+    rng, batches = rng_for(0, "mini-batches", 2, 0), client.batches(2, "")
+    for _ in range(2):
+        for rows in torch.from_numpy(rng.permutation(30)).split(size):
+            inputs, targets = next(batches)
+            assert torch.equal(inputs, x[rows]) and targets.tolist() == rows.tolist()
+            assert at_once == 1 or inputs.data_ptr() % 64 == 0
+
+
+def test_a_network_kept_from_visit_to_visit_has_nothing_of_one_that_failed(tmp_path: Path) -> None:
+    client, whole = client_of(tmp_path), client_of(tmp_path)
+    expected, loss = visit(whole, 1), client.loss
+
+    def fails(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        loss(outputs, targets).backward()
+        raise RuntimeError("lost")
+
+    client.loss = fails
+    with pytest.raises(RuntimeError, match="lost"):
+        visit(client, 1)
+    client.loss = loss
+    assert visit(client, 1) == expected
+
+
+def test_a_process_makes_one_network_for_all_its_clients(tmp_path: Path) -> None:
+    system = load_system("regression:SYSTEM")
+    settings = read_config(system.config_class, values_of("regression"))
+    roster = system.prepare(settings, lambda _: None)
+    clients: list[Any] = [system.make_client(settings, Node(roster, k, tmp_path)) for k in range(2)]
+    assert clients[0].module is clients[1].module and clients[0].data is not clients[1].data
+
+
 def test_messages_that_its_run_does_not_have_are_refused(tmp_path: Path) -> None:
     client, told = client_of(tmp_path), {"round": 1, "checkpoint-rounds": "0"}
     client.instruction("train", {}).check({**told, "steps": 3}, "train message")
