@@ -158,7 +158,7 @@ class TorchClient(LocalClient):
 
     @cached_property
     def at_once(self) -> int:
-        """Mini-batches that are gathered in one go; each begins where memory for it alone would, up to whole multiples of 64."""
+        """Mini-batches that are gathered in one go; one where the next would not begin at a multiple of 64 bytes."""
         size = self.config.training.batch_size
         bytes_of = [size * math.prod(t.shape[1:]) * t.element_size() for t in self.data]
         factors = (t.dtype.is_floating_point or t.dtype.is_complex for t in self.data)

@@ -4,8 +4,9 @@ A node whose node-config names a file of its own (node="/path/node.toml") takes 
 refuses; any other node takes all from the run-config.
 """
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,15 @@ def _own_client(own: NodeSettings, context: Context) -> NumPyClient:
 
 def node_of(system: System[Any], config: RunSettings, options: Mapping[str, Any]) -> Node:
     """Which member of the roster this node is: a simulated node is told its partition, a real one says its name."""
-    folder = folder_of(config)
-    file = Path(str(options.get("roster") or config.roster or folder.path / ROSTER))
-    return _node(file, _stamp(file), folder.path, system.node_key, tuple(sorted(options.items())))
+    folder, file = _places(config, str(options.get("roster") or config.roster), os.getcwd())
+    return _node(file, _stamp(file), folder, system.node_key, tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=16)
+def _places(config: RunSettings, roster: str, here: str) -> tuple[Path, Path]:
+    """Folder of the run, and the roster, by default in it. here: the working folder, where such paths may begin."""
+    folder = folder_of(config).path
+    return folder, Path(roster) if roster else folder / ROSTER
 
 
 @lru_cache(maxsize=512)
@@ -83,7 +90,9 @@ def _roster(file: Path, stamp: int) -> Roster:
 
 def _stamp(file: Path) -> int:
     """When a file was written; 0 if it is not there."""
-    return file.stat().st_mtime_ns if file.exists() else 0
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        return os.stat(file).st_mtime_ns
+    return 0
 
 
 def _plain(context: Context) -> tuple[Any, ...]:

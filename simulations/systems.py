@@ -7,7 +7,6 @@ In Flower's run-config, one flat table, the keys of a system stand under its nam
 (`fedvln.federation.participation-rate`), those of RunSettings by themselves (`seed`).
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -37,6 +36,7 @@ BUILT_IN: Mapping[str, str] = {
     "fedrl": "simulations.fedrl.system:SYSTEM",
 }
 C = TypeVar("C", bound=RunSettings)
+_PLAIN = {bool, int, float, str}
 # Simulated nodes that play all members of a run whose evaluations ask some: Flower looks after every node ten times a
 # second, and hands each one message then.
 MOST_NODES = 64
@@ -158,12 +158,20 @@ def settings_of(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings
     Flower adds every key of the app with its default, so keys of other built-in systems may be there at their
     defaults; InputError for another value of these, and for unknown keys.
     """
-    return _settings_of(json.dumps(dict(run_config), sort_keys=True))
+    types = tuple(map(type, run_config.values()))  # for 1 == True
+    if {*types} <= _PLAIN:
+        return _settings_of(tuple(run_config.items()), types)
+    return _read(run_config)
 
 
 @lru_cache(maxsize=16)  # asked for with every message
-def _settings_of(text: str) -> tuple[System[Any], RunSettings]:
-    run_config = json.loads(text)
+def _settings_of(
+    items: tuple[tuple[str, Value], ...], types: tuple[type, ...]
+) -> tuple[System[Any], RunSettings]:
+    return _read(dict(items))
+
+
+def _read(run_config: Mapping[str, Any]) -> tuple[System[Any], RunSettings]:
     system = load_system(str(run_config.get("system", RunSettings().system)))
     own = {_placed(key, system.name): key for key in limits_of(system.config_class)}
     for key in run_config.keys() - own.keys():

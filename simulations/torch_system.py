@@ -35,10 +35,10 @@ def torch_system(
 ) -> System[C]:
     """A System; loss and metrics: (outputs, targets) -> the mean over rows.
 
-    clients: who takes part, with how many training examples each (`roster_of`). model: a process makes one network and trains
-    all its clients with it; what changes in it is in its state dict. data, test: what a client
-    trains on and is scored on, its own and nothing of others; without `test` the same. selection: as FedAvg's. more: further
-    fields of System. metrics: (outputs, targets) -> the mean over rows, by name, or rows with such a `compute`.
+    clients: who takes part, with how many training examples each (`roster_of`). model: a process makes one network
+    and trains all its clients with it; what changes in it is in its state dict. data, test: what a client trains on and is
+    scored on, its own and nothing of others; without `test` the same. selection: as FedAvg's. more: further fields of
+    System. metrics: (outputs, targets) -> the mean over rows, by name, or rows with such a `compute`.
     """
     table = Metrics(rows_of(metrics))
     shell = lru_cache(maxsize=2)(model)

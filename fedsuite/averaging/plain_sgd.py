@@ -1,7 +1,8 @@
 """Gradient descent without momentum and decay, w <- w - lr g, for networks so small that calling torch's takes longer.
 
-Around every step torch.optim opens a range for its profiler, calls hooks, marks the place for its compiler, and chooses among kernels: with
-a few thousand parameters several times what the step itself takes. The numbers are those of torch.optim.SGD, bit for bit.
+Around every step torch.optim opens a range for its profiler, calls hooks, marks the place for its compiler, and chooses
+among kernels: with a few thousand parameters several times what the step itself takes. The numbers are those of torch.optim.SGD, bit for
+bit.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from torch.optim import SGD
 
 
 class PlainSGD(SGD):
-    """torch.optim.SGD of parameters and a learning rate, which calls no hooks. What is not on a CPU takes torch's own step."""
+    """torch.optim.SGD of parameters and a learning rate, which calls no hooks. Off the CPU it takes torch's own step."""
 
     def __init__(self, params: Iterable[Tensor], lr: float) -> None:
         super().__init__(params, lr)

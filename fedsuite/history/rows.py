@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,31 @@ class HistoryWriter:
         self.path = path
         self._seen = hashlib.sha256(data := self._read())
         self._length = len(data)
+        self._open: int | None = None  # the file, once something has been appended
+        self._close: Callable[[], Any] = lambda: None
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one go."""
         if data := _as_text(rows).encode():
-            with telling(self.path), self.path.open("ab") as file:
-                file.write(data)
+            with telling(self.path):
+                file, left = self._file(), memoryview(data)
+                while left:
+                    left = left[os.write(file, left) :]
             self._seen.update(data)
             self._length += len(data)
 
+    def _file(self) -> int:
+        """Descriptor of the file at our path, kept open as long as this object is there."""
+        if self._open is None or not os.fstat(self._open).st_nlink:  # another one took its place
+            self._close()
+            self._open = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            self._close = weakref.finalize(self, os.close, self._open)
+        return self._open
+
     def durable(self) -> dict[str, Any]:
         """Bytes and SHA-256 of all that has been appended, which is safe from a loss of power from then on."""
-        with telling(self.path), self.path.open("ab") as file:
-            os.fsync(file.fileno())
+        with telling(self.path):
+            os.fsync(self._file())
         return {"bytes": self._length, "sha256": self._seen.hexdigest()}
 
     def holds(self, kept: Mapping[str, Any]) -> bool:

@@ -1,20 +1,20 @@
 """Flower's Grid interface without a SuperLink: what every engine of this host has, and the one of the caller's process.
 
 In process one message is answered after another: for tests, notebooks and protocols of many tiny messages, since an exchange
-costs under a millisecond and nothing is started. Messages and state are pickled both ways, as on a real wire, so that no
+costs under a millisecond and nothing is started. Messages and state are copied both ways, their bytes shared, so that no
 side can change the other's arrays. What a client raises comes back as an error reply. Clients that compute for long gain
 from the Ray engine, which uses all cores.
 """
 
-import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Array, Context, Message, RecordDict
 from flwr.app.error import Error
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
@@ -26,7 +26,6 @@ from strategies.runtime.post import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node
-T = TypeVar("T")
 
 
 class LocalGrid(Grid):
@@ -87,7 +86,7 @@ class InProcessGrid(LocalGrid):
         """Queue copies of the messages; their ids."""
         ids = []
         for message in messages:
-            sent = _copy(message)
+            sent = _handed_over(message)
             message_id = str(uuid4())
             sent.metadata.__dict__["_message_id"] = message_id
             self._pending[message_id] = sent
@@ -108,7 +107,7 @@ class InProcessGrid(LocalGrid):
         if reply.has_error():
             return reply
         self.contexts[node_id] = _with_own_state(context)
-        return _copy(reply)
+        return _handed_over(reply)
 
 
 def answered(client_app: ClientCall, message: Message, context: Context) -> Message:
@@ -153,11 +152,25 @@ def run_inprocess(
 def _with_own_state(context: Context) -> Context:
     """A copy: settings are plain values, which nobody can change in place."""
     node, run = dict(context.node_config), dict(context.run_config)
-    state = _copy(context.state) if context.state else RecordDict()
-    return Context(context.run_id, context.node_id, node, state, run)
+    return Context(context.run_id, context.node_id, node, _own(context.state), run)
 
 
-def _copy(thing: T) -> T:
-    """Through pickle, as on a wire."""
-    copied: T = pickle.loads(pickle.dumps(thing))
-    return copied
+def _handed_over(message: Message) -> Message:
+    """A copy of a message. The bytes of arrays are shared: nobody can change them in place."""
+    handed = copy(message)
+    handed.__dict__["_metadata"] = copy(message.metadata)
+    if message.has_content():
+        handed.content = _own(message.content)
+    return handed
+
+
+def _own(content: RecordDict) -> RecordDict:
+    """Copies of all records, with what they hold but for bytes and numbers."""
+    own = content.copy()
+    for key, record in content.items():
+        values = record.copy()
+        for name, value in record.items():
+            if isinstance(value, (Array, list)):
+                values[name] = copy(value)
+        own[key] = values
+    return own
