@@ -192,5 +192,6 @@ class LocalClient(KeepingClient):
             load_optimizer_arrays(optimizer, names, state)
         gradients = Gradients(toward or self.penalty, anchor, None if stream else correction, only)
         report = self.train(optimizer, asked if steps is None else steps, number, gradients, suffix)
-        after |= with_prefix(optimizer_arrays(optimizer, names), prefix)
+        if self.moments != "fresh":
+            after |= with_prefix(optimizer_arrays(optimizer, names), prefix)
         return Learnt(module_arrays(self.module), report)

@@ -25,6 +25,7 @@ Form = tuple[
 ]  # shape and type of an array, such as ((2, 3), "float32"); type "": any numbers
 # No number that travels is larger in size; whole numbers are counts and ids, which grow with a run.
 LARGEST, LARGEST_COUNT = 1e6, 1e12
+_SUMMED = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
 def module_arrays(module: "torch.nn.Module") -> Arrays:
@@ -37,8 +38,9 @@ def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> 
     import torch
 
     state = module.state_dict()
-    missing, unknown = sorted(state.keys() - arrays.keys()), sorted(arrays.keys() - state.keys())
-    if missing or unknown:
+    if state.keys() != arrays.keys():
+        missing = sorted(state.keys() - arrays.keys())
+        unknown = sorted(arrays.keys() - state.keys())
         raise ValueError(
             f"array names differ from the model's: missing {missing}, unknown {unknown}"
         )
@@ -48,7 +50,9 @@ def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> 
                 raise ValueError(
                     f"{name}: expected shape {tuple(target.shape)}, got {arrays[name].shape}"
                 )
-            target.copy_(torch.tensor(arrays[name]))
+            array = arrays[name]
+            # torch warns of arrays that may not be written to, and copies them.
+            target.copy_(torch.from_numpy(array) if array.flags.writeable else torch.tensor(array))
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Share:
     but: tuple[str, ...] = ()
 
     def covers(self, name: str) -> bool:
+        if self.prefixes == ("",) and not self.but:
+            return True
         return _begins(name, self.prefixes) and not _begins(name, self.but)
 
     def select(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
@@ -118,13 +124,22 @@ def extremes(arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 def range_complaint(arrays: Mapping[str, np.ndarray]) -> str:
     """Which array holds NaN, infinity or too large a number, how large, and how many such arrays there are; "" if none."""
-    limits = {k: LARGEST if a.dtype.kind == "f" else LARGEST_COUNT for k, a in arrays.items()}
-    bad = {k: x for k, x in extremes(arrays).items() if not abs(x) <= limits[k]}
+    looked = {k: a for k, a in arrays.items() if not _clearly_small(a)}
+    limits = {k: LARGEST if a.dtype.kind == "f" else LARGEST_COUNT for k, a in looked.items()}
+    bad = {k: x for k, x in extremes(looked).items() if not abs(x) <= limits[k]}
     for name, value in bad.items():
         large = f"{value:g}, more than {limits[name]:g} in size"
         found = large if math.isfinite(value) else "NaN or infinity"
         return f"array {name} holds {found} ({len(bad)} such arrays)"
     return ""
+
+
+def _clearly_small(array: np.ndarray) -> bool:
+    """Whether the sum of squares alone shows that no number is NaN or near the largest; it takes one pass over them."""
+    if array.dtype not in _SUMMED or not array.flags.c_contiguous:
+        return False
+    flat = array.reshape(-1)
+    return bool(flat.dot(flat) < (LARGEST / 10) ** 2)
 
 
 def fingerprint(arrays: Mapping[str, np.ndarray]) -> str:

@@ -6,6 +6,7 @@ same bytes with any number of workers and after a restart at any round.
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+_WORD = 2**32 - 1
 EVALUATION = "evaluation clients"
 # Metrics of a round whose evaluation asked some clients only.
 ASKED, OF = "evaluation-clients", "evaluation-clients-of"
@@ -25,9 +27,22 @@ def rng_for(seed: int, purpose: str, round: int = 0, partition: int = 0) -> np.r
         raise ValueError(
             f"seed, round and partition must be >= 0, got {seed}, {round}, {partition}"
         )
-    digest = hashlib.sha256(purpose.encode()).digest()
-    words = [seed, int.from_bytes(digest[:8], "little"), round, partition]
-    return np.random.default_rng(np.random.SeedSequence(words))
+    words = [w for n in (seed, _number_of(purpose), round, partition) for w in _words(n)]
+    # As uint32 they are what SeedSequence makes of the four numbers, and it need not make it.
+    return np.random.default_rng(np.random.SeedSequence(np.array(words, np.uint32)))
+
+
+@lru_cache(maxsize=256)
+def _number_of(purpose: str) -> int:
+    return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
+
+
+def _words(number: int) -> list[int]:
+    """The 32-bit words of a number, lowest first; one for 0."""
+    words = [number & _WORD]
+    while number := number >> 32:
+        words.append(number & _WORD)
+    return words
 
 
 def torch_generator_for(

@@ -7,6 +7,7 @@ or writes anything, and answers what is not in the table with an error that name
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from fedsuite.errors import InputError, one_line
@@ -92,9 +93,13 @@ class Instruction:
     needed: Fields = field(default_factory=dict)
     optional: Fields = field(default_factory=dict)
 
+    @cached_property
+    def _known(self) -> Fields:
+        return {**self.optional, **self.needed}
+
     def check(self, config: Mapping[str, Any], whose: str) -> None:
         """InputError, which starts with `whose`, for the first field that is missing, unknown, or has another value."""
-        known = {**self.optional, **self.needed}
+        known = self._known
         if missing := sorted(self.needed.keys() - config.keys()):
             raise refused(whose, missing[0], "missing", known[missing[0]])
         for name in sorted(known.keys() & config.keys()):

@@ -9,6 +9,7 @@ these is decoded, so that what a sender claims costs neither time nor memory.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,25 @@ class Misfit(ValueError):
 
 def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
     """The arrays in one block; ValueError for what are no numbers."""
+    check_numbers(arrays)
+    return arrays_to_bytes(arrays, {ORDER: _order(tuple(arrays))})
+
+
+def check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
+    """ValueError, which names the first array that `pack` does not take."""
     for name, array in arrays.items():
-        if array.dtype.name not in _NUMBERS:
+        if _name_of(array.dtype) not in _NUMBERS:
             raise ValueError(f"array {name} has type {array.dtype}, expected numbers")
-    return arrays_to_bytes(arrays, {ORDER: json.dumps(list(arrays))})
+
+
+@lru_cache(maxsize=64)
+def _name_of(kind: np.dtype) -> str:
+    return kind.name
+
+
+@lru_cache(maxsize=64)
+def _order(names: tuple[str, ...]) -> str:
+    return json.dumps(names)
 
 
 def unpack(block: bytes, expected: Mapping[str, Form] | None = None) -> Arrays:

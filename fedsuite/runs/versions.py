@@ -49,8 +49,12 @@ class Versions:
 
     def rounds(self) -> list[int]:
         """Rounds that have a version, ascending."""
-        names = (p.name for p in self.folder.glob(f"{_PREFIX}*{_SUFFIX}"))
-        numbers = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in names)
+        try:
+            names = os.listdir(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        ours = (n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX))
+        numbers = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in ours)
         return sorted(int(n) for n in numbers if n.isdecimal())
 
     def path(self, round: int) -> Path:

@@ -168,7 +168,7 @@ def _own(content: RecordDict) -> RecordDict:
     """Copies of all records, with what they hold but for bytes and numbers."""
     own = content.copy()
     for key, record in content.items():
-        values = record.copy()
+        values: Any = record.copy()
         for name, value in record.items():
             if isinstance(value, (Array, list)):
                 values[name] = copy(value)

@@ -84,7 +84,9 @@ class RunDisplay(OnTerminal):
         super().__init__(console, self._live, lively=console.is_jupyter and not console.quiet)
 
     def show(self, event: Mapping[str, Any]) -> None:
-        match kind_of(event):
+        match kind := kind_of(event):
+            case Kind.CLIENT:  # the most frequent by far
+                self.answered += 1
             case Kind.READY:
                 self.rounds, self.done = int(event["rounds"]), int(event["round"])
                 self._begun = (time.monotonic(), self.done)
@@ -92,11 +94,9 @@ class RunDisplay(OnTerminal):
             case Kind.EXCHANGE:
                 self.clients, self.answered = int(event["clients"]), 0
                 self.doing = str(event["task"])
-            case Kind.CLIENT:
-                self.answered += 1
             case Kind.MESSAGES:
                 self.clients, self.doing = 0, f"{event['done']} messages"
-            case Kind.ROUND | Kind.CLOSING as kind:
+            case Kind.ROUND | Kind.CLOSING:
                 self._show_round(event, closing=kind is Kind.CLOSING)
             case Kind.WAITING if self.lively:
                 self.doing = line_about(event)

@@ -138,7 +138,8 @@ class TaskExchange:
         found = check_parts(task, raw, self.settings.reply_deadline_s, self.names)
         if task.summed:  # one of very many small ones, which no merge looks back at
             return found
-        return [(own, replace(c, reply=c.reply and self.spill.kept(c.reply))) for own, c in found]
+        kept = [(own, c, c.reply and self.spill.kept(c.reply)) for own, c in found]
+        return [(own, c if r is c.reply else replace(c, reply=r)) for own, c, r in kept]
 
     def _introduced(self, task: Task, raw: RawReply) -> RawReply:
         """The reply, unreadable if it has to say who sends it and does not; RunFailed if it says another than is known."""

@@ -9,17 +9,63 @@ from collections.abc import Mapping
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from fedsuite.arrays import Arrays, Form
-from fedsuite.messages.packing import Misfit, forms_complaint, from_npy, pack, unpack
+from fedsuite.arrays import Arrays, Form, forms_of
+from fedsuite.messages.packing import Misfit, check_numbers, forms_complaint, from_npy, pack, unpack
 
 PACKED, FORMAT = "packed", "safetensors"
 _PLAIN = "numpy.ndarray"  # Flower's name for the format of .npy files
 
 
+class Block(Array):
+    """All arrays of a message: the arrays themselves until somebody asks for `data`, as every wire does, then their bytes.
+
+    Nobody can change it: it takes copies, and gives copies. So what stays in a process is never written as bytes.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        given = {name: np.asarray(value) for name, value in arrays.items()}
+        check_numbers(given)
+        kinds = {
+            k: v.dtype if v.dtype.isnative else v.dtype.newbyteorder() for k, v in given.items()
+        }
+        held = {k: np.array(v, kinds[k], order="C") for k, v in given.items()}
+        self.__dict__.update(dtype="uint8", stype=FORMAT, _held=held)
+
+    @property
+    def data(self) -> bytes:  # type: ignore[override]
+        if (held := self.__dict__.pop("_held", None)) is not None:
+            self.__dict__["_block"] = pack(held)
+        block: bytes = self.__dict__["_block"]
+        return block
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (len(self.data),)
+
+    def arrays(self, expected: Mapping[str, Form] | None) -> Arrays:
+        """Copies of all; Misfit where they are not as expected."""
+        if (held := self.__dict__.get("_held")) is None:
+            return unpack(self.data, expected)
+        if expected is not None and (complaint := forms_complaint(forms_of(held), expected)):
+            raise Misfit(complaint)
+        return {name: value.copy() for name, value in held.items()}
+
+    def deflate(self) -> bytes:
+        """What goes to a SuperLink, which knows Flower's own classes."""
+        return Array("uint8", self.shape, FORMAT, self.data).deflate()
+
+    def __copy__(self) -> "Block":
+        return self
+
+    def __reduce__(self) -> tuple[type[Array], tuple[object, ...]]:
+        return Array, ("uint8", self.shape, FORMAT, self.data)
+
+
 def packed_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     """All arrays as one entry. Array.numpy() refuses it by naming the format."""
-    block = pack({name: np.asarray(value) for name, value in arrays.items()})
-    return ArrayRecord({PACKED: Array("uint8", (len(block),), FORMAT, block)})
+    record = ArrayRecord()  # which is quicker filled than made of a dict
+    record[PACKED] = Block(arrays)
+    return record
 
 
 def plain_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -39,7 +85,8 @@ def arrays_of(record: ArrayRecord, expected: Mapping[str, Form] | None = None) -
     if is_packed(record):
         if list(record) != [PACKED]:
             raise ValueError(f"expected packed arrays alone, got {len(record)} entries")
-        return unpack(record[PACKED].data, expected)
+        block = record[PACKED]
+        return block.arrays(expected) if isinstance(block, Block) else unpack(block.data, expected)
     found = {name: (array.shape, array.dtype) for name, array in record.items()}
     if complaint := forms_complaint(found, found if expected is None else expected):
         raise Misfit(complaint)

@@ -22,11 +22,14 @@ class Spill:
 
     def __init__(self, folder: Path, most: int) -> None:
         self.folder, self.most = folder, most * MEGABYTE
+        self.held, self.written = 0, 1  # of a run that was killed there may be some
         self.empty()
 
     def empty(self) -> None:
         """Forget the round, with its files."""
-        self.held = self.written = 0
+        written, self.held, self.written = self.written, 0, 0
+        if not written:
+            return
         with telling(self.folder):
             delete(self.folder, ("*.numbers",))
 
