@@ -12,6 +12,7 @@ from fedsuite.arrays import (
     module_arrays,
     non_finite,
     num_bytes,
+    range_complaint,
     under_prefix,
     with_prefix,
 )
@@ -121,3 +122,16 @@ def test_fingerprint_sees_values_names_shapes_and_types_but_not_order():
         {"a": a, "b": -b},
     ]
     assert len({base, *map(fingerprint, others)}) == 6
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("value", [0.5, 6e4, 9.9e5, 1.001e6, np.nan, -np.inf])
+def test_one_number_that_is_too_large_is_found_among_many(kind: type, value: float) -> None:
+    """Also where the sum of squares, which is looked at first, is large without it, or has no number."""
+    with np.errstate(over="ignore"):
+        number = np.array(value).astype(kind)
+    bad = not abs(float(number)) <= 1e6
+    for many in (np.zeros(1000, kind), np.full(1000, 6e4, kind)):
+        many[416] = number
+        for array in (many, many[::2], many.reshape(10, 100).T, many[:0]):
+            assert bool(range_complaint({"w": array})) == (bad and array.size > 0)

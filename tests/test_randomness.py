@@ -1,5 +1,7 @@
 """Random streams: apart from one another, and always the same."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -47,3 +49,13 @@ def test_torch_streams_leave_the_global_generator_alone():
 def test_negative_numbers_are_refused(name):
     with pytest.raises(ValueError, match=">= 0"):
         rng_for(*name)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**63 - 1])
+@pytest.mark.parametrize(("round", "partition"), [(0, 0), (3, 2**40)])
+def test_a_stream_is_that_of_the_four_numbers(seed: int, round: int, partition: int) -> None:
+    """As NumPy itself takes them apart."""
+    purpose = int.from_bytes(hashlib.sha256(b"mini-batches").digest()[:8], "little")
+    expected = np.random.default_rng(np.random.SeedSequence([seed, purpose, round, partition]))
+    found = rng_for(seed, "mini-batches", round, partition)
+    assert found.bit_generator.state == expected.bit_generator.state

@@ -36,6 +36,18 @@ def test_cut_back_and_go_on_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_somebody_took_away_is_begun_again(tmp_path: Path, replaced: bool) -> None:
+    """The writer keeps its file open, and writes to what is at its path all the same."""
+    writer = write(tmp_path / "h", range(2))
+    writer.path.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").unlink()
+    if replaced:
+        (tmp_path / "h").write_text("{}\n")
+    writer.append(rows_of(2))
+    assert len((tmp_path / "h").read_text().splitlines()) == 2 + replaced
+
+
 def test_truncating_to_nothing_leaves_an_empty_file(tmp_path: Path) -> None:
     writer = write(tmp_path / "h", range(1, 3))
     writer.truncate(0)

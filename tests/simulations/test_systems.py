@@ -96,3 +96,10 @@ def test_other_keys_are_refused(run_config: dict[str, Any], complaint: str) -> N
         settings_of(run_config)
     line = str(caught.value)
     assert line.startswith("run-config: ") and complaint in line and "\n" not in line
+
+
+@pytest.mark.parametrize("seed", [True, 1.5, [1], {"a": 1}, None])
+def test_settings_that_are_remembered_do_not_hide_values_of_other_types(seed: Any) -> None:
+    assert settings_of({**TOY, "seed": 1})[1].seed == 1
+    with pytest.raises(InputError, match="run-config: seed"):
+        settings_of({**TOY, "seed": seed})
