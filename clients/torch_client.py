@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.optim import Optimizer
 
 from clients.local_client import LocalClient
@@ -21,8 +22,10 @@ from fedsuite.arrays import load_arrays
 from fedsuite.averaging.exchange import exchange_of
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.plain_sgd import PlainSGD
+from fedsuite.averaging.privacy_settings import EPSILON, EXAMPLE
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.messages.instructions import YES_NO, Instruction, Whole, query, task
+from fedsuite.privacy.example_level import begin_visit, check_hides
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Member
 from fedsuite.runs.versions import Versions
@@ -57,7 +60,8 @@ def rows_of(metrics: Mapping[str, Score] | Sequence[Metric]) -> tuple[Metric, ..
 class TorchClient(LocalClient):
     """model: a network of the right sizes, whose weights are overwritten; loss: (outputs, targets) -> the mean over rows.
 
-    data: what is trained on; test: what the server's model is scored on, `data` if it is not given, nothing if it is empty.
+    data: what is trained on; test: what the server's model is scored on, nothing if it is empty; if it is not given `data`,
+    or nothing under privacy of single examples, since scores get no noise.
     metrics: beside the loss, by name or as rows of a table. optimizer: makes a fresh one for every visit, from parameters
     and learning rate.
     """
@@ -80,7 +84,11 @@ class TorchClient(LocalClient):
         self.device = device_of(config.device, config.precision)
         self.module, self.loss = model.to(self.device), loss
         self.metrics = {row.name: row.compute for row in rows_of(metrics) if row.compute}
-        self.data, self.test = self._placed(data), self._placed(data if test is None else test)
+        self.by_example = config.privacy.unit == EXAMPLE
+        scored = (() if self.by_example else data) if test is None else test
+        self.data, self.test = self._placed(data), self._placed(scored)
+        if self.by_example:
+            check_hides(model)
         self.config, self.partition, self._optimizer = config, node.partition, optimizer
 
     def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
@@ -137,6 +145,8 @@ class TorchClient(LocalClient):
             torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 3 ms
             if self.device == "cuda":
                 torch.cuda.manual_seed_all(seed)
+            if self.by_example:
+                return self._train_privately(optimizer, steps, number, gradients, stream)
             total = torch.zeros((), device=self.device)
             parameters = dict(self.module.named_parameters())
             for _, batch in zip(range(steps), self.batches(number, stream), strict=False):
@@ -147,6 +157,33 @@ class TorchClient(LocalClient):
                 optimizer.step()
                 optimizer.zero_grad()
             return {"steps": steps, "loss": float(total) / max(steps, 1)}
+
+    def _train_privately(
+        self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
+    ) -> dict[str, float]:
+        """Steps of DP-SGD; losses, which would have no noise, are told to nobody."""
+        buffers = dict(self.module.named_buffers())
+        trained = {k: p for k, p in self.module.named_parameters() if p.requires_grad}
+
+        def loss(parameters: dict[str, Tensor], *example: Tensor) -> Tensor:
+            one = tuple(part[None] for part in example)
+            return self.loss(functional_call(self.module, (parameters, buffers), one[:-1]), one[-1])
+
+        visit = begin_visit(
+            self.config.privacy, self.private.folder, number, steps,
+            self.config.training.batch_size, self.count(),
+            lambda: rng_for(self.config.seed, "private steps" + stream, number, self.partition),
+        )  # fmt: skip
+        for _ in range(steps):
+            rows = torch.from_numpy(visit.rows()).to(self.device)
+            now = {k: p.detach() for k, p in trained.items()}
+            found = visit.gradients(loss, now, tuple(t[rows] for t in self.data))
+            for name, parameter in trained.items():
+                parameter.grad = found[name]
+            gradients.shape(trained)
+            optimizer.step()
+            optimizer.zero_grad()
+        return {"steps": steps, EPSILON: visit.epsilon}
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:

@@ -199,6 +199,10 @@ class RoundStrategy:
         """Round `number` (1-based): train and merge."""
         raise NotImplementedError
 
+    def over(self, number: int) -> str:
+        """Why the run is to end before round `number`, in one line; "" where it may go on."""
+        return ""
+
     def kinds(self, clients: Clients) -> Sequence[Clients]:
         """Clients by kind, of which an evaluation may ask some only (`evaluation-clients` of each)."""
         return [clients]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -10,7 +11,11 @@ from clients.torch_client import Examples, Score, TorchClient, rows_of
 from fedsuite.averaging.requirements import check_averaging
 from fedsuite.averaging.settings import FEDAVG_UNREAD, FedAvgSettings
 from fedsuite.federation import RoundStrategy, Selection
+from fedsuite.history import load_runs
+from fedsuite.privacy.complaints import check_privacy
+from fedsuite.privacy.guarantee import privacy_text
 from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.metrics import Metric, Metrics
 from simulations.app.opened import Opened
 from simulations.systems import Node, System
@@ -18,6 +23,19 @@ from strategies.coded import with_codec
 from strategies.fedavg import FedAvg, clients_of
 
 C = TypeVar("C", bound=FedAvgSettings)
+
+
+def check(config: FedAvgSettings) -> None:
+    """InputError for settings that cannot work."""
+    check_averaging(config)
+    check_privacy(config)
+
+
+def privacy_report(config: FedAvgSettings, run_dir: Path) -> None:
+    """results.md of a run with differential privacy: what it guarantees."""
+    if config.privacy.unit != "none":
+        text = privacy_text(config.privacy, run_dir, load_runs(run_dir).rounds)
+        RunFolder(run_dir).results.write_text(text, encoding="utf-8")
 
 
 def torch_system(
@@ -57,8 +75,9 @@ def torch_system(
         "make_strategy": make_strategy,
         "make_client": Opened(open_client),
         "metrics": lambda config: table,
-        "validate": check_averaging,
+        "validate": check,
         "unread": FEDAVG_UNREAD,
+        "report": privacy_report,
         "known": lambda config, roster: clients_of(roster),
         "engine": "inprocess",
     }

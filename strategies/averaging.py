@@ -23,6 +23,7 @@ from fedsuite.averaging.merging import (
     server_step,
     weighted_means,
 )
+from fedsuite.averaging.privacy_settings import EPSILON
 from fedsuite.averaging.robust import WEIGHTED_MEAN, Merge, lengths
 from fedsuite.federation import (
     ClientInfo,
@@ -46,6 +47,7 @@ from strategies.chains import (
     without,
 )
 from strategies.participation import Grouping, Participation, everybody, one_by_one
+from strategies.private import Limit, no_limit
 from strategies.runtime.bookkeeping import RATE
 from strategies.steps import MERGE, PARTICIPATION, SERVER_OPTIMIZER, Steps
 
@@ -58,7 +60,7 @@ class Averaging(RoundStrategy):
     in a round; step: constants of the server optimizer, whose rate is `rate`; controls: the arrays that SCAFFOLD's control
     variates correct; exchange: what of the model is merged, and what stays with each client, which gets its start once;
     metrics: the table by which clients' scores become one; seed: of the rules' streams; remembers: rules are told what
-    clients said last.
+    clients said last; limit: why the run has to end before a round.
     """
 
     initial: Arrays
@@ -76,6 +78,10 @@ class Averaging(RoundStrategy):
     metrics: Metrics = NO_ROWS
     seed: int = 0
     remembers: bool = False
+    limit: Limit = no_limit
+
+    def over(self, number: int) -> str:
+        return self.limit(number)
 
     def start(self, clients: Clients) -> Exchanges:
         """Hand out what stays with the clients."""
@@ -152,9 +158,12 @@ class Averaging(RoundStrategy):
 
 
 def training_means(replies: Sequence[Reply]) -> dict[str, float]:
-    """Means of the replies' metrics over optimizer steps."""
+    """Means of the replies' metrics over optimizer steps; of what they have spent of their privacy the largest."""
     means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
-    return {f"train.{k}": v for k, v in means.items() if k != "steps"}
+    told = {f"train.{k}": v for k, v in means.items() if k not in ("steps", EPSILON)}
+    if spent := [r.metrics[EPSILON] for r in replies if EPSILON in r.metrics]:
+        told[f"privacy.{EPSILON}"] = max(spent)
+    return told
 
 
 def mean_square(server: Named, clients: Sequence[Named], weights: np.ndarray) -> float:

@@ -11,14 +11,25 @@ from fedsuite.averaging.merging import ServerStep
 from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
-from fedsuite.federation import ClientInfo, RateSchedule, Selection
+from fedsuite.federation import ClientInfo, Clients, RateSchedule, Selection
+from fedsuite.privacy.complaints import check_privacy
+from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import folder_of
 from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import chosen
 from strategies.averaging import Averaging
 from strategies.chains import trainers
-from strategies.participation import Drawn, InGroups, chosen_participation, planned
+from strategies.participation import (
+    Drawn,
+    InGroups,
+    Participation,
+    chosen_participation,
+    everybody,
+    planned,
+)
+from strategies.private import check_first, participants_of, planned_limit, private_values
 
 
 class FedAvg(Averaging):
@@ -37,25 +48,45 @@ class FedAvg(Averaging):
         selection: Selection = Selection(),
         metrics: Metrics = NO_ROWS,
     ) -> None:
+        check_privacy(config)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng_for(config.seed, "initial model").integers(2**63)))
             made = model()
         exchange = exchange_of(config.federation, made.state_dict())
         trained = Share(tuple(name for name, _ in made.named_parameters()))  # no buffers
+        able = trainers(clients_of(roster))
+        participation = chosen_participation(
+            config.federation, Drawn(config.federation.participation_rate, config.seed, "all")
+        )
+        taking_part = able and planned(participation, config.seed, able)
+        values = averaging_values(config.federation, config.seed, trained)
+        values |= _privacy_values(config, able, participation, len(taking_part))
         super().__init__(
             initial=module_arrays(made),
             steps=lambda client: config.visit_steps(client.num_examples),
-            participation=chosen_participation(
-                config.federation, Drawn(config.federation.participation_rate, config.seed, "all")
-            ),
+            participation=participation,
             selection=selection,
             metrics=metrics,
             exchange=exchange,
-            **averaging_values(config.federation, config.seed, trained),
+            **values,
         )
-        able = trainers(clients_of(roster))
-        if taking_part := able and planned(self.participation, config.seed, able):
+        if taking_part:
             self.merge.check_planned(len(self.grouping(1, taking_part)))
+        check_first(self.limit, bool(config.resume))
+
+
+def _privacy_values(
+    config: FedAvgSettings, able: Clients, participation: Participation, expected: int
+) -> dict[str, Any]:
+    """What the section `privacy` says of an Averaging, by the names of its fields."""
+    own = ":" in config.federation.participation
+    who = participants_of(everybody if own else participation, config.seed, able)
+    return private_values(config.privacy, expected, folder_of(config).path) | planned_limit(
+        config.privacy,
+        who,
+        lambda client: config.visit_steps(client.num_examples),
+        lambda client: sampling_rate(config.training.batch_size, client.num_examples),
+    )
 
 
 def averaging_values(own: AveragingSettings, seed: int, trained: Share = Share()) -> dict[str, Any]:

@@ -58,6 +58,9 @@ class Wrapped(RoundStrategy):
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         return around(self.inner.train(number, state, clients), self.before, self.after)
 
+    def over(self, number: int) -> str:
+        return self.inner.over(number)
+
     def kinds(self, clients: Clients) -> Sequence[Clients]:
         return self.inner.kinds(clients)
 

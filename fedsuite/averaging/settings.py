@@ -6,6 +6,7 @@ server_optimizers.py, penalties in penalties.py.
 
 from dataclasses import dataclass
 
+from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD, PrivacySettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.ineffective import Unread, among
 
@@ -124,6 +125,7 @@ class FedAvgSettings(RunSettings):
 
     federation: AveragingSettings = section(AveragingSettings)
     training: TrainingSettings = section(TrainingSettings)
+    privacy: PrivacySettings = section(PrivacySettings)
 
     def visit_steps(self, num_examples: int) -> int:
         """Optimizer steps of a client that takes part: tau passes of ceil(n_k / B) mini-batches each."""
@@ -142,6 +144,7 @@ AVERAGING_UNREAD: Unread = {
 }
 FEDAVG_UNREAD: Unread = {
     **AVERAGING_UNREAD,
+    **PRIVACY_UNREAD,
     "federation.local-epochs": ("training.local-steps", bool),
 }
 """Keys that nothing reads with certain values of others."""

@@ -6,6 +6,7 @@ something else, docs/cdl.md says what was chosen and why.
 
 from dataclasses import dataclass
 
+from fedsuite.averaging.privacy_settings import PrivacySettings
 from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.driving.federation_settings import FederationSettings
 from fedsuite.settings.config import RunSettings, section, setting
@@ -224,6 +225,7 @@ class CDLConfig(RunSettings):
     wall_clock: WallClockSettings = section(WallClockSettings)
     evaluation: EvaluationSettings = section(EvaluationSettings)
     sabotage: SabotageSettings = section(SabotageSettings)
+    privacy: PrivacySettings = section(PrivacySettings)
 
     @property
     def paced_by(self) -> str:

@@ -1,5 +1,6 @@
 """Keys of a CDL run that nothing reads with certain values of others."""
 
+from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD
 from fedsuite.settings.ineffective import Unread, among, but
 
@@ -14,6 +15,7 @@ _OF_SERVER = {
 }
 
 UNREAD: Unread = {
+    **PRIVACY_UNREAD,
     **{k: when for k, when in AVERAGING_UNREAD.items() if k in _OF_SERVER},
     "data.road-character": _GENERATED,
     "data.generated-seed": _GENERATED,

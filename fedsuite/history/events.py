@@ -23,6 +23,7 @@ class Kind(StrEnum):
     LOST = "lost"  # a node is gone, and is waited for
     SENT_AGAIN = "sent-again"  # it is back; or a simulation's worker has died with a client's task
     ROUND = "round"  # a round is over
+    ENDS = "ends"  # the strategy wants no further rounds, although more were asked for
     CLOSING = "closing"  # so are the evaluations after the last one
 
 
@@ -50,6 +51,8 @@ def line_about(event: Mapping[str, Any]) -> str:
             return f"{where}: worker {event['worker']} died ({reason}); the task of {who} was sent again"
         case Kind.SENT_AGAIN:
             return f"{where}: {who} is back and was sent its task again"
+        case Kind.ENDS:
+            return f"after round {event.get('round')}: {one_line(str(event.get('reason')), 400)}"
         case Kind.WAITING:
             return f"waiting for {event.get('for')}, {event.get('seconds')} s"
         case None:

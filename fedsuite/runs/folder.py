@@ -1,7 +1,7 @@
 """The folder of one run: where its files lie, who may write to it, and how the run stands.
 
 config.json, metrics.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors,
-clients/<name>/, errors.log; during a round spill/.
+ledger.jsonl (with differential privacy), clients/<name>/, errors.log; during a round spill/.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
 placement (engine, workers, GPUs). One process at a time writes: it holds a lock that the system releases when the process
 ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
@@ -48,12 +48,14 @@ WRITTEN = (
     *(
         "history.jsonl",
         "timings.jsonl",
+        "ledger.jsonl",
         "model.safetensors",
         "results.md",
         "errors.log",
         "flower.log",
     ),
     *(f"{place}/round-[0-9]*.safetensors" for place in ("checkpoints", "clients/*", "clients/*/*")),
+    *(f"{place}/ledger.jsonl" for place in ("clients/*", "clients/*/*")),
     *(f"{place}/aside-round-[0-9]*.safetensors" for place in ("clients/*", "clients/*/*")),
     "spill/*.numbers",
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),

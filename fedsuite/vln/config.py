@@ -6,6 +6,7 @@ paper or the official release, docs/fedvln.md says so.
 
 from dataclasses import dataclass
 
+from fedsuite.averaging.privacy_settings import PrivacySettings
 from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.metrics import own_setting
@@ -221,3 +222,4 @@ class FedVLNConfig(RunSettings):
     evaluation: EvaluationSettings = section(EvaluationSettings)
     ablations: AblationSettings = section(AblationSettings)
     sabotage: SabotageSettings = section(SabotageSettings)
+    privacy: PrivacySettings = section(PrivacySettings)

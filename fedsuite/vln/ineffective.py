@@ -1,5 +1,6 @@
 """Keys of a FedVLN run that nothing reads with certain values of others."""
 
+from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD, DECAYED
 from fedsuite.settings.ineffective import Unread, among, but
 
@@ -8,6 +9,7 @@ _NOBODY = ("sabotage.clients", among(""))
 _ALONE = ("federation.method", but("federated"))
 
 UNREAD: Unread = {
+    **PRIVACY_UNREAD,
     **AVERAGING_UNREAD,
     "data.language": ("data.dataset", but("rxr")),
     "data.ndh-path": ("data.dataset", but("ndh")),

@@ -7,8 +7,10 @@ evaluations-since-best.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fedsuite.federation import Reply, RoundStrategy, Scalar, Selection, ServerState
+from fedsuite.history import Kind, event
 
 STEPS, DEPTH, RATE = "local-steps", "serial-depth", "server-learning-rate"
 BEST_ROUND, BEST_SCORE, SINCE_BEST = "best-round", "best-score", "evaluations-since-best"
@@ -59,6 +61,22 @@ def after_evaluation(
 def is_over(selection: Selection, state: ServerState) -> bool:
     """Whether the patience is used up."""
     return 0 < selection.patience <= int(state.scalars.get(SINCE_BEST, 0))
+
+
+def is_last(strategy: RoundStrategy, state: ServerState, number: int, rounds: int) -> bool:
+    """Whether no round comes after `number`: of those wanted, for lack of patience, or because the strategy says so."""
+    return number >= rounds or is_over(strategy.selection, state) or ends(strategy, number)
+
+
+def ends(strategy: RoundStrategy, number: int) -> bool:
+    """Whether the strategy wants no round after `number`."""
+    return bool(strategy.over(number + 1))
+
+
+def ending(strategy: RoundStrategy, number: int, rounds: int) -> list[dict[str, Any]]:
+    """What is told where the strategy ends a run before its last round."""
+    reason = strategy.over(number + 1) if number < rounds else ""
+    return [event(number, Kind.ENDS) | {"reason": reason}] if reason else []
 
 
 def selected_round(state: ServerState) -> dict[str, float]:

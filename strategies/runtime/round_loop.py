@@ -33,7 +33,6 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import ANEW, Checkpoints, RunState
 from fedsuite.settings.config import RunSettings, config_digest
 from strategies.runtime import bookkeeping
-from strategies.runtime.bookkeeping import BEST_ROUND
 from strategies.runtime.exchange import TaskExchange
 from strategies.runtime.members import Members
 from strategies.runtime.membership import gather
@@ -71,12 +70,13 @@ def run_rounds(
         state, loop.exchange.trained = resumed.state, dict(resumed.trained)
         loop.exchange.checkpoint_rounds = loop.checkpoints.needed()
     number = at
-    while number < settings.num_rounds and not bookkeeping.is_over(strategy.selection, state):
+    while not bookkeeping.is_last(strategy, state, number, settings.num_rounds):
         number += 1
         state = loop.round(number, strategy, state)
-        is_last = number == settings.num_rounds or bookkeeping.is_over(strategy.selection, state)
+        is_last = bookkeeping.is_last(strategy, state, number, settings.num_rounds)
         if number % settings.checkpoint_every == 0 or is_last:
             loop.save(number, state)
+    loop.emit(*bookkeeping.ending(strategy, number, settings.num_rounds))
     return loop.finish(number, strategy, state)
 
 
@@ -112,7 +112,7 @@ class RoundLoop:
     def round(self, number: int, strategy: RoundStrategy, state: ServerState) -> ServerState:
         """Train, evaluate every k-th time, close."""
         every, improved = self.settings.evaluate_every, False
-        self.exchange.best = {k: v for k, v in state.scalars.items() if k == BEST_ROUND}
+        self.exchange.best = {k: v for k, v in state.scalars.items() if k == bookkeeping.BEST_ROUND}
         with self._recorded(number) as rows:
             trained = self._run(strategy.train(number, state, self.clients), rows)
             rows.admitted(trained.admitted)
@@ -121,7 +121,8 @@ class RoundLoop:
                 strategy, trained.state, rows.trained, trained.depth or rows.depth
             )
             rows.metrics = {**trained.metrics, **counts}
-            if number == self.settings.num_rounds or (every > 0 and number % every == 0):
+            due = every > 0 and number % every == 0
+            if due or number == self.settings.num_rounds or bookkeeping.ends(strategy, number):
                 state, improved = self._evaluate(number, strategy, state, rows)
             closed = self._run(strategy.close(number, state, self.clients, improved), rows)
             rows.metrics |= closed.metrics
