@@ -6,9 +6,9 @@ last three on the silo's own disk. A client holds one silo, or several in a simu
 every array; a pooled run uses the same client with all data as one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from flwr.client import NumPyClient
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import Arrays, non_finite, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL, Correction
+from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo
 from fedsuite.driving.evaluation.metrics import errors_of
@@ -27,8 +28,11 @@ from fedsuite.driving.model.tensor_names import TensorNames
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Matrix, Site
+from fedsuite.driving.training.private_learner import PrivateLearner
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.messages.instructions import Instruction, Whole, query, task
+from fedsuite.privacy.example_level import NoisedSteps, begin_visit
+from fedsuite.randomness import rng_for
 from fedsuite.runs.versions import Versions, checkpoint_rounds
 
 
@@ -100,9 +104,17 @@ class VehicleClient(NumPyClient):
         networks.load_backbone({k: v for k, v in received.items() if not k.startswith(CONTROL)})
         penalty = penalty_of(self.config.federation)
         correction = Correction(under_prefix(received, CONTROL), networks.control)
-        learner = Learner(
-            self.config, self.site.network, networks, self.site.training, penalty, correction.correct
-        )  # fmt: skip
+        make: Callable[..., Learner] = Learner
+        if self.config.privacy.unit == EXAMPLE:
+            make = partial(PrivateLearner, partial(self._begin_private, number))
+        learner = make(
+            self.config,
+            self.site.network,
+            networks,
+            self.site.training,
+            penalty,
+            correction.correct,
+        )
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
         arrays = networks.backbone_arrays() | with_prefix(correction.change(), CONTROL)
         networks.control = correction.updated()
@@ -134,6 +146,19 @@ class VehicleClient(NumPyClient):
                 sums = errors_of(angles, held.test.angles, rows).sums
                 metrics |= {silo_metric(silo, f"{label}.{k}"): float(v) for k, v in sums.items()}
         return 0.0, sum(len(s.test) for s in self.site.silos), metrics
+
+    def _begin_private(self, number: int, i: int, updates: int) -> NoisedSteps:
+        """The visit of silo i of this client in round `number`, with a ledger of its own."""
+        silo, folder = self.site.numbers[i], self.site.private.folder
+        return begin_visit(
+            self.config.privacy,
+            folder if len(self.site.silos) == 1 else folder / f"silo-{silo}",
+            number,
+            updates,
+            self.config.training.batch_size,
+            len(self.site.training.frames[i]),
+            lambda: rng_for(self.config.seed, "private steps", number, silo),
+        )
 
     @property
     def _forgets(self) -> bool:

@@ -13,7 +13,7 @@ from fedsuite.averaging.settings import FEDAVG_UNREAD, FedAvgSettings
 from fedsuite.federation import RoundStrategy, Selection
 from fedsuite.history import load_runs
 from fedsuite.privacy.complaints import check_privacy
-from fedsuite.privacy.guarantee import privacy_text
+from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.metrics import Metric, Metrics
@@ -34,7 +34,7 @@ def check(config: FedAvgSettings) -> None:
 def privacy_report(config: FedAvgSettings, run_dir: Path) -> None:
     """results.md of a run with differential privacy: what it guarantees."""
     if config.privacy.unit != "none":
-        text = privacy_text(config.privacy, run_dir, load_runs(run_dir).rounds)
+        text = guarantee_text(config.privacy, run_dir, load_runs(run_dir).rounds)
         RunFolder(run_dir).results.write_text(text, encoding="utf-8")
 
 

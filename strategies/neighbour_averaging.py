@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.averaging.privacy_settings import EPSILON, EXAMPLE
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import Errors, merged
 from fedsuite.driving.message_keys import AVERAGE, OWN, SILOS, TERMS, by_silo
@@ -76,6 +77,9 @@ class NeighbourAveraging(RoundStrategy):
         self.num_silos = sum(len(h) for h in silos_of)
         self.rows_of = [schedule.rows_of(h) for h in silos_of]
 
+    def over(self, number: int) -> str:
+        return self.server.limit(number)
+
     # --- the three phases of a run ---------------------------------------------------------------
 
     def start(self, clients: Clients) -> Exchanges:
@@ -102,8 +106,7 @@ class NeighbourAveraging(RoundStrategy):
             number, state, mixed.stacked, collected, matrix, present, replies
         )
         arrays = after.arrays
-        names = (*TERMS, "sub-network-distance") if self.config.objective.contrastive else TERMS[:1]
-        metrics = _training_metrics(replies, names)
+        metrics = _training_metrics(replies, self.config)
         metrics |= {
             "consensus-distance": consensus_distance(self._models(arrays)),
             "consensus-distance-before-mixing": consensus_distance(self._models(collected)),
@@ -220,7 +223,11 @@ def _errors(metrics: Mapping[str, float], label: str, rows: Sequence[Metric]) ->
     )
 
 
-def _training_metrics(replies: Sequence[Reply], names: Sequence[str]) -> dict[str, float]:
-    """Means over silos of the loss terms and, with CDL, of the distance between backbone and sub-network."""
+def _training_metrics(replies: Sequence[Reply], config: CDLConfig) -> dict[str, float]:
+    """Means over silos of the loss terms and, with CDL, of the distance between backbone and sub-network; under privacy of
+    single frames, whose losses nobody is told, the most that a silo has spent of it."""
     silos = [m for r in replies for m in by_silo(r.metrics).values()]
+    if config.privacy.unit == EXAMPLE:
+        return {f"privacy.{EPSILON}": max(m[EPSILON] for m in silos)}
+    names = (*TERMS, "sub-network-distance") if config.objective.contrastive else TERMS[:1]
     return {f"train.{n}": float(np.mean([m[n] for m in silos])) for n in names}

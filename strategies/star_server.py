@@ -1,8 +1,9 @@
 """What the server of a star does beside averaging its silos' models: steps of an optimizer, and SCAFFOLD's c.
 
 A server that steps has a model of its own. Delta is the mean of the silos' models, weighted as they are mixed, less that
-model; what the optimizer makes of it (fedsuite/averaging/server_optimizers.py) is what every silo that answered gets. Arrays
-without gradients, such as BatchNorm's moments, are mixed as ever. A silo that did not answer goes on from what it had.
+model, or what another merge rule makes of their changes; what the optimizer makes of Delta
+(fedsuite/averaging/server_optimizers.py) is what every silo that answered gets. Arrays without gradients, such as
+BatchNorm's moments, are mixed as ever. A silo that did not answer goes on from what it had.
 `ServerState.optimizer` has the model under `model.`, c under `control.`, and the optimizer's own state.
 """
 
@@ -14,12 +15,14 @@ import numpy as np
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL, server_control
-from fedsuite.averaging.merging import ONE, ServerOptimizer, ServerStep, mean, plain, server_step
+from fedsuite.averaging.merging import ONE, ServerOptimizer, ServerStep, plain, server_step
+from fedsuite.averaging.robust import WEIGHTED_MEAN, Merge
 from fedsuite.driving.topology.mixing import Stack
 from fedsuite.federation import Reply, ServerState
 from strategies.averaging import mean_square
 from strategies.chains import without
-from strategies.steps import SERVER_OPTIMIZER, Steps
+from strategies.private import Limit, no_limit
+from strategies.steps import MERGE, SERVER_OPTIMIZER, Steps
 
 MODEL = "model."
 
@@ -27,7 +30,8 @@ MODEL = "model."
 @dataclass(frozen=True)
 class StarServer:
     """trained: arrays of a backbone that have gradients and travel; steps: whether the server has a model of its own, which
-    `server_optimizer` moves by `step`; corrects: control variates go beside the models; seed, remembers: as of Averaging."""
+    `server_optimizer` moves by `step` along what `merge` makes of the silos' changes; corrects: control variates go beside
+    the models; seed, remembers, limit: as of Averaging."""
 
     trained: tuple[str, ...] = ()
     steps: bool = False
@@ -36,6 +40,8 @@ class StarServer:
     step: ServerStep = ONE
     seed: int = 0
     remembers: bool = False
+    merge: Merge = WEIGHTED_MEAN
+    limit: Limit = no_limit
 
     def begun(self, initial: Arrays) -> Arrays:
         """`ServerState.optimizer` before round 1: the model that all silos start from; c = 0."""
@@ -68,7 +74,7 @@ class StarServer:
                 **vars(steps.of(SERVER_OPTIMIZER)),
                 mean_square=partial(mean_square, model, ends, weights),
             )
-            delta = mean(model, ends, weights)
+            delta = self.merge(model, ends, weights, steps.of(MERGE)).delta
             model, own = server_step(model, delta, step, self.server_optimizer, own)
             for name, value in model.items():
                 arrays[name] = np.array(mixed[name])

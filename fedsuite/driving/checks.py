@@ -1,8 +1,11 @@
 """Combinations of CDL settings that no single range can rule out: one line each, before anything is started."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
+from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.evaluation.metrics import errors_of
@@ -14,6 +17,7 @@ from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
+from fedsuite.privacy.complaints import optimizer_complaints, value_complaints
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import chosen, tried
@@ -46,6 +50,8 @@ def validate(config: CDLConfig) -> None:
     with tried(KEY, config.evaluation.metrics):
         errors_of(np.linspace(-0.5, 0.5, 3), np.zeros(3), metrics_of(config).computed)
     _check_server(config)
+    for complaint in _of_privacy(config):
+        raise InputError(complaint)
     _check_loss(config)
     _check_sub_network(config)
     network = tried_network(config)
@@ -64,11 +70,12 @@ def _check_server(config: CDLConfig) -> None:
     own, optimizer = config.federation, config.training.optimizer
     chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
     asked = {
-        "server-optimizer=none": own.server_optimizer != "none",
-        "server-learning-rate=1": own.server_learning_rate != 1,
-        "control-variates=false": own.control_variates,
+        "federation.server-optimizer=none": own.server_optimizer != "none",
+        "federation.server-learning-rate=1": own.server_learning_rate != 1,
+        "federation.control-variates=false": own.control_variates,
+        "privacy.unit=none": config.privacy.unit == CLIENT,
     }
-    off = next((f"federation.{key}" for key, on in asked.items() if on), "")
+    off = next((key for key, on in asked.items() if on), "")
     key = off.partition("=")[0]
     if not off:
         return
@@ -89,6 +96,37 @@ def _check_server(config: CDLConfig) -> None:
         raise InputError(
             f"{key}: training.optimizer={optimizer} makes up for mixing itself; set that to adam, sgd or nesterov, or {off}"
         )
+
+
+def _of_privacy(config: CDLConfig) -> Iterator[str]:
+    """What would tell of one silo, or of one frame, without noise."""
+    own, unit = config.federation, config.privacy.unit
+    if unit == "none":
+        return
+    yield from value_complaints(config.privacy)
+    if own.control_variates:
+        yield "federation.control-variates: they carry gradients without noise; set it to false, or privacy.unit=none"
+    if config.network.batch_norm == "average" or (
+        unit == EXAMPLE and config.network.batch_norm != "group"
+    ):
+        yield (
+            f"network.batch-norm: {config.network.batch_norm} keeps statistics of the frames, which get no noise; set it to "
+            "group"
+        )
+    if unit == EXAMPLE:
+        if config.objective.contrastive:
+            yield (
+                f"objective.loss: with {config.objective.loss} the sub-network, which gets no noise, takes part in every "
+                "gradient; set it to none, or privacy.unit=client"
+            )
+        if config.training.stacked == "yes":
+            yield "training.stacked: the gradients of single frames are taken silo by silo; set it to auto"
+        return
+    if own.data_weighted:
+        yield "federation.data-weighted: noise hides one of silos that weigh alike; set it to false"
+    if config.sabotage.partitions:
+        yield "sabotage.clients: a hostile silo's own model is in the result without noise; leave it empty"
+    yield from optimizer_complaints(own.server_optimizer)
 
 
 def _check_loss(config: CDLConfig) -> None:

@@ -23,7 +23,7 @@ _NOT_HIDDEN = {
 }
 
 
-def privacy_text(own: PrivacySettings, run_dir: Path, rounds: "pd.DataFrame") -> str:
+def guarantee_text(own: PrivacySettings, run_dir: Path, rounds: "pd.DataFrame") -> str:
     """A paragraph for results.md; "" of a run without. rounds: a line for each, as `load_runs` has them."""
     if own.unit == "none":
         return ""

@@ -6,19 +6,24 @@ S = silos-per-client; a pooled run has one partition with all data.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedsuite.arrays import module_arrays
 from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.privacy_settings import CLIENT
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import clients_of, initial_network, mixing_of, plan_of
-from fedsuite.federation import Reply, RoundStrategy, ServerState
+from fedsuite.federation import ClientInfo, Reply, RoundStrategy, ServerState
+from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import folder_of
 from strategies.fedavg import server_values
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
+from strategies.private import check_first, planned_limit, private_values
 from strategies.sabotage import with_saboteurs
 from strategies.star_server import StarServer
 
@@ -35,15 +40,36 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     initial = {k: v for k, v in module_arrays(network).items() if k in names.mixed}
     trained, own = tuple(n for n in names.parameters if n in initial), config.federation
     beside = {f"{kind}.{n}": np.zeros_like(initial[n]) for kind in method.sent for n in trained}
+    steps = own.server_steps or config.privacy.unit == CLIENT
     server = StarServer(
-        trained, own.server_steps, own.control_variates, **server_values(own),
-        seed=config.seed, remembers=":" in own.server_optimizer,
+        trained, steps, own.control_variates, **server_values(own),
+        seed=config.seed, remembers=":" in own.server_optimizer, **_privacy_values(config, roster),
     )  # fmt: skip
+    check_first(server.limit, bool(config.resume))
     costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
     schedule = mixing_of(config, roster)
     strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, server)
     hostile = config.sabotage
     return with_saboteurs(strategy, hostile, config.seed, _with_own_rows, (CONTROL,))
+
+
+def _privacy_values(config: CDLConfig, roster: Roster) -> dict[str, Any]:
+    """What the section `privacy` says of a StarServer, by the names of its fields; a round is all silos."""
+    silos = [
+        ClientInfo(number, member.name, count)
+        for member in roster.members
+        for number, count in zip(
+            member.listed("silos", int), member.listed("frames", int), strict=True
+        )
+    ]
+    steps = config.federation.mixings_per_round * config.training.local_updates
+    values = private_values(config.privacy, len(silos), folder_of(config).path)
+    return values | planned_limit(
+        config.privacy,
+        lambda number: silos,
+        lambda silo: steps,
+        lambda silo: sampling_rate(config.training.batch_size, silo.num_examples),
+    )
 
 
 def _with_own_rows(state: ServerState, replies: Sequence[Reply]) -> ServerState:

@@ -6,6 +6,7 @@ from typing import Any
 from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.federation import RoundStrategy
 from fedsuite.roster.members import Roster
+from fedsuite.runs.folder import folder_of
 from fedsuite.storage.progress import Progress
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import OPTIMIZER
@@ -37,6 +38,7 @@ from strategies.participation import (
     everybody,
     planned,
 )
+from strategies.private import private_values
 from strategies.sabotage import with_saboteurs
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
 
@@ -84,8 +86,11 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     if config.federation.method == "local-only" and not exchange.personal:
         remembers = config.federation.remembers
         return LocalOnly(initial, steps, participation, config.seed, remembers)
+    training = trainers(expected_clients(config, roster))
+    expected = len(planned(participation, config.seed, training)) if training else 0
     common: dict[str, Any] = {
         **averaging_values(config.federation, config.seed),
+        **private_values(config.privacy, expected, folder_of(config).path),
         "initial": initial,
         "steps": steps,
         "participation": participation,

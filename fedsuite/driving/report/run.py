@@ -28,6 +28,7 @@ from fedsuite.driving.report.outcome import last_metrics, left_out_text
 from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.history import load_runs
+from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.randomness import some_of
 from fedsuite.reports.admitted import admitted_text
 from fedsuite.reports.outcomes import BASELINES, EMPTY, read_baselines
@@ -67,6 +68,7 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         for name, e in found.items()
     ]
     text = markdown_table(rows) + left_out_text(run_dir) + admitted_text(frames)
+    text += guarantee_text(config.privacy, run_dir, frames.rounds)
     if told := sampled_text(frames):
         text += f"\n{told} What is said of a silo is of the last evaluation that asked it.\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")

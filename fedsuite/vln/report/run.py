@@ -17,6 +17,7 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 from fedsuite.arrays import load_arrays
+from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.randomness import rng_for, some_of
 from fedsuite.reports.admitted import admitted_text
 from fedsuite.reports.outcomes import BASELINES, Column, cells, read_baselines
@@ -74,6 +75,7 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
     else:
         text = scores_text(outcome, "agent", read_baselines(run_dir)) + "\n"
     text += admitted_text(outcome.frames)
+    text += guarantee_text(config.privacy, run_dir, outcome.frames.rounds)
     if told := sampled_text(outcome.frames, config.evaluation.selection != "last"):
         text += f"\n{told}\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
