@@ -54,6 +54,7 @@ def trained(site: TorchClient, model: dict[str, np.ndarray], number: int) -> dic
     return dict(zip(str(metrics[NAMES]).split("\n"), arrays, strict=True))
 
 
+@pytest.mark.slow
 def test_the_server_adds_up_clipped_changes_and_noise(tmp_path: Path) -> None:
     """Three rounds against a NumPy program that is given what each site sends."""
     folder = play(tmp_path, "run", **CLIENT, server_learning_rate=0.7)
@@ -83,6 +84,7 @@ def _initial(config: dict[str, Any]) -> dict[str, torch.Tensor]:
         return dict(Counting().state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [CLIENT, EXAMPLE], ids=["client", "example"])
 def test_noise_of_the_system_is_another_in_every_run(tmp_path: Path, unit: dict[str, Any]) -> None:
     secret = [bytes_of(play(tmp_path, f"s{k}", **unit, noise="secret"))[0] for k in (1, 2)]
@@ -124,6 +126,7 @@ def test_examples_are_hidden_by_their_own_client(tmp_path: Path) -> None:
     assert f"unit example: epsilon {max(last.values()):.4g} at delta 0.001 after 2 rounds" in text
 
 
+@pytest.mark.slow
 def test_it_learns_with_little_noise(tmp_path: Path) -> None:
     own = {**EXAMPLE, "noise_multiplier": 0.3, "num_rounds": 12, "learning_rate": 0.5}
     folder = play(tmp_path, "run", **own)
@@ -159,6 +162,7 @@ def test_a_limit_that_the_first_round_breaks_is_refused(tmp_path: Path) -> None:
         assert not [*(tmp_path / own["unit"]).rglob(LEDGER)]
 
 
+@pytest.mark.slow
 def test_plans_of_single_examples_end_in_time(tmp_path: Path) -> None:
     """By the client that trains most, who is drawn for each round by the seed alone."""
     own = {**EXAMPLE, "participation_rate": 0.4, "num_rounds": 8}
@@ -235,6 +239,7 @@ def test_what_was_played_in_vain_may_use_up_the_rest(
     assert load_runs(folder.path).rounds["round"].max() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", [CLIENT | {"adaptive_clip": True}, EXAMPLE], ids=["client", "example"]
 )
