@@ -1,9 +1,10 @@
 """A system of one's own from a torch network, a loss and data: FedAvg on the server, TorchClient on the clients."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -22,6 +23,9 @@ from simulations.systems import Node, System
 from strategies.coded import with_codec
 from strategies.fedavg import FedAvg, clients_of
 
+if TYPE_CHECKING:
+    from fedsuite.reports.page.questions import Answers, RunRead
+
 C = TypeVar("C", bound=FedAvgSettings)
 
 
@@ -36,6 +40,15 @@ def privacy_report(config: FedAvgSettings, run_dir: Path) -> None:
     if config.privacy.unit != "none":
         text = guarantee_text(config.privacy, run_dir, load_runs(run_dir).rounds)
         RunFolder(run_dir).results.write_text(text, encoding="utf-8")
+
+
+def answers(config: FedAvgSettings, run: "RunRead") -> "Answers":
+    """Those of every system, and what a run with differential privacy guarantees."""
+    from fedsuite.reports.page.questions import plain_answers  # draws, which a run does not
+
+    told = plain_answers(config, run)
+    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip()
+    return replace(told, notes=(*told.notes, *filter(None, [private])))
 
 
 def torch_system(
@@ -78,6 +91,7 @@ def torch_system(
         "validate": check,
         "unread": FEDAVG_UNREAD,
         "report": privacy_report,
+        "answers": answers,
         "known": lambda config, roster: clients_of(roster),
         "engine": "inprocess",
     }

@@ -18,6 +18,7 @@ from fedsuite.privacy.ledger import LEDGER, read
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import roster_of
 from fedsuite.runs.folder import RunFolder
+from simulations.app.in_python import report
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, settings_of
 from strategies.private import PlannedVisits
@@ -104,6 +105,9 @@ def test_the_run_says_what_it_guarantees(tmp_path: Path) -> None:
     text = folder.results.read_text()
     assert f"unit client: epsilon {want[-1]:.4g} at delta 0.001 after 3 releases" in text
     assert "Not covered: numbers of examples, losses, scores" in text
+    page = tmp_path / "page.md"
+    report(folder.path, page)
+    assert "unit client: epsilon" in page.read_text()
 
 
 def test_examples_are_hidden_by_their_own_client(tmp_path: Path) -> None:

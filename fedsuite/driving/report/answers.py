@@ -7,6 +7,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.metrics import ERRORS, metrics_of
 from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome_of, score_columns
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
+from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.reports.outcomes import Column, Outcome, column_of, read_baselines
 from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
 from fedsuite.reports.page.shared_arrays import shared_line
@@ -51,10 +52,16 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),
         papers=tuple(_papers(config, run.roster, outcome)) if outcome else (),
-        notes=(NOTE, *filter(None, [left_out_line(run.folder), sampled_text(run.frames)])),
+        notes=(NOTE, *filter(None, _notes(config, run))),
         data=scored_on(config, run.roster),
         chance="No chance level: baselines.json, with the errors of the mean angle, is written where a run's data are.",
     )
+
+
+def _notes(config: CDLConfig, run: RunRead) -> tuple[str, ...]:
+    """What is to be known of the run's data, of its evaluations and of its privacy; "" where there is nothing to say."""
+    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip()
+    return left_out_line(run.folder), sampled_text(run.frames), private
 
 
 def _baselines(run: RunRead, rows: Sequence[Metric]) -> dict[str, Mapping[str, float]]:

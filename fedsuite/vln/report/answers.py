@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.reports.outcomes import Column, column_of, read_baselines
 from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
 from fedsuite.reports.page.shared_arrays import shared_line
@@ -42,6 +43,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
     if run.completed:
         outcome = outcome_of(config, run.folder, "", run.label, run.frames)
     before = {"before training": outcome.before} if outcome and outcome.before else {}
+    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip().splitlines()
     metric = headline(config)
     shown = metrics_of(config).shown("report")
     return Answers(
@@ -56,7 +58,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
         scores=_houses(outcome, run.frames.clients, run.frames.closing_clients) if outcome else None,
         leaves=tuple(_leaves(config, run, outcome)),
         papers=tuple(_papers(config, run, outcome)) if outcome else (),
-        notes=_notes(outcome) if outcome else (),
+        notes=(*_notes(outcome), *private) if outcome else (),
         data=scored_on(config, run.roster),
         chance="No chance level: baselines.json, with the scores of a random walk, is written where a run's data are.",
     )  # fmt: skip
