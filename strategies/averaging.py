@@ -160,9 +160,9 @@ class Averaging(RoundStrategy):
 def training_means(replies: Sequence[Reply]) -> dict[str, float]:
     """Means of the replies' metrics over optimizer steps; of what they have spent of their privacy the largest."""
     means = weighted_means([r.metrics for r in replies], [r.metrics["steps"] for r in replies])
-    told = {f"train.{k}": v for k, v in means.items() if k not in ("steps", EPSILON)}
+    told = {f"train.{k}": v for k, v in means.items() if k != "steps"}
     if spent := [r.metrics[EPSILON] for r in replies if EPSILON in r.metrics]:
-        told[f"privacy.{EPSILON}"] = max(spent)
+        told[f"train.{EPSILON}"] = max(spent)
     return told
 
 

@@ -228,6 +228,6 @@ def _training_metrics(replies: Sequence[Reply], config: CDLConfig) -> dict[str, 
     single frames, whose losses nobody is told, the most that a silo has spent of it."""
     silos = [m for r in replies for m in by_silo(r.metrics).values()]
     if config.privacy.unit == EXAMPLE:
-        return {f"privacy.{EPSILON}": max(m[EPSILON] for m in silos)}
+        return {f"train.{EPSILON}": max(m[EPSILON] for m in silos)}
     names = (*TERMS, "sub-network-distance") if config.objective.contrastive else TERMS[:1]
     return {f"train.{n}": float(np.mean([m[n] for m in silos])) for n in names}

@@ -32,7 +32,7 @@ def guarantee_text(own: PrivacySettings, run_dir: Path, rounds: "pd.DataFrame") 
         epsilon, releases = ledger.epsilon(own.delta), len(ledger.releases)
         counted = f"{releases} release{'s' * (releases != 1)}"
     else:
-        column = f"privacy.{EPSILON}"
+        column = f"train.{EPSILON}"
         told = rounds[column].dropna().tolist() if column in rounds else []
         epsilon = max(told, default=0.0)
         counted = f"{len(told)} round{'s' * (len(told) != 1)}, of the client that spent most"

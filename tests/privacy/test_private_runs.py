@@ -124,7 +124,7 @@ def test_examples_are_hidden_by_their_own_client(tmp_path: Path) -> None:
     assert all(r["metrics"].keys() == {"steps", "epsilon"} for r in rows)
     last = {r["name"]: r["metrics"]["epsilon"] for r in rows if r["round"] == 2}
     assert last == pytest.approx(spent, rel=1e-12)
-    assert epsilons(folder, "privacy.epsilon")[-1] == max(last.values())
+    assert epsilons(folder, "train.epsilon")[-1] == max(last.values())
     assert not (folder.path / LEDGER).exists()
     text = folder.results.read_text()
     assert f"unit example: epsilon {max(last.values()):.4g} at delta 0.001 after 2 rounds" in text
@@ -171,7 +171,7 @@ def test_plans_of_single_examples_end_in_time(tmp_path: Path) -> None:
     """By the client that trains most, who is drawn for each round by the seed alone."""
     own = {**EXAMPLE, "participation_rate": 0.4, "num_rounds": 8}
     free = play(tmp_path, "free", **own)
-    spent = epsilons(free, "privacy.epsilon")
+    spent = epsilons(free, "train.epsilon")
     worst = np.maximum.accumulate(spent)
     folder = play(tmp_path, "bound", **own, max_epsilon=float(worst[4]) + 1e-6)
     rounds = load_runs(folder.path).rounds["round"].max()

@@ -178,7 +178,7 @@ def test_silos_hide_their_frames_on_a_ring(cache: Path, tmp_path: Path) -> None:
     sent = {k.split(".")[-1] for r in rows if r.get("task") == "train" for k in r["metrics"]}
     assert sent == {"epsilon", "sub-network-distance"}
     rounds = [r["metrics"] for r in rows if r["kind"] == "round"]
-    assert rounds[-1]["privacy.epsilon"] == want
+    assert rounds[-1]["train.epsilon"] == want
     assert not any("loss" in k for metrics in rounds for k in metrics)
     secret = play_silos(cache, tmp_path, "secret", **own, noise="secret")
     assert (secret / "model.safetensors").read_bytes() != (run / "model.safetensors").read_bytes()
