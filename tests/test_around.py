@@ -92,3 +92,13 @@ def test_a_wrapped_strategy_is_the_other_but_for_its_training() -> None:
     for method in ("start", "kinds", "evaluate", "close", "finish"):
         assert method in vars(Wrapped)
     assert wrapped.selection is inner.selection and wrapped.rate is inner.rate
+
+
+def test_what_is_wrapped_says_when_a_run_ends() -> None:
+    class Short(RoundStrategy):
+        def over(self, number: int) -> str:
+            return "enough" if number > 2 else ""
+
+    assert RoundStrategy().over(10**6) == ""
+    wrapped = Wrapped(Wrapped(Short()))
+    assert [wrapped.over(n) for n in (1, 2, 3)] == ["", "", "enough"]

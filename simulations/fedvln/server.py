@@ -86,7 +86,8 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     if config.federation.method == "local-only" and not exchange.personal:
         remembers = config.federation.remembers
         return LocalOnly(initial, steps, participation, config.seed, remembers)
-    training = trainers(expected_clients(config, roster))
+    hides = config.privacy.unit != "none"
+    training = trainers(expected_clients(config, roster)) if hides else []
     expected = len(planned(participation, config.seed, training)) if training else 0
     common: dict[str, Any] = {
         **averaging_values(config.federation, config.seed),
