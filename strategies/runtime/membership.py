@@ -14,10 +14,10 @@ from flwr.serverapp import Grid
 
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Clients
+from fedsuite.privacy.identity import fingerprint
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import RunSettings
-from strategies.runtime.keys import fingerprint
 from strategies.runtime.members import Members
 from strategies.runtime.messages import identity_message, read_reply
 from strategies.runtime.post import Post

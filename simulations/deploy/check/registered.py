@@ -16,12 +16,12 @@ from flwr.supercore.error import FlowerError
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 
 from fedsuite.errors import InputError, RunFailed, one_line
+from fedsuite.privacy.identity import fingerprint
 from fedsuite.storage.files import as_typed
 from simulations.deploy.check.probe import Unreachable, ask
 from simulations.deploy.kit.keys import read_public
 from simulations.deploy.kit.server_folder import ServerFolder
 from simulations.engines.processes import wait_until
-from strategies.runtime.keys import fingerprint
 
 PATIENCE_S = 30.0  # for a SuperLink that has just been started
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedsuite.errors import InputError
+from fedsuite.privacy.identity import fingerprint
 from fedsuite.storage.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -23,7 +24,6 @@ from fedsuite.storage.files import (
     path_name,
     telling,
 )
-from strategies.runtime.keys import fingerprint
 
 CURE = "make one with `ssh-keygen -t ecdsa -b 384 -N '' -f node.key`"
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 
 from fedsuite.errors import InputError
+from fedsuite.privacy.identity import fingerprint
 from fedsuite.roster.node_report import fingerprint_of
 from simulations.deploy.kit.certificates import Signed, make_authority, make_server, read_authority
 from simulations.deploy.kit.keys import (
@@ -20,7 +21,6 @@ from simulations.deploy.kit.keys import (
     read_private,
     read_public,
 )
-from strategies.runtime.keys import fingerprint
 
 
 def handshake(folder: Path, trusted: Signed, server: Signed, host: str) -> None:

@@ -11,6 +11,7 @@ from flwr.app import Context, Message
 
 import fedsuite
 from fedsuite.errors import RunFailed
+from fedsuite.privacy.identity import fingerprint
 from fedsuite.roster.members import Roster, read_roster, write_roster
 from fedsuite.runs.folder import RunFolder, folder_of
 from simulations.client_app import app as client_app
@@ -18,7 +19,6 @@ from simulations.engines.inprocess import server_identity
 from simulations.server_app import serve
 from simulations.systems import to_run_config
 from strategies.runtime import post
-from strategies.runtime.keys import fingerprint
 from tests.harness import run_toy, toy_settings
 from tests.nodes import KeyedGrid, key_of, write_node
 from tests.strategies.runtime.loops import FakeTime
