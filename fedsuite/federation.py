@@ -49,6 +49,8 @@ class Task:
     types: of what `returns` names, such as "float32"; an array among `arrays` keeps its own, others may have any type.
     summed: one of very many small messages of its round; the history has one line for all that a client got.
     in_turn: how many clients are asked one after another, this one among them; min-reply-fraction is of all these.
+    aside: what an exchange around a round's training is for, in the history's lines ("secure-sum"): whoever answers it has
+    not trained, and how many must is for the step to say.
     needs: metrics without which a reply is of no use; ranges: the least and the largest of an array's or a metric's numbers,
     all whole; not_negative: arrays that must hold no number below 0. together: the tasks of several clients of a simulation
     that this one message is for, its own client's first; of these the first alone has arrays, and says what comes back for
@@ -67,6 +69,7 @@ class Task:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     not_negative: tuple[str, ...] = ()
     together: tuple["Task", ...] = ()
+    aside: str = ""
 
     @cached_property
     def expected(self) -> dict[str, Form]:

@@ -24,6 +24,7 @@ from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings
 from fedsuite.settings.values import importing_only
 from simulations.app.machine import keep_freed_memory, leave_the_compiler_out
+from simulations.app.members_of_sums import accepts_sums, as_member
 from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Node, System, settings_of
 
@@ -36,7 +37,8 @@ def make_client(context: Context) -> NumPyClient:
         except InputError as error:
             raise InputError(f"node {own.name}: {error}") from error
     system, config = settings_of(context.run_config)
-    return system.make_client(config, node_of(system, config, context.node_config))
+    node = node_of(system, config, context.node_config)
+    return as_member(system.make_client(config, node), config, node)
 
 
 def _own_client(own: NodeSettings, context: Context) -> NumPyClient:
@@ -46,7 +48,9 @@ def _own_client(own: NodeSettings, context: Context) -> NumPyClient:
     folder = state_of(own, context.run_id)
     config = as_own(settings, own, folder)
     system.accepts(config, own)
-    return system.make_client(config, _own(own, _stamp(Path(own.roster)), folder, _plain(context)))
+    accepts_sums(config, own)
+    node = _own(own, _stamp(Path(own.roster)), folder, _plain(context))
+    return as_member(system.make_client(config, node), config, node)
 
 
 def node_of(system: System[Any], config: RunSettings, options: Mapping[str, Any]) -> Node:

@@ -22,6 +22,7 @@ from simulations.app.opened import Opened
 from simulations.systems import Node, System
 from strategies.coded import with_codec
 from strategies.fedavg import FedAvg, clients_of
+from strategies.secure_sums import with_secure_sum
 
 if TYPE_CHECKING:
     from fedsuite.reports.page.questions import Answers, RunRead
@@ -81,7 +82,11 @@ def torch_system(
 
     def make_strategy(config: C, roster: Roster) -> RoundStrategy:
         strategy = FedAvg(config, roster, partial(model, config), selection, table)
-        return with_codec(strategy, strategy.exchange)
+        exchange, initial = strategy.exchange, strategy.initial
+        summed = with_secure_sum(
+            strategy, config.federation, lambda: exchange.share.select(initial)
+        )
+        return with_codec(summed, exchange)
 
     ready: dict[str, Any] = {
         "prepare": lambda config, _: clients(config),

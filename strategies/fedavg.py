@@ -30,6 +30,7 @@ from strategies.participation import (
     planned,
 )
 from strategies.private import check_first, participants_of, planned_limit, private_values
+from strategies.secure_sums import check_planned
 
 
 class FedAvg(Averaging):
@@ -72,6 +73,7 @@ class FedAvg(Averaging):
         )
         if taking_part:
             self.merge.check_planned(len(self.grouping(1, taking_part)))
+            check_planned(config.federation, len(taking_part))
         check_first(self.limit, bool(config.resume))
 
 

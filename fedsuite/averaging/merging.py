@@ -133,6 +133,13 @@ def capped(weights: Weights, most: float) -> np.ndarray:
     return p
 
 
+def relative_weights(counts: Sequence[int], most: float) -> np.ndarray:
+    """p_k over the largest of them, none above `most`: what a client may multiply its own change by, from counts alone."""
+    weights = capped(shares(counts), most)
+    relative: np.ndarray = weights / weights.max()
+    return relative
+
+
 def mean(server: Named, clients: Sequence[Named], weights: Weights) -> Arrays:
     """Delta = sum_k p_k (w_k - w): FedAvg (McMahan et al. 2017)."""
     delta: Arrays = {}

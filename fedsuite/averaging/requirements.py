@@ -11,7 +11,7 @@ from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import CHOOSES_FROM, AveragingSettings, FedAvgSettings
 from fedsuite.errors import InputError
 from fedsuite.settings.devices import check_device
-from fedsuite.settings.values import check_callable, chosen
+from fedsuite.settings.values import check_callable, chosen, shown
 
 
 def check_averaging(config: FedAvgSettings) -> None:
@@ -50,6 +50,34 @@ def averaging_complaints(
     if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:
         yield (
             f"federation.tolerated: 0, so {own.merge} would withstand nobody; say how many hostile clients a round may have"
+        )
+    yield from in_plain_sight(own)
+
+
+def in_plain_sight(own: AveragingSettings) -> Iterator[str]:
+    """What needs to see single changes, where a secure sum hides them."""
+    needed: dict[str, tuple[object, object]] = {
+        "aggregation": (getattr(own, "aggregation", "parallel"), "parallel"),
+        "group-size": (own.group_size, 1),
+        "merge": (own.merge, "mean"),
+        "update-bound": (own.update_bound, 0.0),
+        "codec": (own.codec, "none"),
+        "control-variates": (own.control_variates, False),
+        "houses-per-message": (getattr(own, "houses_per_message", 0), 0),
+    }
+    if not own.secure_sum:
+        return
+    for name, (value, wanted) in needed.items():
+        if value != wanted:
+            yield (
+                f"federation.secure-sum: goes with federation.{name} = {shown(wanted)} only, not {shown(value)}, which "
+                "needs single changes or another sum; set one of the two anew"
+            )
+    if own.server_optimizer == "fedexp":
+        yield "federation.secure-sum: federation.server-optimizer = fedexp needs single changes; set one of the two anew"
+    if getattr(own, "client_optimizer", "") == "shared":
+        yield (
+            "federation.secure-sum: federation.client-optimizer = shared hands single models on; set one of the two anew"
         )
 
 

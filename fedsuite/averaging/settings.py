@@ -97,6 +97,25 @@ class AveragingSettings:
         "how the changes that clients send are made smaller: none, or module:NAME of your own",
         added=True,
     )
+    secure_sum: bool = setting(
+        False,
+        "the server gets the weighted sum of the clients' changes, and no client's own (Bonawitz et al. 2017)",
+        added=True,
+    )
+    secure_sum_threshold: float = setting(
+        0.5,
+        "more than this share of the members of a secure sum must answer to its end; what fewer know together opens nothing",
+        ge=0.5,
+        lt=1,
+        added=True,
+    )
+    secure_sum_bound: float = setting(
+        1.0,
+        "c, largest change of a single number that a secure sum adds as it is; larger ones are cut to it",
+        gt=0,
+        le=1e6,
+        added=True,
+    )
     control_variates: bool = setting(
         False,
         "correct local gradients by c - c_k, what all clients' and the own one's are on average (SCAFFOLD)",
@@ -133,7 +152,10 @@ class FedAvgSettings(RunSettings):
         return self.training.local_steps or self.federation.local_epochs * batches
 
 
+_IN_PLAIN = ("federation.secure-sum", among(False))
 AVERAGING_UNREAD: Unread = {
+    "federation.secure-sum-threshold": _IN_PLAIN,
+    "federation.secure-sum-bound": _IN_PLAIN,
     "federation.penalty-strength": ("federation.local-penalty", among("none")),
     "federation.server-momentum": (_OPTIMIZER, among("none", "adagrad", "fedexp")),
     "federation.server-second-momentum": _RUNNING_MEANS,

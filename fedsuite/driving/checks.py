@@ -20,7 +20,7 @@ from fedsuite.errors import InputError
 from fedsuite.privacy.complaints import optimizer_complaints, value_complaints
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
-from fedsuite.settings.values import chosen, tried
+from fedsuite.settings.values import chosen, shown, tried
 
 
 def validate(config: CDLConfig) -> None:
@@ -52,6 +52,7 @@ def validate(config: CDLConfig) -> None:
     _check_server(config)
     for complaint in _of_privacy(config):
         raise InputError(complaint)
+    _check_sums(config)
     _check_loss(config)
     _check_sub_network(config)
     network = tried_network(config)
@@ -122,11 +123,51 @@ def _of_privacy(config: CDLConfig) -> Iterator[str]:
         if config.training.stacked == "yes":
             yield "training.stacked: the gradients of single frames are taken silo by silo; set it to auto"
         return
+    if own.secure_sum:
+        yield (
+            "federation.secure-sum: hides every change from the server that has to clip it; set it to false, or "
+            "privacy.unit=example"
+        )
     if own.data_weighted:
         yield "federation.data-weighted: noise hides one of silos that weigh alike; set it to false"
     if config.sabotage.partitions:
         yield "sabotage.clients: a hostile silo's own model is in the result without noise; leave it empty"
     yield from optimizer_complaints(own.server_optimizer)
+
+
+def _check_sums(config: CDLConfig) -> None:
+    """A secure sum needs a server, one change of each silo, and nothing that looks at single ones."""
+    own = config.federation
+    if not own.secure_sum:
+        return
+    if own.scenario not in SERVER_SCENARIOS:
+        raise InputError(
+            f"federation.secure-sum: {own.scenario} has no server that could add; set federation.scenario to "
+            f"{', '.join(SERVER_SCENARIOS)}, or federation.secure-sum to false"
+        )
+    needed: dict[str, tuple[object, object]] = {
+        "federation.merge": (own.merge, "mean"),
+        "federation.control-variates": (own.control_variates, False),
+        "federation.silos-per-client": (own.silos_per_client, 1),
+        "federation.mixings-per-round": (own.mixings_per_round, 1),
+        "sabotage.clients": (config.sabotage.clients, ""),
+    }
+    for key, (value, wanted) in needed.items():
+        if value != wanted:
+            raise InputError(
+                f"federation.secure-sum: goes with {key} = {shown(wanted)} only, not {shown(value)}; set one of the two anew"
+            )
+    if config.network.batch_norm == "average":
+        raise InputError(
+            "federation.secure-sum: network.batch-norm = average mixes variances by single means; set that to group or local"
+        )
+    if LOCAL_OPTIMIZERS[config.training.optimizer].rule or own.server_optimizer == "fedexp":
+        key = (
+            "federation.server-optimizer"
+            if own.server_optimizer == "fedexp"
+            else "training.optimizer"
+        )
+        raise InputError(f"federation.secure-sum: this {key} needs single models; choose another")
 
 
 def _check_loss(config: CDLConfig) -> None:

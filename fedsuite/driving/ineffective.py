@@ -16,7 +16,7 @@ _OF_SERVER = {
 
 UNREAD: Unread = {
     **PRIVACY_UNREAD,
-    **{k: when for k, when in AVERAGING_UNREAD.items() if k in _OF_SERVER},
+    **{k: when for k, when in AVERAGING_UNREAD.items() if k in _OF_SERVER or "secure-sum" in k},
     "data.road-character": _GENERATED,
     "data.generated-seed": _GENERATED,
     "data.train-frames": _GENERATED,

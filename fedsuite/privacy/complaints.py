@@ -30,6 +30,7 @@ def privacy_complaints(own: PrivacySettings, federation: AveragingSettings) -> I
         "merge": (federation.merge, "mean", "weighs clients otherwise than alike"),
         "max-share": (federation.max_share, 1.0, "weighs clients by their samples"),
         "update-bound": (federation.update_bound, 0.0, "measures every change by those of others"),
+        "secure-sum": (federation.secure_sum, False, "hides every change from the server that has to clip it"),
         "group-size": (federation.group_size, 1, "has clients train on the models of others"),
         "control-variates": (
             federation.control_variates, False, "carries what clients learnt without noise",

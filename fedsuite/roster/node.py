@@ -62,6 +62,14 @@ class NodeSettings:
     most_shared: str = setting(
         "agent", "FedVLN: the most of its house that leaves it, level by level", choices=SHARED
     )
+    secure_sums: bool = setting(
+        False, "take part only in runs whose server gets sums alone (federation.secure-sum)"
+    )
+    own_key: str = setting(
+        "",
+        "private key by which peers of secure sums know it, and they by the keys of the roster; empty = drawn by the run",
+        path=True,
+    )
     least_noise_sigma: float = setting(
         0.0, "FedRL: least standard deviation of the noise on Q-values; 0 = any", ge=0
     )
@@ -91,6 +99,7 @@ class NodeSettings:
 _PLACES: Mapping[str, tuple[str, bool]] = {
     "roster": ("file", True),
     "state-dir": ("folder", True),
+    "own-key": ("file", False),
     "data.dir": ("folder", False),
     "data.features": ("file or folder", False),
     "data.cache-dir": ("folder", False),

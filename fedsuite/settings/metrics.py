@@ -98,6 +98,7 @@ SHARED = (
             "local-steps", "serial-depth", "server-learning-rate", "update-norm", "modules-sent", "houses-per-client",
             "consensus-distance", "consensus-distance-before-mixing", "mixings", "overlay-bytes", "simulated-seconds",
             "silos-missing", "links-clipped", "exchanges", "epsilon", "selected-round", "best-round", "active", "ended",
+            "secure-sum.members", "secure-sum.lost", "secure-sum.cut",
         )
     ),
 )  # fmt: skip

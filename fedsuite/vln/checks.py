@@ -157,6 +157,10 @@ def _in_sharing(c: FedVLNConfig) -> Iterator[str]:
 def _in_sums(c: FedVLNConfig) -> Iterator[str]:
     """Where messages carry sums, nothing may ask for what one house sent."""
     own, key = c.federation, "federation.houses-per-message"
+    if own.secure_sum and own.method != "federated":
+        yield f"federation.secure-sum: federation.method = {own.method} adds nothing up; set one of the two anew"
+    if own.secure_sum and c.sabotage.clients:
+        yield "federation.secure-sum: hides what sabotage.clients would have to alter; set one of the two anew"
     if not own.houses_per_message:
         return
     if own.houses_per_message & (own.houses_per_message - 1):

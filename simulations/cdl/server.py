@@ -25,6 +25,7 @@ from strategies.fedavg import server_values
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
 from strategies.private import check_first, planned_limit, private_values
 from strategies.sabotage import with_saboteurs
+from strategies.secure_sums import check_planned, with_secure_sum
 from strategies.star_server import StarServer
 
 
@@ -50,7 +51,9 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     schedule = mixing_of(config, roster)
     strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, server)
     hostile = config.sabotage
-    return with_saboteurs(strategy, hostile, config.seed, _with_own_rows, (CONTROL,))
+    check_planned(own, len(plan.silos_of))
+    made = with_saboteurs(strategy, hostile, config.seed, _with_own_rows, (CONTROL,))
+    return with_secure_sum(made, own, lambda: initial, ("consensus-distance-before-mixing",))
 
 
 def _privacy_values(config: CDLConfig, roster: Roster) -> dict[str, Any]:

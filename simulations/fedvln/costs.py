@@ -36,7 +36,7 @@ def costs_of(config: FedVLNConfig, roster: Roster | None = None) -> StepCosts:
     longest = len(chosen) if in_turn else min(federation.group_size, len(chosen))
     writes = config.evaluation.submission or config.stage == "speaker"
     return StepCosts(
-        lambda _: longest,
+        lambda _: 4 if federation.secure_sum else longest,
         start=int(personal or describes_paths(config)),
         finish=int(has_own(config) or writes),
         cure=CURE_IN_TURN if longest > 1 else CURE,

@@ -40,6 +40,7 @@ from strategies.participation import (
 )
 from strategies.private import private_values
 from strategies.sabotage import with_saboteurs
+from strategies.secure_sums import check_planned, with_secure_sum
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
 
 
@@ -61,7 +62,11 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     _check_roster(config, roster)
     strategy, beside = _algorithm(config, roster), (OPTIMIZER, CONTROL)
     strategy = with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
-    return with_codec(strategy, exchange_of(config), beside)
+    exchange = exchange_of(config)
+    strategy = with_secure_sum(
+        strategy, config.federation, lambda: exchange.share.select(starting_model(config, roster))
+    )
+    return with_codec(strategy, exchange, beside)
 
 
 def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
@@ -76,6 +81,7 @@ def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
         grouping = InGroups(config.federation.group_size, config.seed)
         chains = grouping(1, planned(participation_of(config), config.seed, training))
         merge_of(config.federation).check_planned(len(chains))
+        check_planned(config.federation, len(chains))
 
 
 def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:

@@ -203,11 +203,14 @@ class TaskExchange:
             name = self.names[task.partition]
             failed.append((name, checked))
             dead += [name] if checked.worker_died and not self.real else []
-        where = f"round {records.number}, {tasks[0].kind}"
+        where = f"round {records.number}, {tasks[0].aside or tasks[0].kind}"
         if dead:
             raise RunFailed(
                 f"{where}: {', '.join(dead)}: {WORKER_DIED}; resume with fewer --workers or smaller batches"
             )
+        if tasks[0].aside:
+            records.passed_over += failed
+            return replies
         if asked := tasks[0].in_turn:
             records.passed_over += failed
             failed = records.passed_over

@@ -51,7 +51,7 @@ class RoundRecords:
         if not task.summed or checked.status != "ok":
             self.history.append(row)
             return
-        key = (task.partition, task.kind)
+        key = (task.partition, task.aside or task.kind)
         if key not in self._sums:
             self._sums[key] = row | {"messages": 0, "bytes-down": 0, "bytes-up": 0, "metrics": {}}
             self.history.append(self._sums[key])
@@ -81,7 +81,7 @@ class RoundRecords:
         }  # fmt: skip
         if not task.summed or raw.error:
             return row
-        key = (task.partition, task.kind)
+        key = (task.partition, task.aside or task.kind)
         total = self._times.setdefault(
             key, row | {"seconds": 0.0, "compute-seconds": 0.0, "messages": 0}
         )
@@ -115,7 +115,7 @@ class RoundRecords:
             on_event(event(self.number, Kind.MESSAGES) | {"done": self._messages})
 
     def _head(self, task: Task) -> Event:
-        about = {"name": self.names[task.partition], "task": task.kind}
+        about = {"name": self.names[task.partition], "task": task.aside or task.kind}
         head = event(self.number, Kind.CLIENT, self.prefix)
         return head | {"partition": task.partition, **about}
 

@@ -348,9 +348,8 @@ LIED_TO: dict[str, Callable[..., None]] = {
     "data.cache-dir": test_nothing_of_the_run_config_is_a_path_here,
     "data.word-vectors": test_nothing_of_the_run_config_is_a_path_here,
 }
-ELSEWHERE = {
-    "most-shared"
-}  # tests/simulations/test_own_nodes.py: every level, in every stage that has it
+# tests/simulations/test_own_nodes.py: every level, in every stage that has it; sums, and who is who in them.
+ELSEWHERE = {"most-shared", "secure-sums", "own-key"}
 
 
 def test_every_key_of_a_nodes_file_is_lied_to() -> None:

@@ -128,6 +128,8 @@ REFUSED = [
         "fedvln", {"share": "language-encoder", "control-variates": True}, {"most_shared": "language-encoder"},
         "the run wants of each house: agent",
     ),
+    ("fedvln", {"share": "agent"}, {"secure_sums": True}, "federation.secure-sum: false, or a system that has none, but"),
+    ("fedrl", {}, {"secure_sums": True}, "this node takes part in secure sums only (secure-sums)"),
     ("fedrl", {"noise-sigma": 0.4}, {"least_noise_sigma": 0.5}, "noise-sigma: the run wants 0.4, this node allows 0.5"),
     ("fedrl", {}, {"least_noise_sigma": 0.5}, 'privacy.test-noise: the run wants "both", this node allows "noisy" only'),
     (
