@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
 
@@ -31,6 +32,7 @@ from simulations.engines.ray.placement import Placement
 from simulations.engines.ray.worker import LONG, opened, packed
 from simulations.experiments.result_tables import runs_table
 from simulations.systems import to_run_config
+from strategies.runtime.packing import PACKED, arrays_of, packed_record
 from tests.harness import (
     cli,
     here,
@@ -100,6 +102,14 @@ def test_long_blocks_travel_beside_the_pickle() -> None:
     small, blocks = packed({"a": [long], "b": short})
     assert blocks == [long] and blocks[0] is long and len(small) < LONG + 200
     assert opened(small, blocks) == {"a": [long], "b": short}
+
+
+def test_arrays_of_messages_to_several_clients_are_one_block() -> None:
+    given = {"w": np.arange(LONG, dtype=np.float32)}
+    record = packed_record(given)
+    (first, (block,)), (_, (again,)) = packed([record]), packed([record.copy()])
+    assert again is block == record[PACKED].data and len(first) < LONG
+    np.testing.assert_array_equal(arrays_of(opened(first, [block])[0])["w"], given["w"])
 
 
 @pytest.mark.slow
