@@ -64,6 +64,16 @@ class RunFrames:
 
         return timing(self.sources, self.rounds)
 
+    @cached_property
+    def audit(self) -> "pd.DataFrame":
+        """run, seed, attack, attacker, target, measure, value, low, high, chance, undefended, control, least, counts and more:
+        a line per finding of `fedsuite audit`; empty where no run was audited."""
+        from fedsuite.history.audits import audit_lines
+
+        return joined(
+            [(name, found) for name, folder in self.sources if len(found := audit_lines(folder))]
+        )
+
     def replaced(self, **frames: "pd.DataFrame") -> Self:
         """The same with other frames, by name."""
         twin = copy.copy(self)

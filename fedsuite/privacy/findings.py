@@ -7,7 +7,6 @@ that fails everywhere shows nothing. `chance` is what a guesser reaches who sees
 import csv
 import dataclasses
 import io
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,9 +108,3 @@ def _row(line: Mapping[str, str]) -> Row:
 
 def _value(text: str, kind: object) -> object:
     return kind(text) if kind in (int, float) else text  # type: ignore[operator]
-
-
-def shown(value: float, measure: str) -> str:
-    """A number of this measure for a table: "-" where there is none."""
-    digits = 2 if measure == AT_LEAST else 3
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"

@@ -51,6 +51,8 @@ WRITTEN = (
         "ledger.jsonl",
         "model.safetensors",
         "results.md",
+        "audit.csv",
+        "audit.md",
         "errors.log",
         "flower.log",
     ),

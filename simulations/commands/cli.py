@@ -15,6 +15,7 @@ from fedsuite import __version__
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
 from fedsuite.storage.escaping import PlainConsole
 from simulations.app.run_config import as_toml
+from simulations.audits.command import add_to as add_audit
 from simulations.cdl import commands as cdl
 from simulations.commands.configs import add_to as add_shipped
 from simulations.commands.data_export import export_data
@@ -60,6 +61,7 @@ app.add_typer(deploy, name="deploy")
 add_shipped(app)
 add_report(app)
 add_look_commands(app)
+add_audit(app)
 add_walk(app)
 data.command("export")(export_data)
 data.command("import-envdrop")(import_envdrop)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from fedsuite.reports.page.audits import audit_section
 from fedsuite.reports.page.clients import failures_section, participation_section, scores_section
 from fedsuite.reports.page.curves import curves_section
 from fedsuite.reports.page.digest import Digest
@@ -25,6 +26,7 @@ def part_of(title: str, digests: Sequence[Digest], defaults: Mapping[str, Value]
         scores_section(digests),
         participation_section(digests),
         traffic_section(digests),
+        audit_section(digests),
         times_section(digests),
         failures_section(digests),
         settings_section(digests, defaults),

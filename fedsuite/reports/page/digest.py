@@ -54,6 +54,7 @@ class Digest:
     members: a line per client with name, role, examples, trained and evaluated (rounds), failed and late (exchanges), up and
     down (bytes). moved: a line per task with up, down, messages. times: seconds of all rounds, by what they went to, as
     `fedsuite.history.timing` names it. failures: the first ones, num_failures: all of them.
+    audit: findings of fedsuite audit.
     """
 
     place: Place
@@ -69,6 +70,7 @@ class Digest:
     failures: pd.DataFrame
     num_failures: int
     admitted: list[dict[str, str]]
+    audit: pd.DataFrame
 
     @property
     def line(self) -> str:
@@ -121,6 +123,7 @@ def digest_of(
         failures=bad.head(MOST_FAILURES)[["round", "name", "task", "status", "reason"]].copy(),
         num_failures=len(bad),
         admitted=admitted_rows(run.clients),
+        audit=run.audit,
     )
 
 

@@ -1,0 +1,1 @@
+"""Attacks on finished runs: what their messages and models tell, measured."""

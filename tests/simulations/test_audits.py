@@ -1,0 +1,212 @@
+"""`fedsuite audit` around the attacks of a system: what it plays again, keeps, shows and refuses; the toy system."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.client import NumPyClient
+
+from fedsuite.errors import InputError
+from fedsuite.history import load_run, load_runs
+from fedsuite.privacy.findings import AT_LEAST, Finding, Row, read_rows, write_rows
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.files import sha256_of
+from simulations.audits.audited import Attack, Audited
+from simulations.audits.replayed import replay
+from simulations.audits.shown import mean_rows
+from tests import toy
+from tests.harness import run_toy, toy_settings
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def _moved(audited: Audited) -> Iterator[Finding]:
+    """How far the clients' weights move, as the server sees it."""
+    visits = audited.played().training
+    far = [float(np.linalg.norm(v.reply.arrays["w"] - v.task.arrays["w"])) for v in visits]
+    yield Finding(
+        "moved", "server", "a client's step", "length", float(np.mean(far)), 0.0, 1.0, 0.9, len(far)
+    )
+
+
+def _bound(audited: Audited) -> Iterator[Finding]:
+    value = audited.config.step_size * 10
+    common = ("bound", "server", "a record", AT_LEAST, value, 0.0, 3.0, 1.0, 10)
+    yield Finding(*common, epsilon=1.5, unit="client")
+
+
+def _failing(audited: Audited) -> Iterator[Finding]:
+    yield Finding("failing", "server", "nothing", "AUC", 0.5, 0.5, 0.6, 0.9, 10, 0.4, 0.6, "a note")
+
+
+def _stopped(audited: Audited) -> Iterator[Finding]:
+    raise KeyboardInterrupt
+
+
+ATTACKS: dict[str, Attack] = {"moved": _moved, "bound": _bound, "failing": _failing}
+SYSTEM = dataclasses.replace(toy.SYSTEM, audit=lambda config: ATTACKS)
+STOPS = dataclasses.replace(toy.SYSTEM, audit=lambda config: {"moved": _moved, "stops": _stopped})
+NAME, STOPPING = "tests.simulations.test_audits:SYSTEM", "tests.simulations.test_audits:STOPS"
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    files = sorted(
+        p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".lock", "audit."))
+    )
+    return {str(p.relative_to(folder)): sha256_of(p.read_bytes()) for p in files}
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> RunFolder:
+    return run_toy(tmp_path / "runs", system=NAME)
+
+
+def test_a_round_played_again_is_that_of_the_run(played: RunFolder) -> None:
+    """Rounds 3 and 4 are the last two checkpoints: played from the third, the fourth gives the run's last model."""
+    from safetensors.numpy import load_file
+
+    settings, before = toy_settings(played.path.parent, system=NAME), files_of(played.path)
+    roster = toy.SYSTEM.prepare(settings, lambda *_: None)
+    last = replay(SYSTEM, settings, roster, played)
+    assert last.number == 4 and [v.client.partition for v in last.training] == [0, 1, 2]
+    assert last.result.state.arrays["w"].tobytes() == load_file(played.model)["w"].tobytes()
+    assert files_of(played.path) == before
+    first = replay(SYSTEM, settings, roster, played, first=True)
+    again = replay(SYSTEM, settings, roster, played, {"step-size": 0.2}, first=True)
+    start = first.training[0].task.arrays["w"]
+    one, two = (r.training[0].reply.arrays["w"] - start for r in (first, again))
+    assert first.number == 1 and np.allclose(two, 2 * one, rtol=0.05)
+
+
+def test_a_client_may_be_another_one(played: RunFolder) -> None:
+    settings = toy_settings(played.path.parent, system=NAME)
+    roster = toy.SYSTEM.prepare(settings, lambda *_: None)
+
+    def silent(client: NumPyClient) -> NumPyClient:
+        fit = client.fit
+        client.fit = lambda parameters, config: (parameters, *fit(parameters, config)[1:])  # type: ignore[method-assign]
+        return client
+
+    for visit in replay(SYSTEM, settings, roster, played, altered=silent).training:
+        assert np.array_equal(visit.reply.arrays["w"], visit.task.arrays["w"])
+
+
+def test_findings_are_kept_shown_and_not_written_over(played: RunFolder, call: Call) -> None:
+    code, out, err = call("audit", "runs/run", "--attacks", "moved,failing", engine=False)
+    assert code == 0 and "moved" in out and "does not count" in out, err
+    file = played.path / "audit.csv"
+    first = file.read_bytes()
+    assert [(r.finding.attack, r.seed, r.round, r.quick) for r in read_rows(file)] == [
+        ("moved", 0, 4, False),
+        ("failing", 0, 4, False),
+    ]
+    assert call("audit", "run", "--attacks", "moved", engine=False)[0] == 0  # is there
+    code, _, err = call("audit", "run", "--attacks", "moved", "--seed", "1", engine=False)
+    assert code == 2 and "--overwrite" in err and file.read_bytes() == first
+    assert (
+        call("audit", "run", "--attacks", "moved", "--seed", "1", "--overwrite", engine=False)[0]
+        == 0
+    )
+    assert {r.finding.attack: r.seed for r in read_rows(file)} == {"failing": 0, "moved": 1}
+    assert "| failing | server | nothing |" in (played.path / "audit.md").read_text()
+
+
+def test_a_bound_above_what_is_accounted_fails(tmp_path: Path, call: Call) -> None:
+    run_toy(tmp_path / "runs", system=NAME, step_size=0.2)
+    code, out, err = call("audit", "run", "--json", engine=False)
+    assert code == 1 and "epsilon is at least 2" in err and "accounts 1.5 per client" in err
+    rows = json.loads(out)
+    assert [row["attack"] for row in rows] == ["moved", "bound", "failing"]
+    assert rows[0]["epsilon"] is None and rows[1]["epsilon"] == 1.5
+    run_toy(tmp_path / "runs", system=NAME, step_size=0.1, name="other")
+    assert call("audit", "other", engine=False)[0] == 0
+
+
+def test_one_that_is_stopped_keeps_what_it_has(tmp_path: Path, call: Call) -> None:
+    run = run_toy(tmp_path / "runs", system=STOPPING)
+    code, _, err = call("audit", "run", engine=False)
+    assert code == 130 and "is kept" in err
+    assert [row.finding.attack for row in read_rows(run.path / "audit.csv")] == ["moved"]
+
+
+def test_what_cannot_be_audited_is_refused(tmp_path: Path, call: Call) -> None:
+    run_toy(tmp_path / "runs")
+    told = {
+        ("run",): "names no attacks",
+        ("nothing",): "no such run",
+    }
+    run_toy(tmp_path / "runs", system=NAME, name="mine")
+    told[("mine", "--attacks", "wards")] = "no attack"
+    told[("mine", "--set", "words.house=2")] = "words.houses"
+    told[("mine", "--set", "words.houses=0")] = ">= 1"
+    told[("mine", "--set", "words.houses")] = "KEY=VALUE"
+    for arguments, message in told.items():
+        code, _, err = call("audit", *arguments, engine=False)
+        assert code == 2 and message in err, (arguments, err)
+    assert not (tmp_path / "runs" / "mine" / "audit.csv").exists()
+
+
+def test_other_data_are_refused(played: RunFolder, call: Call) -> None:
+    roster = json.loads((played.path / "roster.json").read_text())
+    roster["members"][0]["examples"] += 1
+    (played.path / "roster.json").write_text(json.dumps(roster))
+    code, _, err = call("audit", "run", engine=False)
+    assert code == 2 and "data are not those" in err
+
+
+def test_history_and_report_have_the_section(played: RunFolder, call: Call) -> None:
+    assert load_run(played.path).audit.empty
+    call("audit", "run", "--attacks", "failing", engine=False)
+    (line,) = load_run(played.path).audit.to_dict("records")
+    assert (line["run"], line["measure"], line["counts"], line["note"]) == (
+        "run",
+        "AUC",
+        False,
+        "a note",
+    )
+    assert np.isnan(line["undefended"]) and line["n"] == 10
+    assert call("report", "run", "-o", "page.html", engine=False)[0] == 0
+    page = (played.path.parents[1] / "page.html").read_text()
+    assert "What it tells" in page and "control failed, does not count" in page
+    (played.path / "audit.csv").write_text("seed,round\n1,2\n")
+    with pytest.raises(InputError, match="not the findings"):
+        _ = load_run(played.path).audit
+    with pytest.raises(InputError, match="not the findings"):
+        read_rows(played.path / "audit.csv")
+
+
+def test_seeds_have_a_mean_and_variants_a_paired_difference(tmp_path: Path) -> None:
+    labels = [f"{v}/seed-{s}" for v in ("plain", "noised") for s in (0, 1, 2)]
+    for label in labels:
+        run = run_toy(tmp_path / "e", name=label.replace("/", "-"), seed=int(label[-1])).path
+        folder = tmp_path / "e" / label
+        folder.parent.mkdir(exist_ok=True)
+        run.rename(folder)
+        value = 0.9 + 0.01 * int(label[-1]) - 0.3 * label.startswith("noised")
+        rows = [Finding("a", "server", "t", "AUC", value, 0.5, 0.95, 0.9, 5)]
+        write_rows(folder / "audit.csv", [Row(f, 0, 4, False) for f in rows])
+    runs = [{"name": label, "settings": {}} for label in labels]
+    (tmp_path / "e" / "experiment.json").write_text(json.dumps({"format": 1, "runs": runs}))
+    first, second = mean_rows(load_runs(tmp_path / "e"))
+    assert (first["variant"], first["mean"], first["runs that count"]) == (
+        "plain",
+        "0.910",
+        "3 of 3",
+    )
+    assert first["95 %"] == "0.885 to 0.935" and first["less plain"] == ""  # 0.01 * 4.303 / sqrt(3)
+    assert second["less plain"].startswith("-0.300 (95 % -0.300 to -0.300, 3 pairs)")
+
+
+def test_rows_survive_the_file(tmp_path: Path) -> None:
+    finding = Finding(
+        "a", "server", "x, y", "AUC", 1 / 3, 0.5, 0.9, 0.9, 7, note='says "so"', unit="client"
+    )
+    row = Row(finding, 3, 8, True, "words.houses=2")
+    write_rows(tmp_path / "audit.csv", [row])
+    (read,) = read_rows(tmp_path / "audit.csv")
+    assert dataclasses.replace(read, finding=finding) == row
+    assert repr(read) == repr(row)  # NaN is not equal to itself
+    assert finding.counts and not finding.refutes
