@@ -144,11 +144,11 @@ def as_the_node_says(message: Message, context: Context, call_next: ClientAppCal
     except InputError as error:
         return error_reply(message, context, error)
     if own is None:
-        with _threads(int(context.run_config.get("client-threads", 1))):
+        with torch_threads(int(context.run_config.get("client-threads", 1))):
             return call_next(message, context)
     with (
         importing_only(own.allowed),
-        _threads(own.threads or int(context.run_config.get("client-threads", 1))),
+        torch_threads(own.threads or int(context.run_config.get("client-threads", 1))),
     ):
         return call_next(message, context)
 
@@ -165,7 +165,7 @@ def _playing(message: Message, context: Context) -> Context:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
     """The order of sums, and so their last bits, depend on the number of threads."""
     import torch
 

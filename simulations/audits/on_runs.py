@@ -22,6 +22,7 @@ from fedsuite.settings.values import shown
 from fedsuite.storage.files import as_typed, write_atomically
 from fedsuite.storage.progress import Progress
 from simulations.audits.audited import Attack, Audited
+from simulations.client_app import torch_threads
 from simulations.systems import load_system
 
 WRITTEN = "audit.md"
@@ -73,7 +74,8 @@ def audit_run(folder: Path, request: Request, progress: Progress) -> list[Row]:
         for number, name in enumerate(missing, 1):
             progress(f"{folder.name}: {name} ({number} of {len(missing)})")
             head = request.seed, audited.round, request.quick, request.told
-            kept += [Row(finding, *head) for finding in attacks[name](audited)]
+            with torch_threads(config.client_threads):
+                kept += [Row(finding, *head) for finding in attacks[name](audited)]
             _write(run, kept)
     return kept
 

@@ -70,7 +70,7 @@ def replay(
     with TemporaryDirectory(prefix="fedsuite-audit-") as place:
         # Replies stay in memory: they are looked at when the copy is gone.
         here: dict[str, Value] = {"name": "run", "results-dir": place, "resume": "", "roster": ""}
-        here["spill-above"] = 10**9
+        here |= {"spill-above": 10**9, "evaluation-clients": 0}
         settings = with_keys(config, {**(changes or {}), **here})
         copy = RunFolder(Path(place) / "run")
         copy.path.mkdir()
@@ -108,9 +108,8 @@ def _played(
     state: RunState | None,
 ) -> Round:
     strategy = system.make_strategy(settings, roster)
-    known = system.known(settings, roster) if settings.evaluation_clients and system.known else None
     at = state.round if state else 0
-    members = gather(grid, roster, at, settings, folder, known)
+    members = gather(grid, roster, at, settings, folder)
     exchange = TaskExchange(grid, settings, folder, members, lambda _: None)
     clients, visits = members.clients, list[Visit]()
     who = {client.partition: client for client in clients}

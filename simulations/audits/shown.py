@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from fedsuite.history import Runs
-from fedsuite.history.audits import WHAT, by_seed, over_runs
+from fedsuite.history.audits import by_seed, over_runs
 from fedsuite.history.paired import paired
 from fedsuite.reports.page.audits import HOW, audit_rows
 
@@ -36,13 +36,15 @@ def print_audit(console: Console, runs: Runs) -> None:
 
 
 def _called(row: Mapping[str, str]) -> str:
-    return ", ".join(row[name] for name in ("run", "attack", "measure") if name in row)
+    told = f"{row['run']}, " if "run" in row else ""
+    return f"{told}{row['attack']}: {row['target']}, {row['measure']}"
 
 
 def _narrow(row: Mapping[str, str]) -> dict[str, str]:
     """What 80 columns hold: the words of a row in one cell, its numbers beside them."""
     numbers = ("reached", "95 %", "chance", "undefended", "control")
-    return {"attack": f"{_called(row)} ({row['by']})", **{name: row[name] for name in numbers}}
+    cells = {name: row[name].partition(" (")[0] for name in numbers}
+    return {"attack, target, measure": f"{_called(row)}, by {row['by']}", **cells}
 
 
 def print_means(console: Console, runs: Runs) -> None:
@@ -63,15 +65,14 @@ def mean_rows(runs: Runs) -> Iterator[dict[str, str]]:
         lines = runs.audit
         own = by_seed(lines[lines["run"].isin(names)], seeds) if len(lines) else {}
         first = first or own
+        before = f"{variant}, " if len(variants) > 1 else ""
         for what, values in own.items():
             mean = over_runs(values)
             if len(names) < 2:
                 continue
             yield {
-                **({"variant": variant} if len(variants) > 1 else {}),
-                "attack": f"{what[0]}, {what[-1]} ({what[1]})",
-                "target": what[2],
-                "runs that count": f"{mean.n} of {len(names)}",
+                "finding": f"{before}{what[0]}: {what[2]}, {what[3]}, by {what[1]}",
+                "runs": f"{mean.n} of {len(names)}",
                 "mean": "-" if math.isnan(mean.mean) else f"{mean.mean:.3f}",
                 "95 %": mean.interval(3).replace("+", ""),
                 **_against(first, own, what, variants),
@@ -95,7 +96,8 @@ def _print(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
     if not rows:
         return
     first, *others = rows[0]
-    table = Table(Column(first, overflow="fold"), *others, box=None)
+    numbers = (Column(name, justify="right", no_wrap=True) for name in others)
+    table = Table(Column(first, overflow="fold"), *numbers, box=None)
     for row in rows:
         table.add_row(*row.values())
     console.print(table)

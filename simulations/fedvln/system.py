@@ -18,6 +18,7 @@ SYSTEM = System(
     compare=later("fedsuite.vln.report.experiment:write_comparison"),
     metrics=later("fedsuite.vln.metrics:metrics_of"),
     answers=later("fedsuite.vln.report.answers:answers"),
+    audit=later("simulations.fedvln.audit:attacks"),
     node_key="scan",
     unread=UNREAD,
     costs=later("simulations.fedvln.costs:costs_of"),

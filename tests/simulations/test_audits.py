@@ -191,11 +191,8 @@ def test_seeds_have_a_mean_and_variants_a_paired_difference(tmp_path: Path) -> N
     runs = [{"name": label, "settings": {}} for label in labels]
     (tmp_path / "e" / "experiment.json").write_text(json.dumps({"format": 1, "runs": runs}))
     first, second = mean_rows(load_runs(tmp_path / "e"))
-    assert (first["variant"], first["mean"], first["runs that count"]) == (
-        "plain",
-        "0.910",
-        "3 of 3",
-    )
+    assert first["finding"] == "plain, a: t, AUC, by server"
+    assert (first["mean"], first["runs"]) == ("0.910", "3 of 3")
     assert first["95 %"] == "0.885 to 0.935" and first["less plain"] == ""  # 0.01 * 4.303 / sqrt(3)
     assert second["less plain"].startswith("-0.300 (95 % -0.300 to -0.300, 3 pairs)")
 

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from fedsuite.privacy.attacks.intervals import clopper_pearson, threshold
+from fedsuite.privacy.attacks.intervals import between, clopper_pearson
 
 SIGNIFICANCE = 0.05
 _LARGEST = 50.0  # of an epsilon that is looked for; e^50 guesses would be needed for it
@@ -69,10 +69,10 @@ def epsilon_of_many_runs(
 
 
 def right_guesses(scores: np.ndarray, inside: np.ndarray, guesses: int) -> int:
-    """How many of the surest guesses are right. scores [m]: high where a canary seems to be in; inside [m] bool: the coins.
+    """How many of the surest guesses are right. scores [m]: how far what a canary is to move has moved; inside [m] bool: the coins.
 
     The attacker splits the scores into two groups and is surest of those farthest from the split; he never sees the coins.
     """
-    distance = scores - threshold(scores)
+    distance = scores - between(scores)
     surest = np.argsort(-np.abs(distance), kind="stable")[:guesses]
     return int(((distance > 0) == inside)[surest].sum())

@@ -53,3 +53,8 @@ def threshold(values: np.ndarray) -> float:
     between = lower**2 / size + (total - lower) ** 2 / (n - size)
     best = int(np.argmax(np.where(ordered[1:] > ordered[:-1], between, -np.inf)))
     return float((ordered[best] + ordered[best + 1]) / 2)
+
+
+def between(moves: np.ndarray) -> float:
+    """What tells `moves` [n >= 1] that were caused from others: 0 where some did not move at all, else the threshold."""
+    return 0.0 if (moves == 0).any() else threshold(moves)

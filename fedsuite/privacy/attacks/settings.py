@@ -25,7 +25,7 @@ class MembershipSettings:
         0, "optimizer steps of a shadow; 0 = the run's longest chain of steps", ge=0, le=10**7
     )
     control_steps: int = setting(
-        300, "optimizer steps of the control, a model that has learnt its records by heart", ge=1
+        150, "optimizer steps of the control, a model that has learnt its records by heart", ge=1
     )
 
 

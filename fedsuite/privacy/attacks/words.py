@@ -4,7 +4,7 @@ A row of an embedding table gets a gradient if its word was read, and otherwise 
 4.1): whoever sees the table before and after a visit sees which rows have moved.
 
 V words of the vocabulary, E size of an embedding; `moved` [V] is the Euclidean length of every row's change. Where all rows
-have moved, because of noise or quantisation, the attacker takes the longer ones of two groups (`intervals.threshold`).
+have moved, because of noise or quantisation, the attacker takes the longer ones of two groups (`intervals.between`).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from fedsuite.privacy.attacks.intervals import Interval, bootstrap, clopper_pearson, threshold
+from fedsuite.privacy.attacks.intervals import Interval, between, bootstrap, clopper_pearson
 
 
 def row_lengths(before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -27,10 +27,7 @@ def row_lengths(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 def told_words(moved: np.ndarray) -> np.ndarray:
     """Which words [V] the attacker says are used."""
-    still = moved == 0
-    if still.any():
-        return ~still
-    return np.asarray(moved > threshold(moved))
+    return np.asarray(moved > between(moved))
 
 
 @dataclass(frozen=True)

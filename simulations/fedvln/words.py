@@ -1,0 +1,59 @@
+"""Which words a house uses, from the update that it sends in one visit."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedsuite.privacy.attacks.words import WordsFound, score_told, told_words
+from fedsuite.privacy.findings import Finding
+from fedsuite.settings.config import with_keys
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.canaries import real_words, word_uses
+from simulations.audits.audited import Audited
+from simulations.audits.replayed import Round
+from simulations.fedvln.audit import houses_of, moved_rows, one_pass, undefended, updates
+
+TARGET = "words of a house"
+LEAST = {"precision": 0.995, "recall": 0.96, "F-score": 0.975, "Spearman": 0.5}  # of the control
+
+
+def words(audited: Audited) -> Iterator[Finding]:
+    """Precision, recall, F-score and rank correlation over the houses of a round, against their training instructions."""
+    config, changes = audited.config, undefended(audited.config)
+    found = told_by(audited, audited.played(), config)
+    control_keys = one_pass(config)
+    control = told_by(
+        audited, audited.played(control_keys, first=True), with_keys(config, control_keys)
+    )
+    plain = found
+    if changes:
+        plain = told_by(audited, audited.played(changes, first=True), with_keys(config, changes))
+    values, controls, open_values = measures(found), measures(control), measures(plain)
+    for measure, value in values.items():
+        low, high = found.intervals[measure]
+        yield Finding(
+            "words", "server", TARGET, measure, value, found.chance[measure], controls[measure], LEAST[measure],
+            found.told if measure == "precision" else found.used, low, high,
+            "undefended: in round 1" if changes else "", open_values[measure],
+        )  # fmt: skip
+
+
+def told_by(audited: Audited, played: Round, config: FedVLNConfig) -> WordsFound:
+    """The attack on the visits of one round, its houses one below the other."""
+    size = len(audited.roster.words)
+    real, rows = real_words(size), []
+    for visit, model in updates(played, config, audited.attack.words.houses):
+        moved = moved_rows(visit, model, size)[real]
+        uses = word_uses(houses_of(audited, visit.client.partition), size)[real]
+        rows.append((told_words(moved), moved, uses))
+    told, moved, uses = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return score_told(told, moved, uses, audited.rng("words", played.number))
+
+
+def measures(found: WordsFound) -> dict[str, float]:
+    return {
+        "precision": found.precision,
+        "recall": found.recall,
+        "F-score": found.f_score,
+        "Spearman": 0.0 if np.isnan(found.rank) else found.rank,
+    }
