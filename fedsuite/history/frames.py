@@ -66,8 +66,8 @@ class RunFrames:
 
     @cached_property
     def audit(self) -> "pd.DataFrame":
-        """run, seed, attack, attacker, target, measure, value, low, high, chance, undefended, control, least, counts and more:
-        a line per finding of `fedsuite audit`; empty where no run was audited."""
+        """run, seed, attack, attacker, target, measure, value, low, high, chance, undefended, control, least, counts and
+        more: a line per finding of `fedsuite audit`; empty where no run was audited."""
         from fedsuite.history.audits import audit_lines
 
         return joined(

@@ -5,7 +5,7 @@ with the same seed and settings goes on with the attacks that are missing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedsuite.errors import InputError, suggestion
@@ -33,7 +33,7 @@ class Request:
     """What was asked for; wanted: names of attacks, () for all that the system has."""
 
     wanted: tuple[str, ...] = ()
-    attack: AttackSettings = AttackSettings()
+    attack: AttackSettings = field(default_factory=AttackSettings)
     seed: int = 0
     quick: bool = False
     overwrite: bool = False
@@ -120,8 +120,8 @@ def refuted(rows: Sequence[Row]) -> str:
         finding = row.finding
         if finding.refutes:
             return (
-                f"{finding.attack}: epsilon is at least {finding.value:.3g}, but the ledger accounts {finding.epsilon:.3g} per "
-                f"{finding.unit}; the noise or its accounting is wrong"
+                f"{finding.attack}: epsilon is at least {finding.value:.3g}, but the ledger accounts {finding.epsilon:.3g} "
+                f"per {finding.unit}; the noise or its accounting is wrong"
             )
     return ""
 

@@ -36,8 +36,8 @@ def attacks(config: FedVLNConfig) -> dict[str, Attack]:
 
     if config.stage != "train":
         raise InputError(
-            f"stage: {config.stage} has no attacks, which are on agents that learn from annotated instructions; give a run of "
-            "the stage train"
+            f"stage: {config.stage} has no attacks, which are on agents that learn from annotated instructions; give a run "
+            "of the stage train"
         )
     return {"words": words, "membership": membership, "canaries": canaries}
 

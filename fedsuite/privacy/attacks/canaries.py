@@ -69,7 +69,7 @@ def epsilon_of_many_runs(
 
 
 def right_guesses(scores: np.ndarray, inside: np.ndarray, guesses: int) -> int:
-    """How many of the surest guesses are right. scores [m]: how far what a canary is to move has moved; inside [m] bool: the coins.
+    """How many of the surest guesses are right. scores [m]: how far what a canary moves has moved; inside [m]: the coins.
 
     The attacker splits the scores into two groups and is surest of those farthest from the split; he never sees the coins.
     """

@@ -1,7 +1,7 @@
 """What attacks have in common: 95 % intervals, and the split of numbers into two groups.
 
-Shares k/n have the exact interval of Clopper and Pearson (1934); other statistics the percentiles of a bootstrap over records
-(Efron 1979). Two groups are those with the least sum of squares around their means (Otsu 1979; k-means with k = 2 on a line).
+Shares k/n have the exact interval of Clopper and Pearson (1934); other statistics the percentiles of a bootstrap over
+records (Efron 1979). Two groups are those with the least sum of squares around their means (Otsu 1979).
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def bootstrap(
 
 
 def threshold(values: np.ndarray) -> float:
-    """The number between the two groups of `values` [n >= 1]: what is above it is the upper one; none is where all are equal."""
+    """The number between the two groups of `values` [n >= 1]; where all are equal, none is above it."""
     ordered = np.sort(np.asarray(values, np.float64))
     n, total = len(ordered), ordered.sum()
     if n == 0:

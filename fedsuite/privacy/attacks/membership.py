@@ -7,7 +7,7 @@ model is compared with its scores under shadows that had it and that had not:
   Lambda = log N(x; mu_in, s_in^2) - log N(x; mu_out, s_out^2)
 
 n records, k shadows; scores [k, n], inside [k, n] whether the shadow was trained on the record. With few shadows s_in and
-s_out are of all records together (section VI-C of the paper). Scores are log-odds, which are nearest to normal (section V-B).
+s_out are of all records together (section VI-C of the paper). Scores are log-odds, nearly normal (section V-B).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -10,9 +10,9 @@ from fedsuite.reports.page.model import Section, table_of
 
 TITLE = "What it tells"
 HOW = (
-    'Each line is one attack, by somebody who sees what stands under "by". Control: what the same attack reaches where it must '
-    "succeed; where it fails there, its failure on the run shows nothing, and the line does not count. Undefended: the same "
-    "attack without what defends the run, where that is not what was attacked. What no line is about was not tried."
+    "Each line is one number of one attack; by: who is in a position for it. Control: what the same attack reaches where it "
+    "must succeed; where it fails there, its failure on the run shows nothing, and the line does not count. Undefended: the "
+    "same attack without what defends the run. What no line is about was not tried."
 )
 FAILED = "control failed, does not count"
 

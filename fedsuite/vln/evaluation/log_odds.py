@@ -1,7 +1,7 @@
 """How sure an agent is of the annotated way: what attacks on membership score a record by.
 
-Of an instruction and its path, teacher-forced: the mean over the T decisions of log p_t - log(1 - p_t), p_t the probability of
-the teacher's action a_t (Carlini et al. 2022, 2112.03570, section V-B, who have one decision per record).
+Of an instruction and its path, teacher-forced: the mean over the T decisions of log p_t - log(1 - p_t), p_t the probability
+of the teacher's action a_t (Carlini et al. 2022, 2112.03570, section V-B, who have one decision per record).
 """
 
 from collections.abc import Sequence

@@ -94,7 +94,9 @@ def test_randomised_response_is_not_refuted_and_nearly_reached() -> None:
 
 def test_guesses_follow_the_two_groups() -> None:
     inside = np.array([True, False, True, True, False, False])
-    scores = np.array([3.0, 0.1, 2.9, 0.2, 0.0, 0.1])
+    scores = np.array([3.0, 0.1, 2.9, 0.2, 0.05, 0.1])
     assert right_guesses(scores, inside, 6) == 5
     assert right_guesses(scores, inside, 2) == 2  # the two that stand out
+    # Where some did not move at all, every one that did counts.
+    assert right_guesses(np.array([0.01, 0.0, 9, 0, 0, 2]), inside, 6) == 4
     assert right_guesses(np.zeros(4), np.array([True, False, False, False]), 4) == 3

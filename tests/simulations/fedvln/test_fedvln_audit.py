@@ -1,0 +1,126 @@
+"""`fedsuite audit` on tiny FedVLN runs: words, members and canaries, and what a defence changes of them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsuite.averaging.exchange import Codec
+from fedsuite.errors import InputError
+from fedsuite.history import load_run
+from fedsuite.privacy.findings import AT_LEAST
+from fedsuite.vln.config import FedVLNConfig
+from simulations.fedvln.audit import attacks, undefended
+from tests.fedvln_runs import TINY
+from tests.harness import changed, config_from, recorded
+
+Call = Callable[..., tuple[int, str, str]]
+FEW = ("--set", "membership.control-steps=60", "--quick")
+LARGER = {"generated-paths-per-house": 8, "num-rounds": 2}
+
+
+def _noised(change: np.ndarray) -> Mapping[str, np.ndarray]:
+    """Noise a hundred times as long as the change: a stand-in for what hides rows."""
+    rng = np.random.default_rng(int(abs(change).sum() * 1e6) % 2**32)
+    scale = 100 * np.abs(change).max() + 1e-6
+    return {"x": (change + rng.normal(0, scale, change.shape)).astype(np.float32)}
+
+
+NOISED = Codec(
+    _noised, lambda parts, shape: parts["x"], lambda shape: {"x": (shape, "float32")}, False
+)
+
+
+def play(folder: Path, cache: Path, **changes: object) -> Path:
+    values = {
+        **TINY,
+        **LARGER,
+        "system": "fedvln",
+        "name": "run",
+        "results-dir": str(folder / "runs"),
+    }
+    recorded(config_from({**values, "cache-dir": str(cache)}, **changes))
+    return folder / "runs" / "run"
+
+
+def rows_of(run: Path) -> dict[tuple[str, str], Mapping[str, object]]:
+    lines = load_run(run).audit.to_dict("records")
+    return {(str(line["target"]), str(line["measure"])): line for line in lines}
+
+
+@pytest.fixture
+def run(tmp_path: Path, cache: Path) -> Path:
+    return play(tmp_path, cache)
+
+
+def test_all_attacks_on_a_run_that_nothing_defends(run: Path, call: Call) -> None:
+    code, _, err = call("audit", "run", *FEW, engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    words = {m: rows["words of a house", m] for m in ("precision", "recall", "F-score", "Spearman")}
+    for measure in ("precision", "recall"):
+        line = words[measure]
+        assert line["value"] == line["undefended"] and line["counts"]
+        assert (
+            line["value"] >= 0.96 > line["chance"] and line["low"] <= line["value"] <= line["high"]
+        )
+    assert words["precision"]["value"] == 1.0 == words["precision"]["control"]
+    for attack in ("loss threshold", "LiRA"):
+        line = rows[f"an instruction, {attack}", "AUC"]
+        assert (
+            line["counts"]
+            and line["control"] >= 0.9
+            and 0 < line["low"] < line["value"] < line["high"] < 1
+        )
+        assert rows[f"an instruction, {attack}", "TPR at 1 % FPR"]["value"] <= 1
+        assert (f"a house, {attack}", "AUC") in rows
+    (bound,) = (line for (_, measure), line in rows.items() if measure == AT_LEAST)
+    assert bound["counts"] and bound["value"] == bound["control"] > 0.5  # all coins are told
+    assert "4 shadows" in str(rows["an instruction, LiRA", "AUC"]["note"])
+
+
+def test_noise_hides_words_and_coins_and_the_control_still_succeeds(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    name = "tests.simulations.fedvln.test_fedvln_audit:NOISED"
+    run = play(tmp_path, cache, codec=name)
+    arguments = ("--attacks", "words,canaries", "--set", "canaries.visits=6")
+    code, _, err = call("audit", "run", *arguments, engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    precision = rows["words of a house", "precision"]
+    assert precision["counts"] and precision["control"] == precision["undefended"] == 1.0
+    assert precision["value"] < 0.95
+    bounds = [line for (_, measure), line in rows.items() if measure == AT_LEAST]
+    assert len(bounds) == 2 and bounds[0]["value"] < bounds[0]["undefended"]
+
+
+def test_what_does_not_leave_tells_nothing(tmp_path: Path, cache: Path, call: Call) -> None:
+    """Houses that share their decoders alone: no table of words on the wire, and no whole agent with the server."""
+    run = play(tmp_path, cache, share="decoder")
+    code, _, err = call("audit", "run", "--attacks", "words,membership", *FEW, engine=False)
+    assert code == 0 and "no whole agent" in err, err
+    rows = rows_of(run)
+    assert {measure for _, measure in rows} == {"precision", "recall", "F-score", "Spearman"}
+    recall = rows["words of a house", "recall"]
+    assert (recall["value"], recall["undefended"]) == (0.0, 1.0) and recall["counts"]
+
+
+def test_equal_audits_are_equal(run: Path, call: Call) -> None:
+    arguments = ("audit", "run", "--attacks", "words,canaries", "--overwrite")
+    call(*arguments, engine=False)
+    first = (run / "audit.csv").read_bytes()
+    call(*arguments, engine=False)
+    assert (run / "audit.csv").read_bytes() == first
+
+
+def test_stages_without_attacks_are_refused() -> None:
+    with pytest.raises(InputError, match="speaker has no attacks"):
+        attacks(changed(FedVLNConfig(), stage="speaker"))
+
+
+def test_what_defends_a_run() -> None:
+    assert undefended(FedVLNConfig()) == {}
+    shared = changed(FedVLNConfig(), share="language-encoder")
+    assert undefended(shared) == {"federation.share": "agent"}
