@@ -107,4 +107,4 @@ def _row(line: Mapping[str, str]) -> Row:
 
 
 def _value(text: str, kind: object) -> object:
-    return kind(text) if kind in (int, float) else text  # type: ignore[operator]
+    return kind(text) if kind in (int, float) else text

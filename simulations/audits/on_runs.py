@@ -4,7 +4,7 @@ The file is written anew after every attack, so that one that is stopped loses n
 with the same seed and settings goes on with the attacks that are missing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -80,7 +80,7 @@ def audit_run(folder: Path, request: Request, progress: Progress) -> list[Row]:
     return kept
 
 
-def _chosen(there: "dict[str, Attack]", wanted: Sequence[str]) -> "dict[str, Attack]":
+def _chosen(there: "Mapping[str, Attack]", wanted: Sequence[str]) -> "dict[str, Attack]":
     for name in wanted:
         if name not in there:
             raise InputError(f"--attacks: no attack {shown(name)}; {suggestion(name, [*there])}")

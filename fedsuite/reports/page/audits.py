@@ -1,7 +1,8 @@
 """What a run tells an attacker, as its audit found it; every number stands beside chance, and beside its control."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -51,7 +52,7 @@ def audit_section(digests: Sequence[Digest]) -> Section:
     return Section(TITLE, text=(HOW, *more), tables=(table,))
 
 
-def _note(line: dict[str, object]) -> str:
+def _note(line: Mapping[Hashable, Any]) -> str:
     """What a reader has to know beside the numbers."""
     said = [] if line["counts"] else [FAILED]
     if not math.isnan(epsilon := float(str(line["epsilon"]))):

@@ -4,12 +4,13 @@ A shadow has the run's sizes, objective and local optimizer, and is trained on i
 merges is not repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedsuite.arrays import Arrays, load_arrays
 from fedsuite.roster.members import Roster
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import device_of
+from fedsuite.settings.values import Value
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
 from fedsuite.vln.environment import World
@@ -18,7 +19,7 @@ from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.training.learner import TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 
-BY_HEART = {
+BY_HEART: Mapping[str, Value] = {
     "agent.dropout": 0.0, "agent.feature-dropout": 0.0, "objective.kind": "none", "objective.teacher-weight": 1.0,
     "objective.learning-rate": 5e-3, "objective.batch-size": 64,
 }  # fmt: skip
