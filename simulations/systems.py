@@ -7,7 +7,7 @@ In Flower's run-config, one flat table, the keys of a system stand under its nam
 (`fedvln.federation.participation-rate`), those of RunSettings by themselves (`seed`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from flwr.client import NumPyClient
 
     from fedsuite.federation import ClientInfo, RoundStrategy
+    from fedsuite.privacy.findings import Finding
     from fedsuite.reports.page.questions import Answers, RunRead
-    from simulations.audits.audited import Attack
 
 BUILT_IN: Mapping[str, str] = {
     "fedvln": "simulations.fedvln.system:SYSTEM",
@@ -94,8 +94,8 @@ class System(Generic[C]):
     It writes <folder>/results.md. None: a table of the last metrics.
     metrics: the table of metrics of a run with these settings; others are shown by name.
     answers: what `fedsuite report` says of a run, from what was read of it; opens no data.
-    audit: the attacks of `fedsuite audit` on runs with these settings, by name; InputError where there are none for such
-    runs. None: it has none.
+    audit: the attacks of `fedsuite audit` on runs with these settings, by name, as
+    simulations/audits/audited.py has them; InputError where there are none for such runs. None: it has none.
     engine: where clients run if nobody says; "inprocess" suits protocols of many small messages.
     describe: where one member's own data are, by its name: convert and check them, and say what the roster needs to know
     (the third argument: whether to count words). None: it cannot.
@@ -124,7 +124,7 @@ class System(Generic[C]):
     compare: Callable[[Path, Mapping[str, C]], None] | None = None
     metrics: Callable[[C], Metrics] = lambda _: NO_ROWS
     answers: Callable[[C, "RunRead"], "Answers"] = _plain_answers
-    audit: "Callable[[C], Mapping[str, Attack]] | None" = None
+    audit: "Callable[[C], Mapping[str, Callable[[Any], Iterator[Finding]]]] | None" = None
     engine: Literal["ray", "inprocess"] = "ray"
     describe: Callable[[C, str, bool, Progress], Part] | None = None
     accepts: Callable[[C, NodeSettings], None] = _nothing

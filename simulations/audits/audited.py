@@ -14,7 +14,7 @@ import numpy as np
 import safetensors.numpy
 
 from fedsuite.arrays import Arrays
-from fedsuite.privacy.attacks.settings import AttackSettings
+from fedsuite.privacy.attacks.attack_settings import AttackSettings
 from fedsuite.privacy.findings import Finding
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Roster

@@ -38,7 +38,7 @@ def audit(
     """Attack a finished run where its data are: its words, its members, its epsilon; findings go into audit.csv."""
     from fedsuite.history import load_runs
     from fedsuite.history.experiments import folder_of, run_folders
-    from fedsuite.privacy.attacks.settings import AttackSettings
+    from fedsuite.privacy.attacks.attack_settings import AttackSettings
     from fedsuite.settings.config import parse_text, read_config
     from simulations.audits.on_runs import audit_run, refuted, request_of
     from simulations.audits.shown import print_audit, print_means, records

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedsuite.errors import InputError, suggestion
 from fedsuite.history import load_run
-from fedsuite.privacy.attacks.settings import AttackSettings, changed
+from fedsuite.privacy.attacks.attack_settings import AttackSettings, changed
 from fedsuite.privacy.findings import AUDIT, Row, read_rows, write_rows
 from fedsuite.reports.page.audits import HOW, audit_rows
 from fedsuite.reports.tables import markdown_table

@@ -16,7 +16,7 @@ from fedsuite.settings.config import with_keys
 from fedsuite.settings.values import Value
 from fedsuite.vln.data.canaries import Canaries, draw, word_uses
 from simulations.audits.audited import Audited
-from simulations.fedvln.audit import holding, houses_of, moved_rows, undefended, updates
+from simulations.fedvln.updates import holding, houses_of, moved_rows, undefended, updates
 
 TARGET = "whether an instruction was among a house's"
 LEAST = 0.5  # of the largest bound that so many canaries allow, for the control

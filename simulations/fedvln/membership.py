@@ -23,7 +23,7 @@ from fedsuite.vln.environment import World
 from fedsuite.vln.evaluation.log_odds import log_odds
 from fedsuite.vln.training.shadows import by_heart, loaded, trained
 from simulations.audits.audited import Audited
-from simulations.fedvln.audit import houses_of
+from simulations.fedvln.updates import houses_of
 
 ATTACKER = "anybody with the model"
 LEAST = {"AUC": 0.9, "TPR at 1 % FPR": 0.1}  # of the control

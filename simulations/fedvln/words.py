@@ -11,7 +11,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.canaries import real_words, word_uses
 from simulations.audits.audited import Audited
 from simulations.audits.replayed import Round
-from simulations.fedvln.audit import houses_of, moved_rows, one_pass, undefended, updates
+from simulations.fedvln.updates import houses_of, moved_rows, one_pass, undefended, updates
 
 TARGET = "words of a house"
 LEAST = {"precision": 0.995, "recall": 0.96, "F-score": 0.975, "Spearman": 0.5}  # of the control

@@ -11,7 +11,8 @@ from fedsuite.errors import InputError
 from fedsuite.history import load_run
 from fedsuite.privacy.findings import AT_LEAST
 from fedsuite.vln.config import FedVLNConfig
-from simulations.fedvln.audit import attacks, undefended
+from simulations.fedvln.audit import attacks
+from simulations.fedvln.updates import undefended
 from tests.fedvln_runs import TINY
 from tests.harness import changed, config_from, recorded
 

@@ -1,0 +1,80 @@
+"""What the server sees of houses in a round that is played again, for attacks on it, and what defends a run."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from flwr.client import NumPyClient
+
+from clients.house import HouseClient
+from fedsuite.arrays import Arrays
+from fedsuite.privacy.attacks.words import row_lengths
+from fedsuite.settings.config import limits_of, value_of
+from fedsuite.settings.values import Value
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.canaries import Canaries, with_canaries
+from fedsuite.vln.data.dataset import House
+from fedsuite.vln.data.instructions import Vocabulary
+from fedsuite.vln.data.roster import open_house
+from fedsuite.vln.data.sources import places_of
+from fedsuite.vln.stages import exchange_of
+from simulations.audits.audited import Audited
+from simulations.audits.replayed import Altered, Round, Visit
+
+EMBEDDING = "encoder.embedding.weight"
+# All that a visit may send, as it is; keys of privacy take their defaults beside.
+OPEN: Mapping[str, Value] = {"federation.share": "agent", "federation.codec": "none"}
+BATCH = 256  # instructions of a control's step
+DEFENCES = "privacy."
+
+
+def undefended(config: FedVLNConfig) -> dict[str, Value]:
+    """The keys that defend the run, with the values of a run that nothing defends; {} where nothing does."""
+    usual = FedVLNConfig()
+    keys = [key for key in limits_of(FedVLNConfig) if key.startswith(DEFENCES)]
+    plain = {**{key: value_of(usual, key) for key in keys}, **OPEN}
+    return {key: value for key, value in plain.items() if value_of(config, key) != value}
+
+
+def one_pass(config: FedVLNConfig) -> dict[str, Value]:
+    """Settings of a control: a visit that reads every instruction once, in as few steps as possible, and sends all."""
+    batch = max(BATCH, config.objective.batch_size)
+    return {**undefended(config), "federation.local-epochs": 1, "objective.batch-size": batch}
+
+
+def houses_of(audited: Audited, partition: int) -> tuple[House, ...]:
+    """The houses of a member, as its client opens them."""
+    member, config = audited.roster.members[partition], audited.config
+    known = zip(member.names("houses"), member.listed("numbers", int), strict=True)
+    words, places = Vocabulary(audited.roster.words), places_of(config)
+    return tuple(open_house(config, places, scan, number, words) for scan, number in known)
+
+
+def updates(played: Round, config: FedVLNConfig, most: int) -> list[tuple[Visit, Arrays]]:
+    """What the server has of the first `most` clients that trained: each visit, and the model that came of it."""
+    found = []
+    for visit in played.training[:most]:
+        exchange = exchange_of(config)
+        start = exchange.share.select(visit.task.arrays)
+        found.append((visit, exchange.decode(start, visit.reply.arrays)))
+    return found
+
+
+def moved_rows(visit: Visit, model: Arrays, vocabulary: int) -> np.ndarray:
+    """How far each word's row has moved [V]; zeros where the table does not leave the house."""
+    if EMBEDDING not in model:
+        return np.zeros(vocabulary)
+    return row_lengths(visit.task.arrays[EMBEDDING], model[EMBEDDING])
+
+
+def holding(canaries: Mapping[int, Canaries], longest: int) -> Altered:
+    """Clients that have canaries among their instructions, by partition."""
+
+    def altered(client: NumPyClient) -> NumPyClient:
+        if isinstance(client, HouseClient) and client.site.partition in canaries:
+            own, *others = client.site.houses
+            first = with_canaries(own, canaries[client.site.partition], longest)
+            client.site = replace(client.site, houses=(first, *others))
+        return client
+
+    return altered
