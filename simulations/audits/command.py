@@ -41,7 +41,7 @@ def audit(
     from fedsuite.privacy.attacks.attack_settings import AttackSettings
     from fedsuite.settings.config import parse_text, read_config
     from simulations.audits.on_runs import audit_run, refuted, request_of
-    from simulations.audits.shown import print_audit, print_means, records
+    from simulations.audits.shown import means, print_audit, print_means, records
     from simulations.experiments.progress import Preparing
     from simulations.experiments.request import split_changes
 
@@ -62,7 +62,8 @@ def audit(
         raise typer.Exit(EXIT_STOPPED) from None
     runs = load_runs(folders)
     if as_json:
-        print_json(records(runs))
+        over = [mean.record() for mean in means(runs)]
+        print_json({"findings": records(runs), "means": over})
     else:
         print_audit(PlainConsole(), runs)
         print_means(PlainConsole(), runs)

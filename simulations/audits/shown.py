@@ -1,15 +1,16 @@
 """Findings in a terminal and as JSON: of each run, and means over the runs of a variant."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from fedsuite.history import Runs
-from fedsuite.history.audits import by_seed, over_runs
-from fedsuite.history.paired import paired
+from fedsuite.history.audits import WHAT, by_seed, over_runs
+from fedsuite.history.paired import Difference, paired
 from fedsuite.reports.page.audits import HOW, audit_rows
 
 
@@ -48,48 +49,57 @@ def _narrow(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def print_means(console: Console, runs: Runs) -> None:
-    """Means over seeds with their 95 % intervals, and differences from the first variant paired by seed; nothing for one
-    run."""
-    rows = list(mean_rows(runs))
-    if rows:
-        _print(console, rows)
+    """Means over seeds with their 95 % intervals, and differences from the first variant paired by seed; nothing where no
+    variant has two runs."""
+    rows = []
+    for mean in means(runs):
+        before = f"{mean.variant}, " if mean.variant else ""
+        attack, attacker, target, measure = mean.what
+        row = {
+            "attack, target, measure": f"{before}{attack}: {target}, {measure}, by {attacker}",
+            "runs": f"{mean.value.n} of {mean.runs}",
+            "mean": "-" if math.isnan(mean.value.mean) else f"{mean.value.mean:.3f}",
+            "95 %": mean.value.interval(3).replace("+", ""),
+        }
+        if len({run.variant for run in runs.runs}) > 1:
+            row["less the first"] = mean.less.text(3) if mean.less else ""
+        rows.append(row)
+    _print(console, rows)
 
 
-def mean_rows(runs: Runs) -> Iterator[dict[str, str]]:
-    """A line per finding and variant with at least two runs."""
-    seeds = {run.name: run.seed for run in runs.runs}
-    first: dict[tuple[str, ...], dict[Hashable, float]] = {}
-    variants = list(dict.fromkeys(run.variant for run in runs.runs))
-    for variant in variants:
+@dataclass(frozen=True)
+class Mean:
+    """A finding over the runs of a variant. value: mean over those whose control succeeded, of `runs`; less: what it is less
+    the first variant's, paired by seed, None of that one."""
+
+    variant: str
+    what: tuple[str, ...]
+    runs: int
+    value: Difference
+    less: Difference | None
+
+    def record(self) -> dict[str, Any]:
+        """For --json."""
+        found = {"variant": self.variant, **dict(zip(WHAT, self.what, strict=True))}
+        found |= {"runs": self.runs, **{k: _plain(v) for k, v in vars(self.value).items()}}
+        less = self.less and {k: _plain(v) for k, v in vars(self.less).items()}
+        return {**found, "less-the-first": less}
+
+
+def means(runs: Runs) -> list[Mean]:
+    """Of every finding and variant with at least two runs."""
+    seeds, lines = {run.name: run.seed for run in runs.runs}, runs.audit
+    first: Mapping[tuple[str, ...], Mapping[Hashable, float]] | None = None
+    found = []
+    for variant in dict.fromkeys(run.variant for run in runs.runs):
         names = [run.name for run in runs.runs if run.variant == variant]
-        lines = runs.audit
-        own = by_seed(lines[lines["run"].isin(names)], seeds) if len(lines) else {}
-        first = first or own
-        before = f"{variant}, " if len(variants) > 1 else ""
-        for what, values in own.items():
-            mean = over_runs(values)
-            if len(names) < 2:
-                continue
-            yield {
-                "finding": f"{before}{what[0]}: {what[2]}, {what[3]}, by {what[1]}",
-                "runs": f"{mean.n} of {len(names)}",
-                "mean": "-" if math.isnan(mean.mean) else f"{mean.mean:.3f}",
-                "95 %": mean.interval(3).replace("+", ""),
-                **_against(first, own, what, variants),
-            }
-
-
-def _against(
-    first: Mapping[tuple[str, ...], Mapping[Hashable, float]],
-    own: Mapping[tuple[str, ...], Mapping[Hashable, float]],
-    what: tuple[str, ...],
-    variants: Sequence[str],
-) -> dict[str, str]:
-    """The difference from the first variant, where there are several."""
-    if len(variants) < 2:
-        return {}
-    told = "" if own is first or what not in first else paired(own[what], first[what]).text(3)
-    return {f"less {variants[0]}": told}
+        own = by_seed(lines[lines["run"].isin(names)] if len(lines) else lines, seeds)
+        if len(names) > 1:
+            for what, values in own.items():
+                less = paired(values, first.get(what, {})) if first is not None else None
+                found.append(Mean(variant, what, len(names), over_runs(values), less))
+        first = own if first is None else first
+    return found
 
 
 def _print(console: Console, rows: Sequence[Mapping[str, str]]) -> None:

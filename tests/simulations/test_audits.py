@@ -16,7 +16,7 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import sha256_of
 from simulations.audits.audited import Attack, Audited
 from simulations.audits.replayed import replay
-from simulations.audits.shown import mean_rows
+from simulations.audits.shown import means
 from tests import toy
 from tests.harness import run_toy, toy_settings
 
@@ -118,7 +118,7 @@ def test_a_bound_above_what_is_accounted_fails(tmp_path: Path, call: Call) -> No
     run_toy(tmp_path / "runs", system=NAME, step_size=0.2)
     code, out, err = call("audit", "run", "--json", engine=False)
     assert code == 1 and "epsilon is at least 2" in err and "accounts 1.5 per client" in err
-    rows = json.loads(out)
+    rows = json.loads(out)["findings"]
     assert [row["attack"] for row in rows] == ["moved", "bound", "failing"]
     assert rows[0]["epsilon"] is None and rows[1]["epsilon"] == 1.5
     run_toy(tmp_path / "runs", system=NAME, step_size=0.1, name="other")
@@ -190,11 +190,14 @@ def test_seeds_have_a_mean_and_variants_a_paired_difference(tmp_path: Path) -> N
         write_rows(folder / "audit.csv", [Row(f, 0, 4, False) for f in rows])
     runs = [{"name": label, "settings": {}} for label in labels]
     (tmp_path / "e" / "experiment.json").write_text(json.dumps({"format": 1, "runs": runs}))
-    first, second = mean_rows(load_runs(tmp_path / "e"))
-    assert first["finding"] == "plain, a: t, AUC, by server"
-    assert (first["mean"], first["runs"]) == ("0.910", "3 of 3")
-    assert first["95 %"] == "0.885 to 0.935" and first["less plain"] == ""  # 0.01 * 4.303 / sqrt(3)
-    assert second["less plain"].startswith("-0.300 (95 % -0.300 to -0.300, 3 pairs)")
+    first, second = means(load_runs(tmp_path / "e"))
+    assert (first.variant, first.what, first.runs) == ("plain", ("a", "server", "t", "AUC"), 3)
+    half = 0.01 * 4.302653 / np.sqrt(3)
+    told = (first.value.mean, first.value.low, first.value.high)
+    assert told == pytest.approx((0.91, 0.91 - half, 0.91 + half)) and first.less is None
+    assert second.less is not None and second.less.n == 3
+    assert (second.less.low, second.less.high) == pytest.approx((-0.3, -0.3))
+    assert second.record()["less-the-first"]["mean"] == pytest.approx(-0.3)
 
 
 def test_rows_survive_the_file(tmp_path: Path) -> None:
