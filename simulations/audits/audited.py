@@ -50,6 +50,12 @@ class Audited:
         return max(Checkpoints(self.folder.checkpoints).rounds(), default=0)
 
     @cached_property
+    def trained(self) -> frozenset[int]:
+        """The partitions that have trained in some round."""
+        last = Checkpoints(self.folder.checkpoints).latest()
+        return frozenset(last.trained) if last else frozenset()
+
+    @cached_property
     def steps(self) -> int:
         """The run's longest chain of optimizer steps, each of which needed the one before."""
         last = Checkpoints(self.folder.checkpoints).latest()

@@ -39,8 +39,9 @@ def membership(audited: Audited) -> Iterator[Finding]:
     except ValueError:
         audited.progress("membership: left out, the server has no whole agent to be attacked")
         return
-    houses = [h for p in range(len(audited.roster)) for h in houses_of(audited, p)]
-    world = join_houses(houses, device_of(config.device, config.precision))
+    parts = range(len(audited.roster))
+    houses = [(h, p in audited.trained) for p in parts for h in houses_of(audited, p)]
+    world = join_houses([h for h, _ in houses], device_of(config.device, config.precision))
     samples, member, home = _records(audited, houses)
     scores = log_odds(agent, world, samples, config)
     known = ~np.isnan(scores)
@@ -69,15 +70,15 @@ def membership(audited: Audited) -> Iterator[Finding]:
 
 
 def _records(
-    audited: Audited, houses: Sequence[House]
+    audited: Audited, houses: Sequence[tuple[House, bool]]
 ) -> tuple[list[Sample], np.ndarray, np.ndarray]:
-    """Instructions, whether each was trained on, and whether its house trains; of too many a draw."""
+    """Instructions, whether each was trained on, and whether its house was; of too many a draw. houses: each with that."""
     rows: list[tuple[Sample, bool, bool]] = []
-    for house in houses:
-        trains = bool(house.samples.get("train"))
-        rows += [(s, True, True) for s in house.samples.get("train", ())]
-        split = "val_seen" if trains else "val_unseen"
-        rows += [(s, False, trains) for s in house.samples.get(split, ())]
+    for house, trains in houses:
+        own = house.samples
+        rows += [(s, trains, trains) for s in own.get("train", ())]
+        split = "val_seen" if trains or own.get("train") else "val_unseen"
+        rows += [(s, False, trains) for s in own.get(split, ())]
     most = audited.attack.membership.records
     if len(rows) > most:
         chosen = audited.rng("records").choice(len(rows), most, replace=False)
