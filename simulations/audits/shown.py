@@ -80,7 +80,7 @@ class Mean:
 
     def record(self) -> dict[str, Any]:
         """For --json."""
-        found = {"variant": self.variant, **dict(zip(WHAT, self.what, strict=True))}
+        found: dict[str, Any] = {"variant": self.variant, **dict(zip(WHAT, self.what, strict=True))}
         found |= {"runs": self.runs, **{k: _plain(v) for k, v in vars(self.value).items()}}
         less = self.less and {k: _plain(v) for k, v in vars(self.less).items()}
         return {**found, "less-the-first": less}
