@@ -18,6 +18,7 @@ SYSTEM = System(
     compare=later("fedsuite.driving.report.experiment:write_comparison"),
     metrics=later("fedsuite.driving.metrics:metrics_of"),
     answers=later("fedsuite.driving.report.answers:answers"),
+    audit=later("simulations.cdl.audit:attacks"),
     node_key="silo",
     unread=UNREAD,
     costs=later("simulations.cdl.costs:costs_of"),

@@ -21,6 +21,7 @@ SYSTEM = System(
     compare=later("fedsuite.fedrl.report.experiment:write_comparison"),
     metrics=later("fedsuite.fedrl.metrics:metrics_of"),
     answers=later("fedsuite.fedrl.report.answers:answers"),
+    audit=later("simulations.fedrl.audit:attacks"),
     engine="inprocess",
     node_key="party",
     costs=later("simulations.fedrl.costs:costs_of"),

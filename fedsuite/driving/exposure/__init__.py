@@ -1,0 +1,1 @@
+"""What silos of a finished CDL run give away: an audit's attacks on it."""

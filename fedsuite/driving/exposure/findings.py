@@ -1,0 +1,73 @@
+"""All attacks on a finished CDL run, by name; sizes of each, and of its quick form."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.exposure.features import feature_findings
+from fedsuite.driving.exposure.members import member_findings
+from fedsuite.driving.exposure.pictures import picture_findings
+from fedsuite.driving.exposure.visits import head_of, silos_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.errors import InputError
+from fedsuite.privacy.findings import Finding
+from fedsuite.storage.progress import Progress
+
+VISITS, QUICK_VISITS = 44, 6  # steps attacked in each way
+PICTURES, QUICK_PICTURES = 3, 1
+MATCHING_STEPS, QUICK_MATCHING_STEPS = 600, 40
+FRAMES, CONTROL_STEPS = 4000, 300
+
+
+def undivided(config: CDLConfig) -> str:
+    """Why features cannot be had by division from a step of one frame; "" if they can."""
+    network, side = initial_network(config).train(), config.data.image_size
+    if not head_of(network):
+        return f"{config.network.model} has no linear layer from features to the angle"
+    try:
+        with torch.random.fork_rng(devices=[]):
+            network(torch.zeros(1, config.data.channels, side, side))
+    except ValueError as error:
+        return f"BatchNorm cannot learn from one frame of {side} pixels ({error})"
+    return ""
+
+
+def inversion(
+    config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
+) -> Iterator[Finding]:
+    """Features and angles by division; InputError for a network that it does not work on."""
+    if why := undivided(config):
+        raise InputError(
+            f"network: {why}; leave the attack inversion out, with --attacks membership,matching"
+        )
+    head = head_of(initial_network(config))
+    progress("features are read off the changes of silos' last layers")
+    yield from feature_findings(silos_of(config, folder), head, QUICK_VISITS if quick else VISITS)
+
+
+def matching(
+    config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
+) -> Iterator[Finding]:
+    """Pictures by optimisation."""
+    frames, steps = (QUICK_PICTURES, QUICK_MATCHING_STEPS) if quick else (PICTURES, MATCHING_STEPS)
+    progress("pictures are searched that leave the same gradients")
+    yield from picture_findings(silos_of(config, folder), seed, frames, steps)
+
+
+def membership(
+    config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
+) -> Iterator[Finding]:
+    """Members by their error."""
+    progress("frames that silos trained on are told from others")
+    most = FRAMES // 10 if quick else FRAMES
+    yield from member_findings(silos_of(config, folder), seed, most, CONTROL_STEPS)
+
+
+def findings(
+    config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
+) -> list[Finding]:
+    """All of them on the completed run in `folder`."""
+    given = config, folder, seed, progress, quick
+    return [*inversion(*given), *matching(*given), *membership(*given)]

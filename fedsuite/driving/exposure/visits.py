@@ -1,0 +1,152 @@
+"""A silo of a finished CDL run, and what it sends when it makes one more mixing step.
+
+A step is played in memory by the silo's own learner, from the backbone as last mixed and from what the silo has kept: its
+sub-network and, with the run's own optimizer, moments. Whoever relays backbones knows the mixed one (`before`) and gets the
+trained one (`after`). SCAFFOLD's correction is left out: it is known to the server, and the same for every frame.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedsuite.arrays import Arrays, under_prefix
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.data.frames import Frames, Silo
+from fedsuite.driving.data.sources import open_own, roster_folder, with_limit
+from fedsuite.driving.message_keys import SILOS
+from fedsuite.driving.model.networks import Output
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.driving.training.contrastive import penalty_of
+from fedsuite.driving.training.learner import Learner, Site
+from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks
+from fedsuite.errors import InputError
+from fedsuite.history.finished import model_of
+from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Versions
+from fedsuite.settings.config import with_keys
+from fedsuite.settings.values import Value
+
+# What makes a step's update a gradient: one frame, one plain step.
+ONE_FRAME: Mapping[str, Value] = {"training.batch-size": 1, "training.local-updates": 1}
+PLAIN: Mapping[str, Value] = {
+    **ONE_FRAME,
+    "training.optimizer": "sgd",
+    "training.weight-decay": 0.0,
+}
+BARE: Mapping[str, Value] = {**PLAIN, "network.dropout": 0.0, "objective.loss": "none"}
+
+
+@dataclass(frozen=True)
+class Visit:
+    """before, after: a backbone's arrays; images uint8 [n, C, H, W] and angles [n] that it learnt from, in order; rate, and
+    how many updates were made."""
+
+    before: Arrays
+    after: Arrays
+    frames: Frames
+    rate: float
+    updates: int
+
+    def update(self, name: str) -> np.ndarray:
+        """after - before, over -rate: the gradient where one plain step was made."""
+        change = self.after[name].astype(np.float64) - self.before[name]
+        return np.asarray(-change / self.rate)
+
+
+@dataclass(frozen=True, eq=False)
+class ExposedSilo:
+    """One silo: its frames, its backbone as last mixed, and what it has kept."""
+
+    config: CDLConfig
+    number: int
+    silo: Silo
+    backbone: Arrays
+    private: Arrays = field(repr=False)
+
+    def visit(self, changes: Mapping[str, Value], turn: int, start: Arrays | None = None) -> Visit:
+        """Mixing step `turn` after the run's last, settings changed; start: another backbone, without what was kept."""
+        config = with_keys(self.config, dict(changes))
+        network = initial_network(config)
+        names = names_of(network, config.network.batch_norm)
+        own = self.backbone if start is None else start
+        networks = SiloNetworks(config, names, own, 1, "cpu")
+        if start is None:
+            networks.load_private_arrays(self._kept(config))
+        site = Site((self.number,), (self.silo.train,))
+        learner = Learner(config, network, networks, site, penalty_of(config.federation))
+        before = {k: v[0].copy() for k, v in networks.backbone_arrays().items()}
+        t, u = config.num_mixings + turn, config.training.local_updates
+        learner.train(t, 1, lambda _: np.eye(1))
+        after = {k: v[0].copy() for k, v in networks.backbone_arrays().items()}
+        size, seed, flip = config.training.batch_size, config.seed, config.training.flip
+        parts = [site.batch(t * u + j, size, seed, flip) for j in range(u)]
+        images, angles = (np.concatenate([p[i][0].numpy() for p in parts]) for i in (0, 1))
+        return Visit(before, after, Frames(images, angles), config.training.learning_rate, u)
+
+    def _kept(self, config: CDLConfig) -> Arrays:
+        """Without moments where the optimizer is another, without a sub-network where the loss has none."""
+        same = config.training.optimizer == self.config.training.optimizer
+        dropped = () if same else ("moments.",)
+        if not config.objective.contrastive:
+            dropped = (*dropped, SUB, f"moments.{SUB}")
+        return {k: v for k, v in self.private.items() if not k.startswith(dropped or ("-",))}
+
+    def output(self, backbone: Arrays, frames: Frames) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions [n] and features [n, D] of frames, without dropout."""
+        network = initial_network(self.config).eval()
+        with torch.no_grad():
+            tensors = {k: torch.from_numpy(v) for k, v in backbone.items()}
+            images = torch.from_numpy(np.array(frames.images)).float()
+            out: Output = torch.func.functional_call(network, tensors, (images,))
+        return out.predictions.numpy(), out.features.numpy()
+
+
+def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
+    """All silos of the run in `folder`; InputError where their states are not here, as of a run on real nodes."""
+    run = RunFolder(folder)
+    roster = read_roster(run.path / ROSTER)
+    config, model = with_limit(config, roster), model_of(run)
+    data, silos = roster_folder(config.data, roster), list[ExposedSilo]()
+    local = names_of(initial_network(config), config.network.batch_norm).local
+    for member in roster.members:
+        kept = Versions(run.client(member.name), member.name).load(sys.maxsize)
+        if kept is None:
+            raise InputError(
+                f"{run.client(member.name)}: no state of {member.name} lies here, as silos on real nodes keep theirs to "
+                "themselves; audit a run made in simulation"
+            )
+        for row, name in enumerate(member.names("names")):
+            private = _row(kept[0], row)
+            backbone = _mixed(model, roster, len(silos))
+            backbone |= {k: under_prefix(private, BACKBONE)[k][0] for k in sorted(local)}
+            number = member.listed("silos", int)[row]
+            silos.append(ExposedSilo(config, number, open_own(data, name), backbone, private))
+    return silos
+
+
+def head_of(network: nn.Module) -> str:
+    """Name of the linear layer that makes angles of features; "" where there is none."""
+    named = [
+        n for n, m in network.named_modules() if isinstance(m, nn.Linear) and m.out_features == 1
+    ]
+    return next((n for n in named if n.split(".")[-1] == "head"), "")
+
+
+def _mixed(model: Arrays, roster: Roster, row: int) -> Arrays:
+    """What silo `row` begins its next step with; the average where one model is everybody's."""
+    own = under_prefix(model, SILOS)
+    if own:
+        return {k: v[row] for k, v in own.items()}
+    return dict(model)
+
+
+def _row(arrays: Mapping[str, np.ndarray], row: int) -> Arrays:
+    """One silo's part of what several have kept; counts of steps are everybody's."""
+    return {k: v[row : row + 1] if v.ndim else v for k, v in arrays.items()}

@@ -1,0 +1,21 @@
+"""The attacks of `fedsuite audit` on runs of FedRL."""
+
+from collections.abc import Mapping
+
+from fedsuite.errors import InputError
+from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.exposure import probe_findings, target_findings
+from simulations.audits.audited import Attack
+from simulations.audits.cores import attack_of
+
+
+def attacks(config: FedRLConfig) -> Mapping[str, Attack]:
+    """InputError for a method of one party: nothing leaves it. The probe reads windows, which texts do not have."""
+    if len(config.federation.roles) < 2:
+        raise InputError(
+            f"federation.method: a run of {config.federation.method} has one party, and nothing leaves it; audit a run of "
+            "fedrl"
+        )
+    probed = {"probe": probe_findings} if config.world.kind == "gridworld" else {}
+    cores = {**probed, "targets": target_findings}
+    return {name: attack_of(core) for name, core in cores.items()}

@@ -1,0 +1,156 @@
+"""An audit of CDL: it attacks the very steps that silos make, finds what is there, and says what it cannot do."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.exposure.features import ring_trials, trials
+from fedsuite.driving.exposure.findings import findings, undivided
+from fedsuite.driving.exposure.members import scores_of
+from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, head_of, silos_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.errors import InputError
+from fedsuite.history.finished import open_finished
+from fedsuite.privacy.findings import Finding
+from fedsuite.storage.progress import silent
+from simulations.cdl.audit import attacks
+from tests.cdl_runs import config_of
+from tests.harness import Recorder, arrays_in, changed, recorded
+
+HEAD = "trunk.head"
+VARIANTS = {
+    "one": {"num_rounds": 1, "silos_per_client": 2},
+    "two": {"num_rounds": 2, "silos_per_client": 2},
+    "local": {"num_rounds": 1, "batch_norm": "local", "silos_per_client": 2},
+    "alone": {"num_rounds": 1, "scenario": "cll", "loss": "none"},
+}  # fmt: skip
+Played = Callable[[str], tuple[CDLConfig, Path, Recorder]]
+
+
+@pytest.fixture(scope="module")
+def played(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Settings, folder and messages of a variant's run, made once."""
+    results, kept = tmp_path_factory.mktemp("exposed"), dict[str, Recorder]()
+
+    def run(name: str) -> tuple[CDLConfig, Path, Recorder]:
+        if name not in kept:
+            kept[name] = recorded(config_of(cache, results, name, **VARIANTS[name]))
+        return open_finished(results / name, CDLConfig)[1], results / name, kept[name]
+
+    return run
+
+
+def silos(played: Played, name: str = "one") -> list[ExposedSilo]:
+    config, folder, _ = played(name)
+    return silos_of(config, folder)
+
+
+def test_a_step_in_memory_is_the_one_that_the_run_would_have_made(played: Played) -> None:
+    """After one round, the next step of every silo has the arrays that a run of two rounds sent in its second."""
+    _, _, recorder = played("two")
+    replies = [arrays_in(m) for m in recorder.received]
+    sent = [
+        {k: v[row] for k, v in arrays.items()}
+        for arrays in replies
+        if f"{HEAD}.weight" in arrays
+        for row in range(2)
+    ]
+    assert len(sent) == 8  # four silos, two rounds
+    exposed = silos(played)
+    assert [s.number for s in exposed] == [0, 1, 2, 3]
+    for silo in exposed:
+        visit = silo.visit({}, 0)
+        nearest = min(
+            max(float(np.abs(arrays[k] - visit.after[k]).max()) for k in visit.after)
+            for arrays in sent[4:]
+        )
+        assert nearest < 1e-6
+        assert (
+            max(float(np.abs(visit.after[k] - visit.before[k]).max()) for k in visit.after) > 1e-4
+        )
+        assert len(visit.frames) == 4 and visit.updates == 1
+
+
+def test_one_plain_step_gives_its_frame_away(played: Played) -> None:
+    exposed = silos(played)
+    for changes in (PLAIN, BARE):
+        made = trials(exposed, HEAD, 8, changes)
+        assert min(t.cosine for t in made) > 0.9999 and all(t.found for t in made)
+        assert max(t.guessed for t in made) < 0.9999
+    assert all(t.angle_told for t in trials(exposed, HEAD, 8, BARE))
+
+
+def test_a_neighbour_on_a_ring_finds_as_much(played: Played) -> None:
+    made = ring_trials(silos(played), HEAD, 4)
+    assert min(t.cosine for t in made) > 0.9999 and all(t.found and t.angle_told for t in made)
+
+
+def test_the_run_s_own_steps_give_less_away(played: Played) -> None:
+    own = trials(silos(played), HEAD, 8, {})
+    assert np.mean([t.cosine for t in own]) < 0.99 and own[0].frames == 4
+
+
+def test_scores_are_the_logarithms_of_errors(played: Played) -> None:
+    silo = silos(played)[0]
+    frames = silo.silo.test
+    predictions, _ = silo.output(silo.backbone, frames)
+    found = scores_of(silo, silo.backbone, frames)
+    assert found == pytest.approx(-2 * np.log(np.abs(predictions - frames.angles)), rel=1e-4)
+
+
+def test_all_attacks_have_controls_that_hold(played: Played) -> None:
+    config, folder, _ = played("one")
+    found = findings(config, folder, 3, silent, quick=True)
+    assert (
+        {f.attack for f in found} == set(attacks(config)) == {"inversion", "matching", "membership"}
+    )
+    sure = [f for f in found if f.attack != "membership"]
+    assert all(f.counts for f in sure), [f for f in sure if not f.counts]
+    assert all(f.low <= f.value <= f.high for f in found if not np.isnan(f.low))
+
+    def again(name: str) -> list[Finding]:
+        return [f for f in findings(config, folder, 3, silent, quick=True) if f.attack == name]
+
+    assert again("membership") == [f for f in found if f.attack == "membership"]
+    failed = [f for f in found if f.attack == "matching" and f.value < f.chance]
+    assert failed and all("proves nothing" in f.note for f in failed)
+
+
+@pytest.mark.parametrize("variant", ["local", "alone"])
+def test_networks_with_statistics_and_runs_of_one_silo_are_attacked_too(
+    played: Played, variant: str
+) -> None:
+    exposed = silos(played, variant)
+    assert len(exposed) == {"local": 4, "alone": 1}[variant]
+    assert (
+        exposed[0].backbone.keys() == dict(initial_network(exposed[0].config).state_dict()).keys()
+    )
+    made = trials(exposed, HEAD, 2, {})
+    assert all(0 <= t.cosine <= 1 for t in made)
+
+
+def test_a_network_without_a_head_is_left_out(played: Played) -> None:
+    config, folder, _ = played("one")
+    fadnet = changed(config, model="fadnet")
+    assert head_of(initial_network(fadnet)) == "" and "inversion" not in attacks(fadnet)
+    with pytest.raises(InputError, match="fadnet has no linear layer"):
+        findings(fadnet, folder, 0, silent, quick=True)
+    small = changed(config, image_size=32, batch_norm="average")
+    assert "inversion" not in attacks(small) and "one frame of 32 pixels" in undivided(small)
+    assert undivided(config) == ""
+
+
+def test_silos_that_keep_their_state_elsewhere_cannot_be_audited(
+    played: Played, tmp_path: Path
+) -> None:
+    config, folder, _ = played("one")
+    shutil.copytree(folder, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "clients")
+    with pytest.raises(InputError, match="audit a run made in simulation"):
+        silos_of(config, tmp_path / "run")
+    assert json.loads((folder / "run.json").read_text())["status"] == "completed"
