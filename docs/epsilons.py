@@ -2,7 +2,7 @@
 
 Nothing is trained: the accountant of fedsuite/privacy is asked. Writes clients.csv and examples.csv.
 
-    python -m benchmarks.epsilons docs/results/privacy
+    python -m docs.epsilons docs/results/privacy
 """
 
 import argparse
