@@ -81,7 +81,7 @@ def test_a_source_package_leaves_out_nothing_that_is_kept() -> None:
     )
     tops = {line.partition("/")[0] for line in listed.stdout.splitlines()}
     named = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").split()
-    always = {"pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"}
+    always = {"pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"}
     packages = {"fedsuite", "strategies", "clients", "simulations"}
     assert tops - {*named} - always - packages <= {".ci", ".dockerignore"}
     assert PROJECT["license"] == {"file": "LICENSE"}  # as Flower wants it

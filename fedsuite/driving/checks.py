@@ -17,7 +17,7 @@ from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
-from fedsuite.privacy.complaints import optimizer_complaints, value_complaints
+from fedsuite.privacy.complaints import CLIPS_SINGLE, optimizer_complaints, value_complaints
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import chosen, shown, tried
@@ -123,11 +123,6 @@ def _of_privacy(config: CDLConfig) -> Iterator[str]:
         if config.training.stacked == "yes":
             yield "training.stacked: the gradients of single frames are taken silo by silo; set it to auto"
         return
-    if own.secure_sum:
-        yield (
-            "federation.secure-sum: hides every change from the server that has to clip it; set it to false, or "
-            "privacy.unit=example"
-        )
     if own.data_weighted:
         yield "federation.data-weighted: noise hides one of silos that weigh alike; set it to false"
     if config.sabotage.partitions:
@@ -152,6 +147,8 @@ def _check_sums(config: CDLConfig) -> None:
         "federation.mixings-per-round": (own.mixings_per_round, 1),
         "sabotage.clients": (config.sabotage.clients, ""),
     }
+    if config.privacy.unit == "client":
+        raise InputError(CLIPS_SINGLE)
     for key, (value, wanted) in needed.items():
         if value != wanted:
             raise InputError(

@@ -9,6 +9,11 @@ from fedsuite.privacy.accounting import epsilon_of
 from fedsuite.privacy.client_level import sum_multiplier
 from fedsuite.settings.values import shown
 
+CLIPS_SINGLE = (
+    "federation.secure-sum: privacy.unit = client has the server clip single changes, which a sum hides; set one of the two "
+    "anew"
+)
+
 
 def check_privacy(config: FedAvgSettings) -> None:
     """InputError for the first complaint; quick, reads no data, writes nothing."""
@@ -26,11 +31,12 @@ def privacy_complaints(own: PrivacySettings, federation: AveragingSettings) -> I
         )
     if own.unit != CLIENT:
         return
+    if federation.secure_sum:
+        yield CLIPS_SINGLE
     needed = {
         "merge": (federation.merge, "mean", "weighs clients otherwise than alike"),
         "max-share": (federation.max_share, 1.0, "weighs clients by their samples"),
         "update-bound": (federation.update_bound, 0.0, "measures every change by those of others"),
-        "secure-sum": (federation.secure_sum, False, "hides every change from the server that has to clip it"),
         "group-size": (federation.group_size, 1, "has clients train on the models of others"),
         "control-variates": (
             federation.control_variates, False, "carries what clients learnt without noise",
