@@ -21,6 +21,7 @@ from fedsuite.settings.config import read_config
 from fedsuite.settings.values import shown
 from fedsuite.storage.files import as_typed, write_atomically
 from fedsuite.storage.progress import Progress
+from simulations.audits.accounted import beside_ledger
 from simulations.audits.audited import Attack, Audited
 from simulations.client_app import torch_threads
 from simulations.systems import load_system
@@ -71,11 +72,12 @@ def audit_run(folder: Path, request: Request, progress: Progress) -> list[Row]:
             )
         given = request.attack, request.seed, request.quick, progress
         audited = Audited(system, config, run, roster, *given)
+        beside = beside_ledger(run)
         for number, name in enumerate(missing, 1):
             progress(f"{folder.name}: {name} ({number} of {len(missing)})")
             head = request.seed, audited.round, request.quick, request.told
             with torch_threads(config.client_threads):
-                kept += [Row(finding, *head) for finding in attacks[name](audited)]
+                kept += [Row(beside(finding), *head) for finding in attacks[name](audited)]
             _write(run, kept)
     return kept
 

@@ -11,9 +11,11 @@ from flwr.client import NumPyClient
 
 from fedsuite.errors import InputError
 from fedsuite.history import load_run, load_runs
+from fedsuite.privacy import ledger
 from fedsuite.privacy.findings import AT_LEAST, Finding, Row, read_rows, write_rows
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import sha256_of
+from simulations.audits.accounted import beside_ledger
 from simulations.audits.audited import Attack, Audited
 from simulations.audits.replayed import replay
 from simulations.audits.shown import means
@@ -198,6 +200,29 @@ def test_seeds_have_a_mean_and_variants_a_paired_difference(tmp_path: Path) -> N
     assert second.less is not None and second.less.n == 3
     assert (second.less.low, second.less.high) == pytest.approx((-0.3, -0.3))
     assert second.record()["less-the-first"]["mean"] == pytest.approx(-0.3)
+
+
+def test_what_the_ledger_accounts_stands_beside_what_it_covers(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    seen = Finding("a", "server", "t", AT_LEAST, 3.0, 0.0, 4.0, 1.0, 5, note="x")
+    given = dataclasses.replace(seen, attacker="anybody with the model")
+    assert beside_ledger(folder)(given) is given
+    release = ledger.Release(round=1, unit="client", noise_multiplier=4.0, delta=1e-5)
+    ledger.record(tmp_path, release)
+    epsilon = ledger.read(tmp_path).epsilon()
+    beside = beside_ledger(folder)
+    assert beside(given).epsilon == epsilon < 3.0 and beside(given).refutes
+    assert beside(given).unit == "client"
+    assert not beside(seen).refutes and beside(seen).note.startswith("x; ")
+    # Of examples, which a client counts for itself, the server sees no more than the ledger says.
+    other = tmp_path / "other"
+    for name, count in (("a", 1), ("b", 9)):
+        own = dataclasses.replace(release, unit="example", count=count)
+        (other / "clients" / name).mkdir(parents=True)
+        ledger.record(other / "clients" / name, own)
+    spent = beside_ledger(RunFolder(other))(seen)
+    assert spent.epsilon == ledger.read(other / "clients" / "b").epsilon() > epsilon
+    assert spent.unit == "example"
 
 
 def test_rows_survive_the_file(tmp_path: Path) -> None:
