@@ -10,6 +10,7 @@ from fedsuite.averaging.exchange import Codec
 from fedsuite.errors import InputError
 from fedsuite.history import load_run
 from fedsuite.privacy.findings import AT_LEAST
+from fedsuite.privacy.ledger import read
 from fedsuite.vln.config import FedVLNConfig
 from simulations.fedvln.audit import attacks
 from simulations.fedvln.updates import undefended
@@ -106,6 +107,23 @@ def test_what_does_not_leave_tells_nothing(tmp_path: Path, cache: Path, call: Ca
     assert {measure for _, measure in rows} == {"precision", "recall", "F-score", "Spearman"}
     recall = rows["words of a house", "recall"]
     assert (recall["value"], recall["undefended"]) == (0.0, 1.0) and recall["counts"]
+
+
+def test_a_run_with_differential_privacy_is_attacked_as_it_is(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    """Noise goes on the merged model: the server still sees words, and the epsilon stands beside what is given out."""
+    run = play(tmp_path, cache, **{"privacy.unit": "client", "privacy.noise-multiplier": 2.0})
+    before = (run / "ledger.jsonl").read_bytes()
+    code, _, err = call("audit", "run", "--attacks", "words,membership", *FEW, engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    precision = rows["words of a house", "precision"]
+    assert precision["value"] == 1.0 and "does not cover" in str(precision["note"])
+    assert rows["an instruction, LiRA", "AUC"]["epsilon"] == pytest.approx(read(run).epsilon())
+    assert (
+        run / "ledger.jsonl"
+    ).read_bytes() == before  # what is played again costs the run nothing
 
 
 def test_equal_audits_are_equal(run: Path, call: Call) -> None:
