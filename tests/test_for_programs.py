@@ -85,4 +85,5 @@ def test_a_source_package_leaves_out_nothing_that_is_kept() -> None:
     packages = {"fedsuite", "strategies", "clients", "simulations"}
     assert tops - {*named} - always - packages <= {".ci", ".dockerignore"}
     assert PROJECT["license"] == {"file": "LICENSE"}  # as Flower wants it
-    assert "License :: OSI Approved :: Apache Software License" in PROJECT["classifiers"]
+    # setup.py says its name, beside which no classifier may say it again.
+    assert not [c for c in PROJECT["classifiers"] if c.startswith("License ::")]
