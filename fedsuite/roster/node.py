@@ -110,14 +110,14 @@ _PLACES: Mapping[str, tuple[str, bool]] = {
 def read_node(file: Path, rostered: bool = True) -> NodeSettings:
     """Read and check a node's file, paths made absolute; InputError names the file, the key, and what was expected.
 
-    rostered: its roster must be there.
+    rostered: its roster and its own-key must be there.
     """
     table = _table(file)
     if ALLOWED in table:
         table[ALLOWED] = _joined(table[ALLOWED], file)
     node = read_config(NodeSettings, table, str(file))
     path_name(node.name, f"{file}: name (who this node is on the roster)")
-    later = set() if rostered else {"roster"}
+    later = set() if rostered else {"roster", "own-key"}
     places = {key: _place(node, key, file, key not in later) for key in sorted(_PLACES)}
     node = with_keys(node, places)
     if not node.data.cache_dir:

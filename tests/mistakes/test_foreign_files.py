@@ -24,6 +24,7 @@ NO_PLACE = {
     *(f"slurm {name}" for name in ("--seeds", "--only", "--time", "--option")),
     *("config --set", "config --only", "data prepare-node --set", "data export --set", "deploy cost --set"),
     *("deploy init --set", "deploy roster --set", "deploy check --set", "deploy init --host", "deploy init --nodes"),
+    *("audit --attacks", "audit --set"),
     *("deploy node --superlink", "deploy check --superlink"),
 }  # fmt: skip
 RUN, SWEEP = "run toy.toml --engine inprocess", "sweep toy.toml --engine inprocess --vary width=2"
@@ -34,6 +35,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "report --out": ("report runs/own -o mine/", "report runs/own -o mine/mine.html", "report runs/own -o mine/mine.png"),
     "export runs": ("export mine --to csv -o new",),
     "export --out": ("export runs/own --to csv -o mine", "export runs/own --to tensorboard -o mine --overwrite"),
+    "audit run": ("audit mine", "audit runs/own --overwrite"),
     "watch run": ("watch mine --once",),
     "walk runs": ("walk mine",),
     "walk --out": ("walk runs/own -o mine", "walk runs/own -o mine/mine.png"),

@@ -112,6 +112,8 @@ def _refuse_loop(file: Path, item: Item, follows: bool) -> None:
 
 def _refuse_lines(file: Path) -> None:
     """InputError if a .json file holds an item a line."""
+    if not file.is_file():
+        return
     try:
         with file.open("rb") as stream:
             first, more = stream.readline(1 << 20), stream.read(1)

@@ -99,6 +99,7 @@ SHOWN: dict[Kind, tuple[dict[str, Any], str, str]] = {
     Kind.MESSAGES: ({"done": 12}, "", "12 messages"),
     Kind.LOST: (ABOUT, LOST, LOST),
     Kind.SENT_AGAIN: (ABOUT, BACK, BACK),
+    Kind.ENDS: ({"reason": "enough"}, "after round 3: enough", "after round 3: enough"),
     Kind.ROUND: ({"metrics": {"sr": 0.5}, "seconds": 1.0}, "round 3/4  sr 0.5  (1.0 s)", "sr 0.5"),
     Kind.CLOSING: ({"metrics": {"sr": 0.5}, "seconds": 1.0}, "closing  sr 0.5  (1.0 s)", "sr 0.5"),
 }
