@@ -32,7 +32,7 @@ from fedsuite.arrays import (
     with_prefix,
 )
 from fedsuite.averaging.control_variates import CONTROL, Correction
-from fedsuite.averaging.exchange import Exchange
+from fedsuite.averaging.exchange import RESIDUAL, Exchange
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.local_method import Learnt, Visit, chosen_method
 from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
@@ -40,7 +40,7 @@ from fedsuite.averaging.penalties import Penalty, chosen_penalty
 from fedsuite.averaging.settings import AveragingSettings
 from fedsuite.runs.versions import Versions
 
-AGENT, OPTIMIZER, METHOD, RESIDUAL = "agent.", "optimizer.", "method.", "residual."
+AGENT, OPTIMIZER, METHOD = "agent.", "optimizer.", "method."
 Moments = Literal["fresh", "kept", "shared"]  # state of the optimizer, from visit to visit
 
 

@@ -1,9 +1,9 @@
 """Driving silos as a Flower client: trains their backbones on their own frames, scores backbones on held-out ones.
 
-What leaves a silo: its backbone (weights and BatchNorm buffers), with SCAFFOLD how much its control variates changed, the
-number of its frames, losses and errors. Frames, angles, the sub-network, control variates and both optimizers stay, these
-last three on the silo's own disk. A client holds one silo, or several in a simulation, stacked along the first axis of
-every array; a pooled run uses the same client with all data as one.
+What leaves a silo: its backbone (weights and BatchNorm buffers), with a codec its change coded; with SCAFFOLD how much its
+control variates changed, the number of its frames, losses and errors. Frames, angles, the sub-network, control variates, a
+codec's residual and both optimizers stay, these last four on the silo's own disk. A client holds one silo, or several in a
+simulation, stacked along the first axis of every array; a pooled run uses the same client with all data as one.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from flwr.client import NumPyClient
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import Arrays, non_finite, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL, Correction
+from fedsuite.averaging.exchange import exchange_of_rows
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Silo
@@ -63,6 +64,7 @@ class VehicleClient(NumPyClient):
 
     def __init__(self, site: VehicleSite, config: CDLConfig, matrix: Matrix) -> None:
         self.site, self.config, self.matrix = site, config, matrix
+        self.exchange = exchange_of_rows(config.federation)
 
     def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
         """What a message of this kind may say; a round's mixing steps follow those of the round before."""
@@ -101,7 +103,8 @@ class VehicleClient(NumPyClient):
         # Until it is saved, so that an error here leaves nothing half trained behind.
         self.site.networks = None
         received = named_arrays(parameters, config)
-        networks.load_backbone({k: v for k, v in received.items() if not k.startswith(CONTROL)})
+        start = {k: v for k, v in received.items() if not k.startswith(CONTROL)}
+        networks.load_backbone(start)
         penalty = penalty_of(self.config.federation)
         correction = Correction(under_prefix(received, CONTROL), networks.control)
         make: Callable[..., Learner] = Learner
@@ -116,16 +119,18 @@ class VehicleClient(NumPyClient):
             correction.correct,
         )
         terms = learner.train(int(config["first-mixing"]), int(config["mixings"]), self.matrix)
-        arrays = networks.backbone_arrays() | with_prefix(correction.change(), CONTROL)
+        trained = networks.backbone_arrays()
+        sent, networks.residual = self.exchange.encode(start, trained, networks.residual)
+        sent = sent | with_prefix(correction.change(), CONTROL)
         networks.control = correction.updated()
-        self._save(networks, arrays, number, needed)
+        self._save(networks, trained | sent, number, needed)
         terms["sub-network-distance"] = networks.distance()
         metrics: dict[str, Any] = {
             silo_metric(silo, name): float(values[i])
             for name, values in terms.items()
             for i, silo in enumerate(self.site.numbers)
         }
-        return named_reply(arrays, sum(len(f) for f in self.site.training.frames), metrics)
+        return named_reply(sent, sum(len(f) for f in self.site.training.frames), metrics)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Sums of errors on the silos' test frames: of each silo's own backbone and of the average model."""
@@ -162,10 +167,12 @@ class VehicleClient(NumPyClient):
 
     @property
     def _forgets(self) -> bool:
-        """Whether a step whose answer was lost must leave no trace: what it mixed beside its model was never mixed, and what
-        its control variates changed never came to those of the server."""
+        """Whether a step whose answer was lost must leave no trace: what it mixed beside its model was never mixed, what its
+        control variates changed never came to those of the server, nor did what is no longer in a codec's residual."""
         across = LOCAL_OPTIMIZERS[self.config.training.optimizer].rule is not None
-        return across or self.config.federation.control_variates
+        codec = self.exchange.codec
+        left_out = codec is not None and codec.residual
+        return across or left_out or self.config.federation.control_variates
 
     def _local_tensors(self, config: Config, i: int) -> dict[str, torch.Tensor]:
         """What silo i of this client keeps of its backbone, as of the message's round."""

@@ -52,11 +52,12 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one mixing step. cycle_time_ms: of the overlay, None if unknown; edges: directed links used; bits: a message."""
+    """Of one mixing step. cycle_time_ms: of the overlay, None if unknown; edges: directed links used; bits: a message, on
+    average over the links."""
 
     cycle_time_ms: float | None
     edges: float
-    bits: int
+    bits: float
 
 
 class NeighbourAveraging(RoundStrategy):

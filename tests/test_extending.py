@@ -212,6 +212,15 @@ def test_a_codec(tmp_path: Path, play: Play) -> None:
     }
 
 
+def test_a_codec_of_silos(play: Play) -> None:
+    """What silos of CDL send is a fifth of what they send without it: a tenth of the numbers, with their places."""
+    common = {**RUNS["cdl-star"], "batch-norm": "group", "num-rounds": 2}
+    plain = play("plain", common)["overlay-bytes"].dropna()
+    coded = play("coded", {**common, **PERSONAL["codec"][0]})["overlay-bytes"].dropna()
+    up = (2 * coded - plain) / plain  # half of all bytes go down, and are what they were
+    assert len(up) and ((up > 0.2) & (up < 0.21)).all()
+
+
 def test_a_lost_answer_does_not_lose_what_a_codec_left_out(tmp_path: Path) -> None:
     """A client whose round 2 was lost sends and keeps what one does that was never asked in round 2."""
     after = []

@@ -18,6 +18,7 @@ from fedsuite.settings.values import check_callable, chosen, shown, tried
 
 Shape = tuple[int, ...]
 _NAME = re.compile(r"!?[\w.*-]+")
+RESIDUAL = "residual."  # what a codec left out so far, in a client's private state
 _PART = "/"  # between an array's name and that of a part of its coded form
 
 
@@ -140,6 +141,30 @@ def exchange_of(
     if names:
         exchange.check(key, names)
     return exchange
+
+
+def exchange_of_rows(own: Any) -> Exchange:
+    """What a section `federation` without a share says, for clients whose arrays have a row for each of their models."""
+    codec = chosen_codec("federation.codec", own.codec)
+    return Exchange(codec=by_row(codec) if codec else None)
+
+
+def by_row(codec: Codec) -> Codec:
+    """The codec of arrays [S, ...] whose S rows are coded one by one, each as an array of its own; so are its parts."""
+
+    def encode(change: np.ndarray) -> Arrays:
+        rows = [{k: np.asarray(v) for k, v in codec.encode(np.asarray(r)).items()} for r in change]
+        return {k: np.stack([row[k] for row in rows]) for k in rows[0]}
+
+    def decode(parts: Mapping[str, np.ndarray], shape: Shape) -> np.ndarray:
+        rows = [{k: np.asarray(v[i]) for k, v in parts.items()} for i in range(shape[0])]
+        return np.stack([codec.decode(row, shape[1:]) for row in rows])
+
+    def shapes(shape: Shape) -> dict[str, Form]:
+        own = codec.shapes(shape[1:])
+        return {k: ((shape[0], *form), kind) for k, (form, kind) in own.items()}
+
+    return Codec(encode, decode, shapes, codec.residual)
 
 
 def named_share(key: str, text: str, words: Mapping[str, Share]) -> Share:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from fedsuite.averaging.exchange import chosen_codec
 from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.driving.config import CDLConfig
@@ -67,14 +68,17 @@ def validate(config: CDLConfig) -> None:
 
 
 def _check_server(config: CDLConfig) -> None:
-    """A server that does more than average needs all silos' models, and gives all of them the same one."""
+    """A server that does more than average needs all silos' models, and gives all of them the same one; one that is sent
+    coded changes needs the change of each silo by itself."""
     own, optimizer = config.federation, config.training.optimizer
     chosen("federation.server-optimizer", own.server_optimizer, SERVER_OPTIMIZERS, TAKES)
+    codec = chosen_codec("federation.codec", own.codec)
     asked = {
         "federation.server-optimizer=none": own.server_optimizer != "none",
         "federation.server-learning-rate=1": own.server_learning_rate != 1,
         "federation.control-variates=false": own.control_variates,
         "privacy.unit=none": config.privacy.unit == CLIENT,
+        "federation.codec=none": codec is not None,
     }
     off = next((key for key, on in asked.items() if on), "")
     key = off.partition("=")[0]
@@ -84,7 +88,7 @@ def _check_server(config: CDLConfig) -> None:
         raise InputError(
             f"{key}: {own.scenario} has no server; set federation.scenario to {', '.join(SERVER_SCENARIOS)}, or {off}"
         )
-    if own.merge != "mean":
+    if own.merge != "mean" and key != "federation.codec":
         raise InputError(
             f"{key}: goes with the mean over silos, not with federation.merge={own.merge}; set that to mean, or {off}"
         )
@@ -96,6 +100,11 @@ def _check_server(config: CDLConfig) -> None:
     if LOCAL_OPTIMIZERS[optimizer].rule:
         raise InputError(
             f"{key}: training.optimizer={optimizer} makes up for mixing itself; set that to adam, sgd or nesterov, or {off}"
+        )
+    if codec and config.network.batch_norm == "average":
+        raise InputError(
+            "federation.codec: network.batch-norm=average sends variances, and what is left out of their changes may leave "
+            "one below 0; set that to group or local, or federation.codec=none"
         )
 
 
@@ -143,6 +152,7 @@ def _check_sums(config: CDLConfig) -> None:
     needed: dict[str, tuple[object, object]] = {
         "federation.merge": (own.merge, "mean"),
         "federation.control-variates": (own.control_variates, False),
+        "federation.codec": (own.codec, "none"),
         "federation.silos-per-client": (own.silos_per_client, 1),
         "federation.mixings-per-round": (own.mixings_per_round, 1),
         "sabotage.clients": (config.sabotage.clients, ""),

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.arrays import module_arrays
+from fedsuite.arrays import Arrays, Form, forms_of, module_arrays
 from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.exchange import Exchange, exchange_of_rows
 from fedsuite.averaging.privacy_settings import CLIENT
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
-from fedsuite.driving.plan import clients_of, initial_network, mixing_of, plan_of
+from fedsuite.driving.plan import Plan, clients_of, initial_network, mixing_of, plan_of
 from fedsuite.federation import ClientInfo, Reply, RoundStrategy, ServerState
 from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import folder_of
+from strategies.coded import with_codec
 from strategies.fedavg import server_values
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
 from strategies.private import check_first, planned_limit, private_values
@@ -47,13 +49,27 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
         seed=config.seed, remembers=":" in own.server_optimizer, **_privacy_values(config, roster),
     )  # fmt: skip
     check_first(server.limit, bool(config.resume))
-    costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, plan.message_bits)
+    exchange = exchange_of_rows(own)
+    bits = _message_bits(config, plan, exchange, initial)
+    costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, bits)
     schedule = mixing_of(config, roster)
     strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, server)
     hostile = config.sabotage
     check_planned(own, len(plan.silos_of))
     made = with_saboteurs(strategy, hostile, config.seed, _with_own_rows, (CONTROL,))
-    return with_secure_sum(made, own, lambda: initial, ("consensus-distance-before-mixing",))
+    made = with_secure_sum(made, own, lambda: initial, ("consensus-distance-before-mixing",))
+    return with_codec(made, exchange)
+
+
+def _message_bits(config: CDLConfig, plan: Plan, exchange: Exchange, initial: Arrays) -> float:
+    """Of a message, on average over both ways: a codec makes the model smaller on its way up, which is half of the links."""
+    plain: dict[str, Form] = {k: ((1, *s), t) for k, (s, t) in forms_of(initial).items()}
+    full, coded = (
+        sum(8 * np.dtype(t).itemsize * float(np.prod(s)) for s, t in forms.values())
+        for forms in (plain, exchange.wire(plain))
+    )
+    model = config.wall_clock.model_bits or full
+    return plan.message_bits - model * (1 - coded / full) / 2
 
 
 def _privacy_values(config: CDLConfig, roster: Roster) -> dict[str, Any]:

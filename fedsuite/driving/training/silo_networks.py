@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.exchange import RESIDUAL
 from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.tensor_names import TensorNames
@@ -57,6 +58,7 @@ class SiloNetworks:
         # Name in a message -> (kind of state, parameter).
         self.sent = {f"{kind}.{n}": (kind, n) for kind in method.sent for n in mixed}
         self.control: Arrays = {}  # SCAFFOLD's c_k of every silo [S, ...]; {} without
+        self.residual: Arrays = {}  # what a codec left out of the silos' changes so far [S, ...]
         self.under_way: Arrays = {}  # messages between these silos, rows of what is mixed
         self.copied = False  # whether theta^s was copied: after the first mixing step in which these silos took part
 
@@ -121,7 +123,7 @@ class SiloNetworks:
                 target.copy_(self.backbone[name])
 
     def private_arrays(self) -> Arrays:
-        """All that stays with the silos: sub-networks, moments, local BatchNorm tensors, control variates."""
+        """All that stays with the silos: sub-networks, moments, local BatchNorm tensors, control variates, residuals."""
         arrays = {f"{SUB}{k}": v.detach().cpu().numpy() for k, v in self.sub.items()}
         arrays |= {
             f"{BACKBONE}{k}": self.backbone[k].detach().cpu().numpy()
@@ -132,12 +134,13 @@ class SiloNetworks:
             if prefix == BACKBONE:
                 moments = {k: v for k, v in moments.items() if k not in self.sent}
             arrays |= with_prefix(moments, f"moments.{prefix}")
-        return arrays | with_prefix(self.control, CONTROL)
+        return arrays | with_prefix(self.control, CONTROL) | with_prefix(self.residual, RESIDUAL)
 
     def load_private_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take over what `private_arrays` gave after a mixing step."""
         self.copied = True
         self.control = under_prefix(arrays, CONTROL)
+        self.residual = under_prefix(arrays, RESIDUAL)
         _load(self.backbone, under_prefix(arrays, BACKBONE))
         _load(self.sub, under_prefix(arrays, SUB))
         for prefix, optimizer in self.optimizers.items():
