@@ -120,7 +120,7 @@ def program(
     return server
 
 
-@pytest.mark.parametrize("lost", [(), (2, 3)])
+@pytest.mark.parametrize("lost", [(), (1,), (2, 3)])
 @pytest.mark.parametrize("name", [n for n in METHODS if n != "uncoded"])
 def test_it_is_what_a_program_of_its_own_says(
     cache: Path, tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch, name: str, lost: Sequence[int]
