@@ -146,4 +146,4 @@ def test_a_notebook_gets_the_line_about_a_loss(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(display.live, NotebookLine)
     for kind in Kind:
         display.show(event(3, kind) | SHOWN[kind][0])
-    assert said == [LOST, BACK]
+    assert said == [LOST, BACK, "after round 3: enough"]
