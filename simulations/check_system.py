@@ -14,14 +14,13 @@ from fedsuite.checking.numpy_client import ask, check_client, info_of
 from fedsuite.checking.strategy import check_strategy
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.federation import Reply, RoundStrategy, Task
-from fedsuite.history import HISTORY
+from fedsuite.history import HISTORY, OnEvent
 from fedsuite.roster.members import ROSTER, Roster, read_roster, write_roster
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat
 from fedsuite.storage.progress import silent
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, System, load_system, to_run_config
-from strategies.runtime.post import OnEvent
 
 OUTSIDE: Mapping[type, tuple[Value, ...]] = {
     bool: (True, False), int: (-1, 0, 1, 2), float: (-1.0, 0.0, 0.5, 1.0), str: ("", "no-such"),

@@ -17,7 +17,7 @@ from flwr.supercore.run import RunNotRunningException
 
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused
-from fedsuite.history import Kind, kind_of, line_about
+from fedsuite.history import Kind, OnEvent, kind_of, line_about
 from fedsuite.history.metrics import write_metrics
 from fedsuite.roster.members import ROSTER, VOCABULARY, read_roster, write_roster
 from fedsuite.roster.same_data import check_same_data
@@ -29,7 +29,7 @@ from fedsuite.storage.files import write_atomically, write_json
 from fedsuite.storage.progress import Progress, in_lines, silent
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
-from strategies.runtime.post import OnEvent, is_real
+from strategies.runtime.post import is_real
 
 app = ServerApp()
 # A run that was killed lets go of its folder a moment later, when its processes have noticed.

@@ -3,7 +3,7 @@
 Nothing here imports pandas or Arrow before a frame is asked for.
 """
 
-from fedsuite.history.events import Kind, event, kind_of, line_about
+from fedsuite.history.events import Kind, OnEvent, event, kind_of, line_about
 from fedsuite.history.experiments import run_folders
 from fedsuite.history.frames import RunFrames
 from fedsuite.history.rows import (
@@ -23,6 +23,7 @@ __all__ = [
     "TIMINGS",
     "HistoryWriter",
     "Kind",
+    "OnEvent",
     "Row",
     "Run",
     "RunFrames",

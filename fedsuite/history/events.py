@@ -4,7 +4,7 @@ Whoever writes an event makes it with `event`, so that no kind is written that i
 goes by `kind_of`. Kinds of the evaluations after the last round have "closing-" before them; "closing" is their end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from fedsuite.errors import one_line
 
 AFTER_THE_ROUNDS = "closing-"
+OnEvent = Callable[[Mapping[str, Any]], None]  # is told every event of a run when it happens
 
 
 class Kind(StrEnum):

@@ -21,8 +21,8 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from clients.numpy_client_app import CLIENT_RAISED
+from fedsuite.history import OnEvent
 from fedsuite.storage.progress import silent
-from strategies.runtime.post import OnEvent
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.history import OnEvent
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import read_stored_config
 from fedsuite.settings.ineffective import unread_lines
@@ -19,9 +20,6 @@ from simulations.engines.nodes.connection import Connection, connection_of
 from simulations.engines.ray.placement import Placement, Resources, cores
 from simulations.experiments.plan import Plan
 from simulations.experiments.tracking import checked_trackers
-
-if TYPE_CHECKING:  # it brings Flower, which commands about finished runs do without
-    from strategies.runtime.post import OnEvent
 
 Engine = Literal["auto", "ray", "inprocess", "deploy"]
 SMALL_S = 15.0  # of computing on one core: Ray's start takes as long as its workers could save
@@ -82,7 +80,7 @@ class Way:
             line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
             yield from [line] if line else []
 
-    def launch(self, plan: Plan, clients: int, console: Console, told: "OnEvent") -> None:
+    def launch(self, plan: Plan, clients: int, console: Console, told: OnEvent) -> None:
         """Run to the end; told: gets every event."""
         if self.resources.cluster:
             from simulations.engines.ray.cluster import joined
@@ -92,7 +90,7 @@ class Way:
         else:
             self._launch(plan, clients, console, told)
 
-    def _launch(self, plan: Plan, clients: int, console: Console, told: "OnEvent") -> None:
+    def _launch(self, plan: Plan, clients: int, console: Console, told: OnEvent) -> None:
         on: str = self.engine
         if self.engine == "ray":
             placement = self._placement(plan, clients, console)
@@ -177,7 +175,7 @@ def way_of(
 
 
 @contextmanager
-def _display(console: Console, told: "OnEvent") -> Iterator["OnEvent"]:
+def _display(console: Console, told: OnEvent) -> Iterator[OnEvent]:
     from simulations.experiments.progress import RunDisplay
 
     with RunDisplay(console) as display:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.history import OnEvent
 from fedsuite.roster.members import ROSTER, Roster
 from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, read_stored_config
@@ -34,7 +35,6 @@ from simulations.experiments.readying import RESUME_PATIENCE_S, ready
 from simulations.experiments.request import Request
 from simulations.experiments.searching import check_optuna, search
 from simulations.experiments.tracking import tracked
-from strategies.runtime.post import OnEvent
 
 MOMENT_S = 0.5  # within which a process that has made its folder has put something in it
 

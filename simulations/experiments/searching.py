@@ -18,13 +18,12 @@ import numpy as np
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.history import Kind, kind_of, load_run
+from fedsuite.history import Kind, OnEvent, kind_of, load_run
 from fedsuite.randomness import rng_for
 from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.storage.files import write_atomically
 from simulations.experiments.plan import Experiment
 from simulations.experiments.sweep import Sweep
-from strategies.runtime.post import OnEvent
 
 STUDY = "optuna.journal"
 PRUNED = "pruned by optuna"

@@ -4,14 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
-from fedsuite.history import Kind, kind_of
-
-if TYPE_CHECKING:  # it brings Flower, which commands about finished runs do without
-    from strategies.runtime.post import OnEvent
+from fedsuite.history import Kind, OnEvent, kind_of
 
 
 def checked_trackers(names: Sequence[str]) -> tuple[str, ...]:
@@ -25,8 +22,8 @@ def checked_trackers(names: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def tracked(
-    names: Sequence[str], folder: Path, results: Path, console: Console, watch: "OnEvent"
-) -> Iterator["OnEvent"]:
+    names: Sequence[str], folder: Path, results: Path, console: Console, watch: OnEvent
+) -> Iterator[OnEvent]:
     """What hands a run's events on to trackers, which are closed when the run has ended, however it did, then to `watch`.
 
     results: the folder of run folders.

@@ -13,14 +13,14 @@ from flwr.serverapp import Grid
 from fedsuite.arrays import Arrays
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Reply, Scalar, Task, UnderWay
-from fedsuite.history import Kind, event
+from fedsuite.history import Kind, OnEvent, event
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import RunSettings
 from strategies.runtime.identity import read_identity
 from strategies.runtime.members import Introductions, Members
 from strategies.runtime.messages import WORKER_DIED, RawReply, TaskMessages, read_reply
 from strategies.runtime.patience import Patience
-from strategies.runtime.post import OnEvent, Post, is_real
+from strategies.runtime.post import Post, is_real
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.reply_checks import (
     CheckedReply,

@@ -24,6 +24,7 @@ from fedsuite.federation import (
     Task,
     UnderWay,
 )
+from fedsuite.history import OnEvent
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import RunSettings
@@ -31,7 +32,7 @@ from strategies.runtime import bookkeeping
 from strategies.runtime.membership import gather
 from strategies.runtime.messages import RawReply, read_reply
 from strategies.runtime.packing import arrays_of, plain_record
-from strategies.runtime.post import STRAY, OnEvent
+from strategies.runtime.post import STRAY
 from strategies.runtime.records import RoundRecords, deepest
 from strategies.runtime.round_loop import RoundLoop, run_rounds
 

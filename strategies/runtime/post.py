@@ -9,8 +9,7 @@ for the ten that have waited longest.
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -27,7 +26,6 @@ _NOT_A_MESSAGE = (
     ValueError, TypeError, LookupError, AttributeError, AssertionError, MemoryError, RecursionError, DecodeError,
 )  # fmt: skip
 OnReply = Callable[[int, Message | Exception, float], None]
-OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 def is_real(grid: Grid) -> bool:

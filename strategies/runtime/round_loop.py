@@ -26,7 +26,7 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, Kind, event, finite_metrics
+from fedsuite.history import HISTORY, TIMINGS, HistoryWriter, Kind, OnEvent, event, finite_metrics
 from fedsuite.randomness import ASKED, OF, some_of
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
@@ -36,7 +36,6 @@ from strategies.runtime import bookkeeping
 from strategies.runtime.exchange import TaskExchange
 from strategies.runtime.members import Members
 from strategies.runtime.membership import gather
-from strategies.runtime.post import OnEvent
 from strategies.runtime.records import RoundRecords
 
 Event = Mapping[str, Any]

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import RunFailed
+from fedsuite.history import OnEvent
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from fedsuite.storage.files import as_typed
 from simulations.engines.flower import Commands
 from simulations.engines.nodes.connection import Connection
-from simulations.engines.nodes.following import Follower, OnEvent, raise_failure
+from simulations.engines.nodes.following import Follower, raise_failure
 from simulations.engines.processes import wait_until
 
 POLL_S = 0.2

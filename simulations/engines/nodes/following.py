@@ -1,15 +1,13 @@
 """How a run goes that is carried out by another process, from the files of its folder."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.history import TIMINGS
+from fedsuite.history import TIMINGS, OnEvent
 from fedsuite.runs.folder import RunFolder
-
-OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 class Follower:

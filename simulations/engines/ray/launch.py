@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedsuite.errors import RunFailed
+from fedsuite.history import OnEvent
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from fedsuite.storage.files import write_json
@@ -21,7 +22,6 @@ from simulations.engines.ray.logs import RAY_LOGS, cause, keep_logs
 from simulations.engines.ray.placement import Placement
 from simulations.engines.ray.session import ray_for
 from simulations.engines.ray.waiting import Waiting
-from strategies.runtime.post import OnEvent
 
 
 def run_ray(

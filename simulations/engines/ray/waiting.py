@@ -5,8 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from fedsuite.history import Kind, event
-from simulations.engines.nodes.following import OnEvent
+from fedsuite.history import Kind, OnEvent, event
 
 EVERY_S = 15.0
 
