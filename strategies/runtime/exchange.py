@@ -121,7 +121,7 @@ class TaskExchange:
             post.is_waiting(self.settings.reply_deadline_s) or patience.waits
         ):
             came = post.collect(keep)
-            for node in patience.back([node for _, node in post.awaited()]):
+            for node in patience.back(node for _, node in post.awaited()):
                 position = position_of[node]
                 (message,) = self.messages([tasks[position]], records.number)
                 post.send(position, message)

@@ -51,8 +51,9 @@ class Post:
 
     def send(self, number: int, message: Message) -> None:
         """Push one message, so that it is freed once it is sent; it takes the place of an earlier one of this number."""
+        if number in self.unanswered:
+            self._forget(number)
         self.unanswered.add(number)
-        self._forget(number)
         self._sent = time.monotonic()
         sent = number, message.metadata.dst_node_id, self._sent
         for message_id in filter(None, self.grid.push_messages([message])):
