@@ -95,6 +95,7 @@ def test_no_path_of_a_run_is_left_to_the_server() -> None:
     assert vln == {
         "results-dir": "", "resume": "", "roster": "/n/roster.json", "start-from": "", "speaker-from": "",
         "data.dir": "", "data.features": "", "data.cache-dir": "", "data.vocabulary": "",
+        "data.bert-vocabulary": "",
     }  # fmt: skip
     assert own_paths(node, CDLConfig).keys() == {
         "results-dir", "resume", "roster", "data.dir", "data.cache-dir", "federation.underlay-file",

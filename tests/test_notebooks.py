@@ -113,7 +113,11 @@ def test_notebooks_run(name: str, kernel: tuple[Any, Path]) -> None:
     notebook = opened(name, **SETTINGS[name])
     notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd {home / name}"))
     notebook.cells.append(nbformat.v4.new_code_cell(CLAIMS[name]))
-    nbclient.NotebookClient(notebook, manager, timeout=250).execute()
+    client = nbclient.NotebookClient(notebook, manager, timeout=250)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()  # of a kernel that is not its own it closes none
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     drawn = [out for out in outputs if "image/png" in out.get("data", {})]
     assert drawn, "no figure was drawn"

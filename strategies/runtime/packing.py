@@ -33,9 +33,11 @@ class Block(Array):
 
     @property
     def data(self) -> bytes:  # type: ignore[override]
-        if (held := self.__dict__.pop("_held", None)) is not None:
-            self.__dict__["_block"] = pack(held)
-        block: bytes = self.__dict__["_block"]
+        own = self.__dict__
+        if (held := own.get("_held")) is not None:
+            own["_block"] = pack(held)  # threads that ask at once get equal bytes
+            own.pop("_held", None)
+        block: bytes = own["_block"]
         return block
 
     @property

@@ -7,10 +7,11 @@ from tests.history.conftest import NAMES
 
 
 def test_runs_write_every_declared_kind_and_no_other(three_runs: Path) -> None:
-    """But for those about lost nodes, which simulations do not have, and the one that is never written."""
+    """But for those about lost nodes, which simulations do not have, a strategy that ends its run, and the one that is
+    never written."""
     rows = [row for name in NAMES for row in read_rows(three_runs / name / TIMINGS)]
     assert {kind_of(row) for row in rows} == {*Kind} - {
-        Kind.LOST, Kind.SENT_AGAIN, Kind.WAITING,
+        Kind.LOST, Kind.SENT_AGAIN, Kind.ENDS, Kind.WAITING,
     }  # fmt: skip
     assert {line_about(row) for row in rows} == {""}
 

@@ -1,6 +1,8 @@
 """A message's arrays as one entry: what stays in a process is copied, what leaves it is the bytes of `pack`."""
 
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
 
@@ -40,6 +42,23 @@ def test_a_wire_gets_the_bytes_and_both_ends_have_the_same_arrays() -> None:
         for name, array in given().items():
             np.testing.assert_array_equal(arrays[name], array)
             assert arrays[name].flags.c_contiguous and arrays[name].flags.writeable
+
+
+def test_threads_that_write_one_block_at_once_get_its_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of Flower's simulation do, of which each hands messages to a worker."""
+    record, block, many = packed_record(given()), pack(given()), 4
+    there = threading.Barrier(many)
+
+    def slow(arrays: dict[str, np.ndarray]) -> bytes:
+        there.wait(10)  # until all have found that there are no bytes yet
+        return pack(arrays)
+
+    monkeypatch.setattr("strategies.runtime.packing.pack", slow)
+    with ThreadPoolExecutor(many) as threads:
+        found = [threads.submit(pickle.dumps, record) for _ in range(many)]
+    assert {pickle.loads(f.result())[PACKED].data for f in found} == {block}
 
 
 @pytest.mark.parametrize("wired", [False, True])
