@@ -26,7 +26,14 @@ from fedsuite.settings.values import importing_only
 from simulations.app.machine import keep_freed_memory, leave_the_compiler_out
 from simulations.app.members_of_sums import accepts_sums, as_member
 from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
-from simulations.systems import Node, System, settings_of
+from simulations.systems import Later, Node, System, load_system, settings_of
+
+
+def import_clients(system: str) -> None:
+    """What the first message to this process would import of a system; a name without a system is left to that message."""
+    with torch_threads(1), suppress(InputError):
+        if isinstance(make := load_system(system).make_client, Later):
+            make.load()
 
 
 def make_client(context: Context) -> NumPyClient:

@@ -67,16 +67,22 @@ def _nothing(*_: object) -> None:
     """A step that a system does without."""
 
 
-def later(path: str) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Later:
     """The function at `module:NAME`, imported when it is called: a server has no use for data and training."""
 
-    def call(*given: Any) -> Any:
-        return imported(path, path, {})(*given)
+    path: str
 
-    return call
+    def __call__(self, *given: Any) -> Any:
+        return self.load()(*given)
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself; who will call it soon may import it before."""
+        found: Callable[..., Any] = imported(self.path, self.path, {})
+        return found
 
 
-_plain_answers = later("fedsuite.reports.page.questions:plain_answers")
+_plain_answers = Later("fedsuite.reports.page.questions:plain_answers")
 
 
 @dataclass(frozen=True)

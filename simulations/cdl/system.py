@@ -2,28 +2,28 @@
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.ineffective import UNREAD
-from simulations.systems import System, later
+from simulations.systems import Later, System
 
 SYSTEM = System(
     name="cdl",
     config_class=CDLConfig,
-    prepare=later("fedsuite.driving.data.sources:make_roster"),
-    make_strategy=later("simulations.cdl.server:make_strategy"),
-    make_client=later("simulations.cdl.client:make_client"),
-    describe=later("fedsuite.driving.data.sources:part_of"),
-    accepts=later("fedsuite.driving.refusals:accepts"),
-    validate=later("fedsuite.driving.checks:validate"),
-    report=later("fedsuite.driving.report.run:write_results"),
-    draw=later("fedsuite.driving.report.run:draw_data"),
-    compare=later("fedsuite.driving.report.experiment:write_comparison"),
-    metrics=later("fedsuite.driving.metrics:metrics_of"),
-    answers=later("fedsuite.driving.report.answers:answers"),
-    audit=later("simulations.cdl.audit:attacks"),
+    prepare=Later("fedsuite.driving.data.sources:make_roster"),
+    make_strategy=Later("simulations.cdl.server:make_strategy"),
+    make_client=Later("simulations.cdl.client:make_client"),
+    describe=Later("fedsuite.driving.data.sources:part_of"),
+    accepts=Later("fedsuite.driving.refusals:accepts"),
+    validate=Later("fedsuite.driving.checks:validate"),
+    report=Later("fedsuite.driving.report.run:write_results"),
+    draw=Later("fedsuite.driving.report.run:draw_data"),
+    compare=Later("fedsuite.driving.report.experiment:write_comparison"),
+    metrics=Later("fedsuite.driving.metrics:metrics_of"),
+    answers=Later("fedsuite.driving.report.answers:answers"),
+    audit=Later("simulations.cdl.audit:attacks"),
     node_key="silo",
     unread=UNREAD,
-    costs=later("simulations.cdl.costs:costs_of"),
-    seconds=later("simulations.cdl.costs:seconds_of"),
-    known=later("fedsuite.driving.plan:clients_of"),
+    costs=Later("simulations.cdl.costs:costs_of"),
+    seconds=Later("simulations.cdl.costs:seconds_of"),
+    known=Later("fedsuite.driving.plan:clients_of"),
     leaves=(
         *("baselines.json", "results.csv", "learning.png", "wall-clock.png"),
         *("steering.png", "frames.png", "overlay.png"),

@@ -6,24 +6,24 @@ Noise of its own needs a file of its own (fedsuite/roster/node.py).
 """
 
 from fedsuite.fedrl.config import FedRLConfig
-from simulations.systems import System, later
+from simulations.systems import Later, System
 
 SYSTEM = System(
     name="fedrl",
     config_class=FedRLConfig,
-    prepare=later("fedsuite.fedrl.open_world:prepare_world"),
-    make_strategy=later("simulations.fedrl.server:make_strategy"),
-    make_client=later("simulations.fedrl.client:make_client"),
-    describe=later("fedsuite.fedrl.open_world:part_of"),
-    accepts=later("fedsuite.fedrl.refusals:accepts"),
-    validate=later("fedsuite.fedrl.checks:validate"),
-    report=later("fedsuite.fedrl.report.run:write_results"),
-    compare=later("fedsuite.fedrl.report.experiment:write_comparison"),
-    metrics=later("fedsuite.fedrl.metrics:metrics_of"),
-    answers=later("fedsuite.fedrl.report.answers:answers"),
-    audit=later("simulations.fedrl.audit:attacks"),
+    prepare=Later("fedsuite.fedrl.open_world:prepare_world"),
+    make_strategy=Later("simulations.fedrl.server:make_strategy"),
+    make_client=Later("simulations.fedrl.client:make_client"),
+    describe=Later("fedsuite.fedrl.open_world:part_of"),
+    accepts=Later("fedsuite.fedrl.refusals:accepts"),
+    validate=Later("fedsuite.fedrl.checks:validate"),
+    report=Later("fedsuite.fedrl.report.run:write_results"),
+    compare=Later("fedsuite.fedrl.report.experiment:write_comparison"),
+    metrics=Later("fedsuite.fedrl.metrics:metrics_of"),
+    answers=Later("fedsuite.fedrl.report.answers:answers"),
+    audit=Later("simulations.fedrl.audit:attacks"),
     engine="inprocess",
     node_key="party",
-    costs=later("simulations.fedrl.costs:costs_of"),
+    costs=Later("simulations.fedrl.costs:costs_of"),
     leaves=("results.csv", "learning.png", "learning-*.png", "sweep.png", "sweep-*.png"),
 )

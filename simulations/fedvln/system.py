@@ -2,28 +2,28 @@
 
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.ineffective import UNREAD
-from simulations.systems import System, later
+from simulations.systems import Later, System
 
 SYSTEM = System(
     name="fedvln",
     config_class=FedVLNConfig,
-    prepare=later("simulations.fedvln.server:prepare"),
-    make_strategy=later("simulations.fedvln.server:make_strategy"),
-    make_client=later("simulations.fedvln.client:make_client"),
-    describe=later("fedsuite.vln.data.roster:part_of"),
-    accepts=later("fedsuite.vln.refusals:accepts"),
-    validate=later("fedsuite.vln.checks:validate"),
-    report=later("fedsuite.vln.report.run:write_results"),
-    draw=later("fedsuite.vln.report.run:draw_data"),
-    compare=later("fedsuite.vln.report.experiment:write_comparison"),
-    metrics=later("fedsuite.vln.metrics:metrics_of"),
-    answers=later("fedsuite.vln.report.answers:answers"),
-    audit=later("simulations.fedvln.audit:attacks"),
+    prepare=Later("simulations.fedvln.server:prepare"),
+    make_strategy=Later("simulations.fedvln.server:make_strategy"),
+    make_client=Later("simulations.fedvln.client:make_client"),
+    describe=Later("fedsuite.vln.data.roster:part_of"),
+    accepts=Later("fedsuite.vln.refusals:accepts"),
+    validate=Later("fedsuite.vln.checks:validate"),
+    report=Later("fedsuite.vln.report.run:write_results"),
+    draw=Later("fedsuite.vln.report.run:draw_data"),
+    compare=Later("fedsuite.vln.report.experiment:write_comparison"),
+    metrics=Later("fedsuite.vln.metrics:metrics_of"),
+    answers=Later("fedsuite.vln.report.answers:answers"),
+    audit=Later("simulations.fedvln.audit:attacks"),
     node_key="scan",
     unread=UNREAD,
-    costs=later("simulations.fedvln.costs:costs_of"),
-    seconds=later("simulations.fedvln.costs:seconds_of"),
-    known=later("fedsuite.vln.plan:clients_of"),
+    costs=Later("simulations.fedvln.costs:costs_of"),
+    seconds=Later("simulations.fedvln.costs:seconds_of"),
+    known=Later("fedsuite.vln.plan:clients_of"),
     leaves=(
         *("baselines.json", "results.csv", "learning.png", "learning-*.png", "walks.png"),
         *("submission_*.json", "submit_test.json", "statistics.csv", "verbs.png"),

@@ -5,7 +5,7 @@ It writes the bytes of the engine in process; plain `flwr run` of the same apps,
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fedsuite.errors import RunFailed
@@ -45,7 +45,7 @@ def run_ray(
                 from simulations.engines.ray.grid import RayGrid
 
                 waiting.what = "the workers to start"
-                kept, hands = Kept(folder.path), _hands(placement, needed(run_config, folder.path))
+                kept, hands = Kept(folder.path), _hands(placement, run_config, folder)
                 grid = RayGrid(hands, placement.workers, num_nodes, run_config, logs, kept)
                 try:
                     _ready(grid)
@@ -68,21 +68,21 @@ def run_ray(
             raise
 
 
-def _hands(placement: Placement, paths_of_data: Sequence[str]) -> Any:
+def _hands(placement: Placement, run_config: Mapping[str, Value], folder: RunFolder) -> Any:
     """Where workers come from: this host alone, or those of a cluster."""
     import ray
 
     from simulations.engines.ray.worker import Worker
 
     share = 1 / placement.per_gpu if placement.gpus else 0
-    paths = [os.path.abspath(path) for path in sys.path]
+    paths, system = [os.path.abspath(path) for path in sys.path], str(run_config["system"])
 
     def hire(apart: bool, **where: Any) -> Any:
         actor = ray.remote(Worker).options(num_cpus=1, num_gpus=share, max_restarts=0, **where)
-        return actor.remote(paths, os.getcwd(), placement.environment(), apart)
+        return actor.remote(paths, os.getcwd(), placement.environment(), apart, system)
 
     if isinstance(placement, ClusterPlacement):
-        return Crew(placement, paths_of_data, hire)
+        return Crew(placement, needed(run_config, folder.path), hire)
     return ThisHost(hire)
 
 

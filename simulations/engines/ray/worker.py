@@ -22,7 +22,8 @@ Parcel = tuple[bytes, list[Any]]
 
 class Worker:
     """One process of a run. environment: variables of its own; paths, folder: where the run finds modules and files; apart:
-    it does not have the run's folder, and keeps what clients keep in one of its own (keeping.py)."""
+    it does not have the run's folder, and keeps what clients keep in one of its own (keeping.py); system: of the run, for
+    which it imports what clients need before the first message comes."""
 
     def __init__(
         self,
@@ -30,17 +31,19 @@ class Worker:
         folder: str,
         environment: Mapping[str, str],
         apart: bool = False,
+        system: str = "",
     ) -> None:
         if os.path.isdir(folder):  # on another host it need not be
             os.chdir(folder)
         os.environ.update(environment)
         sys.path[:] = [*paths, *(p for p in sys.path if p not in paths)]
-        from simulations.client_app import app
+        from simulations.client_app import app, import_clients
         from simulations.engines.inprocess import answered, server_identity
         from simulations.engines.ray.keeping import Elsewhere
 
         self.app, self._answered, self._identity = app, answered, server_identity
         self._elsewhere = Elsewhere() if apart else None
+        import_clients(system)
 
     def pid(self) -> int:
         """Of this process."""

@@ -5,6 +5,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import tomllib
@@ -29,7 +31,7 @@ from simulations.engines.ray.hands import ThisHost
 from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.logs import RAY_LOGS
 from simulations.engines.ray.placement import Placement
-from simulations.engines.ray.worker import LONG, opened, packed
+from simulations.engines.ray.worker import LONG, Worker, opened, packed
 from simulations.experiments.result_tables import runs_table
 from simulations.systems import to_run_config
 from strategies.runtime.packing import PACKED, arrays_of, packed_record
@@ -272,3 +274,19 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     done = here(tmp_path, "run", "--resume", "toy", "--workers", "2", "--set", "round-time-s=0")
     assert done.returncode == 0, done.stderr
     assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=12))
+
+
+def test_a_worker_imports_what_clients_need_before_a_message_comes():
+    """Else the first messages wait for imports, one worker after the other."""
+    said = "import os, sys; from simulations.engines.ray.worker import Worker; before = set(sys.modules); "
+    said += "Worker([], os.getcwd(), {}, False, 'cdl'); print(*set(sys.modules) - before)"
+    imported = subprocess.run(
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
+    assert {"torch", "simulations.cdl.client"} <= set(imported)
+    assert "simulations.fedvln.client" not in imported
+
+
+def test_a_worker_leaves_an_unknown_system_to_the_message(tmp_path):
+    """Its reply names it; the worker itself lives."""
+    assert Worker([], str(tmp_path / "elsewhere"), {}, False, "no-such-system").pid() == os.getpid()
