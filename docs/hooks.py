@@ -35,7 +35,7 @@ TOP = {
 }
 MOVED = {f"]({source})": f"]({page})" for page, source in TOP.items()} | {"](docs/": "]("}
 FOLDER_LINK = re.compile(r"\]\((results/[\w-]+)/?\)")
-MADE_OF = re.compile(r"^<!-- scores\n.*?^-->\n\n?", re.MULTILINE | re.DOTALL)  # docs/tables.py
+MADE_OF = re.compile(r"^<!-- (?:scores|numbers)\n.*?^-->\n\n?", re.M | re.S)  # docs/tables.py
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -57,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to a folder of scores lead to its listing; what a table is made of is left out."""
+    """Links to a folder of scores lead to its listing; what numbers are made of is left out."""
     return FOLDER_LINK.sub(r"](\1/index.md)", MADE_OF.sub("", markdown))
 
 

@@ -1,62 +1,54 @@
-"""Tables of the pages whose numbers are those of stored scores.
+"""Tables and sentences of the pages whose numbers are those of stored scores.
 
-    python -m docs.tables --check     # says which cells differ, exit code 1 if any does
-    python -m docs.tables --write     # puts the scores' numbers into the pages
+    python -m docs.tables --check     # says which cells and sentences differ, exit code 1 if any does
+    python -m docs.tables --write     # puts the scores' numbers into the tables; sentences are for you to change
 
-Before such a table its page has a comment, in TOML, which the site leaves out:
+Before such a table its page has a comment, in TOML, which the site leaves out; sentences.py has that of a sentence:
 
     <!-- scores
     file = "fedrl/table1-8.csv"          # in docs/results; several: a list
     keys = { method = "method" }         # column of the page -> column of the scores: what chooses a row's lines
     names = { "FedRL-1, sum" = { file = "fedrl/table1-8-sum.csv", method = "FedRL-1" } }
     cells = ["", "", "{success-rate*100:.1f}"]
+    beside = "fedrl/table1-8.page.csv"
     -->
 
-A cell of the page says which lines of the scores are meant; `names` says it for cells that are written otherwise there, with
-`file = ""` that no scores of a row were kept, with `left` which of its columns are left as they are. A key may be a list: a
-column, and a text with {} for the cell.
-`where` chooses lines for the whole table. `cells` has an entry for each column of the page: "" for a column that is left as
-it is, a form, or a table with `form` and a choice of its own. What is chosen may be a pattern with *, and a list of several.
+A cell of the page says which lines of the scores are meant; `names` says it for cells that are written otherwise there,
+with `file = ""` that no scores of a row were kept, with `left` for which of its columns. A key may be a list: a column, and
+a text with {} for the cell. `where` chooses lines for the whole table. `cells` has an entry for each column of the page: ""
+for a column that is not made of scores, a form (scores.py), or a table with `form` and a choice of its own. What is chosen
+may be a pattern with *, and a list of several; @NAME in it is what the row chooses under that name.
 
-A form has fields {metric*factor:format}: the mean of the lines, with ± their sample standard deviation if there are several.
-With !mean it is the mean alone, with !each every value by seed and fold, with !slash the same with strokes, with !of the
-mean of those that are there, and how many. {n} is the number of lines, @NAME what the row chooses under that name.
+`beside` is a table like the page's, whose cells are what is not made of scores: published numbers, and those of runs of
+which nothing else was kept. Its first lines, with #, say where they come from. Without `cells` the whole table is this one.
+A number that neither has is an error.
 
 A cell for which there are no scores has no number; one of words alone, bold type and a remark in brackets are left as they
 are.
 """
 
 import argparse
-import json
+import csv
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
+from docs import scores
+from docs.scores import TableError, lines_of, read_scores, shown
+from docs.sentences import NUMBERS, missing
 
-DOCS = Path(__file__).resolve().parent
 COMMENT = re.compile(r"^<!-- scores\n(.*?)^-->\n\n?", re.MULTILINE | re.DOTALL)
-FIELD = re.compile(r"\{([\w. -]+?)(?:\*(-?[\d.]+))?(?::([^}!]*))?(?:!(mean|each|slash|of))?\}")
 REMARK = re.compile(r" \([^\d)]*\)$")
 NUMBER, WORD = re.compile(r"\d"), re.compile(r"[^\W\d_]{3}")
-BESIDE = {"each": ", ", "slash": " / "}
-ORDER = ("seed", "fold")
-
-
-class TableError(ValueError):
-    """A comment that does not fit its table or its scores."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """page, line (from 1): where; found: what the page has; told: what the scores say."""
+    """page, line (from 1): where; found: what the page has, "" in a sentence; told: what the scores say."""
 
     page: str
     line: int
@@ -64,72 +56,19 @@ class Difference:
     told: str
 
     def __str__(self) -> str:
-        return f"docs/{self.page}:{self.line}: {self.found!r}, the scores say {self.told!r}"
+        has = f"{self.found!r}, the scores say" if self.found else "the text after it has no"
+        return f"docs/{self.page}:{self.line}: {has} {self.told!r}"
 
 
 @cache
-def scores_of(file: str) -> pd.DataFrame:
-    """A file of docs/results."""
-    path = DOCS / "results" / file
-    if path.suffix == ".jsonl":
-        return pd.DataFrame(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
-    return pd.read_csv(path)
+def beside_of(file: str) -> list[list[str]]:
+    """Titles and rows of a table that goes beside the scores."""
+    return list(csv.reader(read_scores(file).splitlines()))
 
 
-def lines_of(file: str | list[str], choice: Mapping[str, Any]) -> pd.DataFrame:
-    """Lines of the scores that a cell is about, by seed and fold."""
-    files = (file,) if isinstance(file, str) else tuple(file)
-    wanted = ((k, tuple(map(str, v if isinstance(v, list) else [v]))) for k, v in choice.items())
-    return _lines(files, tuple(wanted), scores_of)
-
-
-@cache
-def _lines(
-    files: tuple[str, ...],
-    choice: tuple[tuple[str, tuple[str, ...]], ...],
-    scores: Callable[[str], pd.DataFrame],
-) -> pd.DataFrame:
-    table = pd.concat([scores(file) for file in files], ignore_index=True)
-    for column, wanted in choice:
-        if column not in table:
-            raise TableError(f"{', '.join(files)}: no column {column}")
-        meant = [any(fnmatchcase(str(v), w) for w in wanted) for v in table[column]]
-        table = table.loc[np.array(meant, bool)]
-    return table.sort_values([c for c in ORDER if c in table])
-
-
-def shown(form: str, lines: pd.DataFrame) -> str:
-    """A form with the numbers of these lines; "" where there are none."""
-    found = ""
-    if lines.empty:
-        return found
-    for text, metric, factor, style, kind in _parts(form):
-        found += text
-        if metric == "n":
-            found += str(len(lines))
-        elif metric:
-            if metric not in lines:
-                raise TableError(f"no column {metric}")
-            values = lines[metric].astype(float) * float(factor or 1)
-            there = values.dropna()
-            if there.empty or (len(there) < len(values) and kind != "of"):
-                return ""
-            if kind in BESIDE:
-                found += BESIDE[kind].join(f"{v:{style}}" for v in values)
-            else:
-                spread = f" ± {there.std():{style}}" if len(there) > 1 and kind != "mean" else ""
-                part = f" ({len(there)} of {len(values)})" if len(there) < len(values) else ""
-                found += f"{there.mean():{style}}{spread}{part}"
-    return found
-
-
-def _parts(form: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Text, and the field after it: metric, factor, format, kind."""
-    end = 0
-    for field in FIELD.finditer(form):
-        yield form[end : field.start()], *(part or "" for part in field.groups())  # type: ignore[misc]
-        end = field.end()
-    yield form[end:], "", "", "", ""
+def cells_of(line: str) -> list[str]:
+    """What a row of a page has, by column."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 @dataclass(frozen=True)
@@ -141,36 +80,48 @@ class Table:
     lines: list[str]
     first: int
 
-    def cells(self, line: str) -> list[str]:
-        """What a row of the page has, by column."""
-        return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-    def told(self, line: str) -> list[str]:
-        """The row as the scores have it."""
-        cells = self.cells(line)
-        forms = self.about["cells"]
+    def told(self, line: str, number: int) -> list[str]:
+        """A row, the number-th of the table, as the scores have it."""
+        cells = cells_of(line)
+        forms = self.about.get("cells", [""] * len(self.header))
         if len(forms) != len(self.header) or len(cells) != len(self.header):
             raise TableError(
                 f"{len(forms)} forms and {len(cells)} cells for {len(self.header)} columns"
             )
-        row: dict[str, Any] = {"file": self.about["file"], **self.about.get("where", {})}
+        row: dict[str, Any] = {"file": self.about.get("file", ""), **self.about.get("where", {})}
         for title, key in self.about.get("keys", {}).items():
             name = cells[self.header.index(title)].replace("**", "")
             column, pattern = (key, "{}") if isinstance(key, str) else key
             row |= self.about.get("names", {}).get(name, {column: pattern.format(name)})
-        left = row.pop("left", [])
-        return [
-            cell if title in left else self._cell(form, cell, row)
-            for title, form, cell in zip(self.header, forms, cells, strict=True)
-        ]
+        left, beside = row.pop("left", []), self._beside(cells[0], number)
+        found = []
+        for title, form, cell, kept in zip(self.header, forms, cells, beside, strict=True):
+            names = title == self.header[0] or title in self.about.get("keys", {})
+            made = "" if title in left else form
+            told = kept or (cell if names and not made else self._cell(made, cell, row))
+            if told is None:
+                raise TableError(f"{cell!r} is neither made of scores nor kept beside them")
+            found.append(told)
+        return found
 
-    def _cell(self, form: str | Mapping[str, Any], cell: str, row: Mapping[str, Any]) -> str:
+    def _beside(self, name: str, number: int) -> list[str]:
+        if "beside" not in self.about:
+            return [""] * len(self.header)
+        file = self.about["beside"]
+        titles, *rows = beside_of(file)
+        if titles != self.header or len(rows) != len(self.lines) or rows[number][0] != name:
+            raise TableError(f"{file}: other columns or rows than the page's")
+        return rows[number]
+
+    def _cell(self, form: str | Mapping[str, Any], cell: str, row: Mapping[str, Any]) -> str | None:
+        """What the cell should be; None for a number that nothing tells."""
         remark = REMARK.search(cell)
         text = cell.replace("**", "").removesuffix(remark[0] if remark else "")
-        words = WORD.search(text) and not NUMBER.search(text)
-        if not form or row["file"] == "" or words:
-            return cell
         choice = {**row, **({"form": form} if isinstance(form, str) else form)}
+        if WORD.search(text) and not NUMBER.search(text):
+            return cell
+        if not form or choice["file"] == "":
+            return None if NUMBER.search(text) else cell
         for name in [name for name in choice if name.startswith("@")]:
             value = choice.pop(name)
             choice = {
@@ -195,55 +146,56 @@ def tables_of(text: str) -> Iterator[Table]:
             rows.append(line)
         if len(rows) < 3:
             raise TableError(f"line {first}: no table after the comment")
-        header = [cell.strip() for cell in rows[0].strip().strip("|").split("|")]
-        yield Table(about, header, rows[2:], first + 2)
+        yield Table(about, cells_of(rows[0]), rows[2:], first + 2)
 
 
 def written(page: str, text: str) -> tuple[str, list[Difference]]:
-    """The page with the scores' numbers, and where it had others."""
+    """The page with the scores' numbers in its tables, and where it had others."""
     lines, found = text.split("\n"), []
     for table in tables_of(text):
-        for number, line in enumerate(table.lines, table.first):
+        for number, line in enumerate(table.lines):
+            at = table.first + number
             try:
-                told = table.told(line)
+                told = table.told(line, number)
             except TableError as error:
-                raise TableError(f"docs/{page}:{number + 1}: {error}") from None
-            pairs = list(zip(table.cells(line), told, strict=True))
-            found += [Difference(page, number + 1, *pair) for pair in pairs if pair[0] != pair[1]]
+                raise TableError(f"docs/{page}:{at + 1}: {error}") from None
+            pairs = list(zip(cells_of(line), told, strict=True))
+            found += [Difference(page, at + 1, *pair) for pair in pairs if pair[0] != pair[1]]
             if any(a != b for a, b in pairs):
-                lines[number] = "| " + " | ".join(told) + " |"
+                lines[at] = "| " + " | ".join(told) + " |"
+    found += [Difference(page, line, "", told) for line, told in missing(text)]
     return "\n".join(lines), found
 
 
 def main(typed: list[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
-        description="Tables of the pages, and the scores they come from."
+        description="Tables and sentences of the pages, and the scores they come from."
     )
     wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--check", action="store_true", help="say what differs from the scores")
     wanted.add_argument(
-        "--check", action="store_true", help="say which cells differ from the scores"
-    )
-    wanted.add_argument(
-        "--write", action="store_true", help="put the scores' numbers into the pages"
+        "--write", action="store_true", help="put the scores' numbers into the tables"
     )
     write = parser.parse_args(typed).write
-    count, differ = 0, []
-    for path in sorted([*DOCS.glob("*.md"), DOCS.parent / "README.md"]):
+    tables, sentences, differ = 0, 0, []
+    for path in sorted([*scores.DOCS.glob("*.md"), scores.DOCS.parent / "README.md"]):
         text = path.read_text(encoding="utf-8")
         try:
             new, found = written(path.name, text)
         except (TableError, tomllib.TOMLDecodeError, OSError, KeyError) as error:
             print(f"error: {path.name}: {error}", file=sys.stderr)
             return 2
-        count += len(COMMENT.findall(text))
+        tables += len(COMMENT.findall(text))
+        sentences += len(NUMBERS.findall(text))
         differ += found
         if write and new != text:
             path.write_text(new, encoding="utf-8")
     for difference in differ:
         print(difference)
-    print(f"{count} tables, {len(differ)} cells {'written anew' if write else 'differ'}")
-    return 1 if differ and not write else 0
+    done = "written anew, but for sentences" if write else "differ"
+    print(f"{tables} tables, {sentences} texts with numbers; {len(differ)} {done}")
+    return 1 if any(not write or not d.found for d in differ) else 0
 
 
 if __name__ == "__main__":

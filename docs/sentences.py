@@ -1,0 +1,61 @@
+"""Numbers in sentences that are those of stored scores.
+
+Before a paragraph, a list or a table of a page stands a comment, in TOML, which the site leaves out:
+
+    <!-- numbers
+    file = "fedvln/augment-control.csv"
+    of = [
+      { variant = "federated", form = "{val_unseen.sr*100:.1f!mean}" },
+      { variant = "federated", less = { variant = "federated-control" }, form = "{val_unseen.sr*100:.1f!ends}" },
+    ]
+    -->
+
+Each entry chooses lines of the scores and has a form (scores.py); `less` chooses those that are taken away from them. The
+text up to the next empty line has to have what the entries come to, one after the other: `python -m docs.tables --check`
+says which is missing.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from docs.scores import TableError, apart, lines_of, shown
+
+NUMBERS = re.compile(r"^<!-- numbers\n(.*?)^-->\n\n?", re.MULTILINE | re.DOTALL)
+OTHER = re.compile(r"^<!-- .*?-->\n*", re.MULTILINE | re.DOTALL)
+
+
+def missing(text: str) -> Iterator[tuple[int, str]]:
+    """Line of the page, from 1, and what its text should have, of every number that is not where its entry says."""
+    for comment in NUMBERS.finditer(text):
+        about = tomllib.loads(comment[1])
+        line = text.count("\n", 0, comment.end()) + 1
+        block = OTHER.sub("", text[comment.end() :]).partition("\n\n")[0]
+        words, reached = re.sub(r"\s+", " ", block.replace("**", "")), 0
+        for entry in about["of"]:
+            try:
+                told = number_of({"file": about.get("file", ""), **entry})
+            except TableError as error:
+                raise TableError(f"line {line}: {error}") from None
+            found = re.compile(rf"(?<![\w.]){re.escape(told)}(?!\d|[.,]\d)").search(words, reached)
+            if found is None:
+                yield line, told
+            else:
+                reached = found.end()
+
+
+def number_of(entry: Mapping[str, Any]) -> str:
+    """What an entry comes to; raises TableError where there are no such scores."""
+    choice = dict(entry)
+    form, file, less = choice.pop("form"), choice.pop("file"), choice.pop("less", None)
+    lines = lines_of(file, choice)
+    told = shown(form, lines) if less is None else apart(form, lines, _others(less, file))
+    if not told:
+        raise TableError(f"no scores for {entry}")
+    return told
+
+
+def _others(less: Mapping[str, Any], file: str) -> Any:
+    choice = {"file": file, **less}
+    return lines_of(choice.pop("file"), choice)
