@@ -103,7 +103,8 @@ def apart(form: str, first: pd.DataFrame, second: pd.DataFrame) -> str:
             if pair.n == 0:
                 raise TableError(f"no two lines of one seed and fold for {form}")
             sign = "+" if pair.low < 0 else ""
-            ends = f"{pair.low:{sign}{style}} to {pair.high:{sign}{style}}"
+            bare = style.lstrip("+")
+            ends = f"{pair.low:{sign}{bare}} to {pair.high:{sign}{bare}}"
             found += ends if kind == "ends" else f"{pair.mean:{style}}"
     return found
 

@@ -25,7 +25,9 @@ TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md", "SECURITY.md
 PAGES = [ROOT / name for name in TOP]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 LONGEST_README = 120
-EXECUTED_ELSEWHERE = {"extending.md": "tests/test_extending.py"}
+EXECUTED_ELSEWHERE = dict.fromkeys(
+    ("extending.md", "extending-systems.md"), "tests/test_extending.py"
+)
 FENCED = re.compile(r"^(<!-- not run: .+ -->\n+)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OWN = re.compile(r"=[\w.]+:\w+$")  # module:NAME of a page's own file
 ENDS = {">", "|", "&&", "&", ";", "(", "2>&1"}  # of a command
@@ -209,3 +211,30 @@ def test_hooks_before_commits_are_the_projects_own() -> None:
     assert [repo["repo"] for repo in hooks["repos"]] == ["local"]
     entries = [hook["entry"] for hook in hooks["repos"][0]["hooks"]]
     assert entries and all(entry.startswith(".venv/bin/") for entry in entries)
+
+
+LONGEST_PAGE = 2500
+ELSEWHERE = {"deployment.md"}  # longer as yet
+
+
+def words_of(text: str) -> int:
+    """Words that a reader sees: comments, rules and signs do not count."""
+    return len(re.findall(r"\S*\w\S*", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)))
+
+
+@pytest.mark.parametrize("page", PAGES[len(TOP) :], ids=lambda page: page.name)
+def test_a_page_is_read_in_one_go(page: Path) -> None:
+    words = words_of(page.read_text(encoding="utf-8"))
+    assert words <= LONGEST_PAGE or page.name in ELSEWHERE, f"{words} words"
+
+
+@pytest.mark.parametrize("system", ["fedvln", "cdl", "fedrl"])
+def test_every_system_has_its_four_pages(system: str) -> None:
+    """How it works, differences, results and what was tried; keys are generated."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [f"{system}.md", f"{system}-differences.md", f"{system}-results.md", f"log-{system}.md"]
+    assert [page for page in pages if not (ROOT / "docs" / page).is_file()] == []
+    assert all(f": {page}\n" in nav for page in [*pages, f"reference/{system}.md"])
+    differences = (ROOT / "docs" / f"{system}-differences.md").read_text(encoding="utf-8")
+    numbered = re.findall(r"^(?:\| )?(\d+)(?:\.| \|) ", differences, re.MULTILINE)
+    assert numbered == [str(i + 1) for i in range(len(numbered))] and len(numbered) > 10

@@ -1,4 +1,4 @@
-"""The worked examples of docs/extending.md: every file is as short as promised, and does what the page says."""
+"""The worked examples of docs/extending.md and extending-systems.md: as short as promised, and they do what the page says."""
 
 import re
 import sys
@@ -36,7 +36,10 @@ from tests.simulations.test_torch_system import client_of, visit
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = "".join(
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("extending", "extending-systems")
+)
 BLOCK = re.compile(r"`(\w+)\.py`:\n\n```python\n(.*?)```", re.S)
 MOST_LINES = {
     "lion": 20, "elastic": 20, "meamed": 20, "distance": 15, "linear": 20, "glance": 40,

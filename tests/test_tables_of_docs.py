@@ -100,7 +100,7 @@ def test_changed_scores_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return table
 
     monkeypatch.setattr(scores, "scores_of", other)
-    for page in ("fedrl.md", "fedvln-results.md", "cdl.md", "robustness.md"):
+    for page in ("fedrl-results.md", "fedvln-results.md", "cdl-results.md", "robustness.md"):
         assert len(written(page, MADE[ROOT / "docs" / page])[1]) >= 4
 
 

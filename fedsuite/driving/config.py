@@ -1,7 +1,7 @@
 """Settings of a CDL run. Symbols of the paper (Do et al. 2024) stand in the help texts.
 
 Defaults are the paper's where it states a value; where it states none, or where the released code does
-something else, docs/cdl.md says what was chosen and why.
+something else, docs/cdl-differences.md says what was chosen and why.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Settings of a FedVLN run. Symbols of the paper (Zhou & Wang 2022, Algorithm 1) stand in the help texts.
 
 Defaults are the project's own choice for Room-to-Room with the published model sizes; where they differ from the
-paper or the official release, docs/fedvln.md says so.
+paper or the official release, docs/fedvln-differences.md says so.
 """
 
 from dataclasses import dataclass

@@ -133,7 +133,7 @@ def test_an_imported_agent_decides_as_it_did(
 
 @pytest.mark.usefixtures("doubles")
 def test_an_imported_speaker_writes_as_it_did(tmp_path: Path, vocabulary: Path) -> None:
-    """Paths of one length: the public code reads over the padding of others, see docs/fedvln.md."""
+    """Paths of one length: the public code reads over the padding of others, see docs/fedvln-differences.md."""
     there = speaker_of_public_code()
     import_checkpoint(public.save(tmp_path / "speaker.pth", there), vocabulary, tmp_path / "out")
     speaker = build_speaker(SpeakerSizes(**SIZES), seed=0)
