@@ -10,16 +10,17 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.utils.data import ConcatDataset
 
-from clients.house_base import HouseClientBase, HouseSite, as_metrics
+from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
+from fedsuite.vln.metrics import as_metrics
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import learns_from_paths, samples_paths
-from fedsuite.vln.training.learner import TrainingData, train_locally
+from fedsuite.vln.training.learner import AgentLessons, TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
 
 
@@ -56,6 +57,11 @@ class HouseClient(HouseClientBase):
                 stream=stream,
             )
         )
+
+    def lessons(self, number: int, stream: str) -> AgentLessons:
+        """Its mini-batches, one by one."""
+        visit, parts = (number, self.site.partition), self._training_data()
+        return AgentLessons(self.agent, self.site.world, parts, self.config, visit, stream)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Greedy walks on all own validation instructions; means per split and the number of instructions.

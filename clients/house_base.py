@@ -119,8 +119,3 @@ class HouseClientBase(LocalClient):
             shapes = {k: tuple(v.shape) for k, v in self.module.state_dict().items()}
             sent = checked_arrays(own, "start-from", shapes)
         self.keep_start(sent)
-
-
-def as_metrics(report: Any) -> dict[str, float]:
-    """A training report by the names of its fields, as it is sent."""
-    return {key.replace("_", "-"): value for key, value in vars(report).items()}

@@ -12,7 +12,6 @@ else stays here, by round:
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -20,12 +19,10 @@ from torch.optim import Optimizer
 
 from clients.keeping import KeepingClient
 from clients.numpy_client_app import Config, Fitted, Parameters, named_arrays, named_reply
+from clients.trainings import OPTIMIZER, Lessons, Trainings
 from fedsuite.arrays import (
     LARGEST_COUNT,
     Arrays,
-    Share,
-    load_arrays,
-    module_arrays,
     non_finite,
     range_complaint,
     under_prefix,
@@ -34,13 +31,13 @@ from fedsuite.arrays import (
 from fedsuite.averaging.control_variates import CONTROL, Correction
 from fedsuite.averaging.exchange import RESIDUAL, Exchange
 from fedsuite.averaging.gradients import Gradients
-from fedsuite.averaging.local_method import Learnt, Visit, chosen_method
-from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays
-from fedsuite.averaging.penalties import Penalty, chosen_penalty
+from fedsuite.averaging.local_method import Visit
+from fedsuite.averaging.local_methods import chosen_method
+from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.settings import AveragingSettings
 from fedsuite.runs.versions import Versions
 
-AGENT, OPTIMIZER, METHOD = "agent.", "optimizer.", "method."
+AGENT, METHOD = "agent.", "method."
 Moments = Literal["fresh", "kept", "shared"]  # state of the optimizer, from visit to visit
 
 
@@ -83,6 +80,10 @@ class LocalClient(KeepingClient):
         """Steps of the module in round `number`; means of what was measured, with the number of `steps`."""
         raise NotImplementedError
 
+    def lessons(self, number: int, stream: str) -> Lessons:
+        """The mini-batches of round `number`, for methods that step by themselves."""
+        raise NotImplementedError
+
     def count(self) -> int:
         """Training examples."""
         raise NotImplementedError
@@ -96,16 +97,17 @@ class LocalClient(KeepingClient):
         kept = self.kept_to_train(number, config)
         correction = self.correction(received, kept)
         states = {"kept": kept, "shared": received}.get(self.moments, {})
-        after: Arrays = {}
-        learn = partial(self._learn, number, int(config["steps"]), correction, states, after)
+        share, steps = self.exchange.share, int(config["steps"])
+        trainings = Trainings(self, number, steps, correction, states, self.moments != "fresh")
         start = self._whole(received, kept)
         own = under_prefix(kept, METHOD)
-        left = self.method.train(Visit(start, own, int(config["steps"]), learn, self.settings))
-        share = self.exchange.share
+        left = self.method.train(
+            Visit(start, own, steps, trainings.learn, share, self.settings, trainings.by_steps)
+        )
         residual = under_prefix(kept, RESIDUAL)
         sent, residual = self.exchange.encode(start, share.select(left.sent), residual)
         private = with_prefix(self.exchange.kept(left.sent), AGENT)
-        {"kept": private, "shared": sent}.get(self.moments, {}).update(after)
+        {"kept": private, "shared": sent}.get(self.moments, {}).update(trainings.after)
         private |= with_prefix(left.kept, METHOD) | with_prefix(residual, RESIDUAL)
         if correction is not None:
             private = with_prefix(correction.updated(), CONTROL) | private
@@ -165,33 +167,3 @@ class LocalClient(KeepingClient):
         beside = (OPTIMIZER, CONTROL)
         own = under_prefix(kept, AGENT)
         return {**own, **{k: v for k, v in received.items() if not k.startswith(beside)}}
-
-    def _learn(
-        self,
-        number: int,
-        asked: int,
-        correction: Correction | None,
-        states: Arrays,
-        after: Arrays,
-        model: Arrays,
-        steps: int | None = None,
-        *,
-        only: Share = Share(),
-        toward: Penalty | None = None,
-        anchor: Arrays | None = None,
-        stream: str = "",
-    ) -> Learnt:
-        """A training of the visit. states: of optimizers before it; those after it are put into `after`."""
-        load_arrays(self.module, model)
-        self.module.train()
-        self.module.zero_grad()  # a visit that failed may have left some
-        optimizer, names = self.optimizer(), dict(self.module.named_parameters())
-        suffix = f" {stream}" if stream else ""
-        prefix = f"{OPTIMIZER[:-1]}{suffix}."
-        if state := under_prefix(states, prefix):
-            load_optimizer_arrays(optimizer, names, state)
-        gradients = Gradients(toward or self.penalty, anchor, None if stream else correction, only)
-        report = self.train(optimizer, asked if steps is None else steps, number, gradients, suffix)
-        if self.moments != "fresh":
-            after |= with_prefix(optimizer_arrays(optimizer, names), prefix)
-        return Learnt(module_arrays(self.module), report)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from clients.house_base import HouseClientBase, HouseSite, as_metrics
+from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.gradients import Gradients
@@ -19,6 +19,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
 from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.message_keys import VALIDATION
+from fedsuite.vln.metrics import as_metrics
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.training.speaker_learner import Spoken, score_speaker, speak_all, train_speaker
 

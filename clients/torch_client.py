@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from clients.local_client import LocalClient
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
+from clients.torch_lessons import TorchLessons
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.exchange import exchange_of
 from fedsuite.averaging.gradients import Gradients
@@ -139,9 +140,8 @@ class TorchClient(LocalClient):
         self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
     ) -> dict[str, float]:
         """The mean loss of the steps; randomness, dropout's too, comes from (seed, round, partition, stream)."""
+        seed = self._seed(number, stream)
         with self._drawing():
-            rng = rng_for(self.config.seed, "local training" + stream, number, self.partition)
-            seed = int(rng.integers(2**63))
             torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 3 ms
             if self.device == "cuda":
                 torch.cuda.manual_seed_all(seed)
@@ -157,6 +157,16 @@ class TorchClient(LocalClient):
                 optimizer.step()
                 optimizer.zero_grad()
             return {"steps": steps, "loss": float(total) / max(steps, 1)}
+
+    def lessons(self, number: int, stream: str) -> TorchLessons:
+        """The same mini-batches and random numbers, one by one."""
+        batches, seed = self.batches(number, stream), self._seed(number, stream)
+        loss = lambda *batch: self.loss(self.module(*batch[:-1]), batch[-1])  # noqa: E731
+        return TorchLessons(batches, loss, self._drawing, seed)
+
+    def _seed(self, number: int, stream: str) -> int:
+        rng = rng_for(self.config.seed, "local training" + stream, number, self.partition)
+        return int(rng.integers(2**63))
 
     def _train_privately(
         self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str

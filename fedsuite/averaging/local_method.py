@@ -1,7 +1,7 @@
 """What a client does in a visit, as one value: a LocalMethod trains, and says which model the client is scored with.
 
-`local-method = "plain"` is FedAvg's: train what was received, send it back. With "module:NAME" of one's own a client may
-train other models beside it, and keep them: docs/extending.md has Ditto.
+`local-method = "plain"` is FedAvg's: train what was received, send it back. Others train other models beside it, and keep
+them: personal/ has those of the project, local_methods.py their names, docs/extending.md one of one's own.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedsuite.arrays import Arrays, Share
-from fedsuite.errors import InputError
-from fedsuite.settings.values import check_callable, chosen
 
 if TYPE_CHECKING:  # it brings torch, which a server's reports do without
     from fedsuite.averaging.penalties import Penalty
@@ -46,15 +44,51 @@ class Learn(Protocol):
 
 
 @dataclass(frozen=True)
+class Point:
+    """gradient: of the loss, by parameter; buffers: the other arrays of the model, as the loss's computation left them."""
+
+    gradient: Arrays
+    buffers: Arrays
+
+
+class BySteps(Protocol):
+    """A training of which the method takes every step itself, where it wants more than one gradient of a mini-batch."""
+
+    def gradients(self, *models: Arrays) -> list[Point]:
+        """The loss's on the next mini-batch at each of these models, by the same random numbers (dropout, actions).
+
+        With one model, and `stepped` along each, the bytes are those of `learn`.
+        """
+        ...
+
+    def stepped(
+        self, model: Arrays, point: Point, stream: str = "", *, factor: float = 1.0
+    ) -> Arrays:
+        """The model after a step of the client's optimizer along `factor` times the gradient.
+
+        stream: a name for each further model, which has an optimizer of its own; the first one's steps have the
+        configured penalty and control variates.
+        """
+        ...
+
+    def report(self) -> Mapping[str, float]:
+        """Means of what was measured at the first models, with the number of steps."""
+        ...
+
+
+@dataclass(frozen=True)
 class Visit:
     """received: the whole model, what the server does not have of it put in from the client's own; kept: what the method
-    kept of the last visit that counts, {} at first; steps: those that the server asks for; settings: of the run."""
+    kept of the last visit that counts, {} at first; steps: those that the server asks for; share: what of a model is
+    sent; settings: of the run; by_steps: opens a training, by the name of its stream."""
 
     received: Arrays
     kept: Arrays
     steps: int
     learn: Learn
+    share: Share
     settings: Any
+    by_steps: Callable[..., BySteps]
 
 
 @dataclass(frozen=True)
@@ -76,13 +110,16 @@ def as_received(received: Arrays, kept: Arrays) -> Arrays:
 class LocalMethod:
     """scored: (the whole model as received, what the method kept) -> the model that the client is scored with.
 
-    keeps: every visit keeps something; forgets: a visit whose answer is lost does not count, what it kept is dropped.
+    keeps: every visit keeps something; forgets: a visit whose answer is lost does not count, what it kept is dropped;
+    by_steps: it calls the visit's `by_steps`, which speakers do not have; needs_head: something must stay out of the share.
     """
 
     train: Callable[[Visit], Left]
     scored: Callable[[Arrays, Arrays], Arrays] = as_received
     keeps: bool = True
     forgets: bool = False
+    by_steps: bool = False
+    needs_head: bool = False
 
 
 def _plain(visit: Visit) -> Left:
@@ -91,16 +128,3 @@ def _plain(visit: Visit) -> Left:
 
 
 PLAIN = LocalMethod(_plain, keeps=False)
-LOCAL_METHODS: Mapping[str, LocalMethod] = {"plain": PLAIN}
-
-
-def chosen_method(key: str, name: str) -> LocalMethod:
-    """The method that `key = name` stands for; InputError if there is none."""
-    method = chosen(key, name, LOCAL_METHODS)
-    if not isinstance(method, LocalMethod):
-        raise InputError(
-            f"{key}: {name} is a {type(method).__name__}, expected a LocalMethod of fedsuite.averaging.local_method"
-        )
-    check_callable(key, name, method.train, ("visit",))
-    check_callable(key, name, method.scored, ("received", "kept"))
-    return method

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fedsuite.averaging.exchange import exchange_of
-from fedsuite.averaging.local_method import chosen_method
+from fedsuite.averaging.local_methods import chosen_method
 from fedsuite.averaging.merging import MERGED_WITH, MergeRule
 from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.robust import MERGE_RULES
@@ -44,7 +44,12 @@ def averaging_complaints(
         check_callable("federation.merge", own.merge, rule.combine, MERGED_WITH[:-1])
     check_callable("federation.merge", own.merge, rule.least, ("f",))
     chosen_penalty("federation.local-penalty", own.local_penalty, own.penalty_strength)
-    chosen_method("federation.local-method", own.local_method)
+    key, everything = "federation.local-method", type(own)().share
+    if chosen_method(key, own.local_method).needs_head and own.share == everything:
+        yield (
+            f"{key}: {own.local_method} trains a head that stays with the client; name what else is shared in "
+            "federation.share"
+        )
     if own.tolerated and own.merge in ("mean", "geometric-median"):
         yield f"federation.tolerated: {own.merge} has no use for it; set it to 0, or choose another federation.merge"
     if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:

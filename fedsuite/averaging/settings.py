@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD, PrivacySettings
 from fedsuite.settings.config import RunSettings, section, setting
-from fedsuite.settings.ineffective import Unread, among
+from fedsuite.settings.ineffective import Unread, among, but
 
 _OPTIMIZER = "federation.server-optimizer"
 CHOOSES_FROM = ("step", "clients", "count")  # what participation of one's own gets
@@ -83,8 +83,33 @@ class AveragingSettings:
     penalty_strength: float = setting(0.01, "strength of the local penalty; FedProx's mu", ge=0)
     local_method: str = setting(
         "plain",
-        "what a client does in a visit: plain (train what it received, send it back), or module:NAME of your own",
+        "what a client does in a visit: plain (train what it received, send it back); with a model of its own beside it "
+        "fedrep, ditto, apfl, layer-mixing; or module:NAME of your own",
         added=True,
+    )
+    head_steps: float = setting(
+        0.5,
+        "share of a visit's steps, rounded up, that fedrep trains the client's own head for",
+        ge=0,
+        le=1,
+        added=True,
+    )
+    ditto_strength: float = setting(
+        0.1,
+        "lambda, how strongly ditto draws a client's own model to the server's; 0 = training alone",
+        ge=0,
+        le=1e6,
+        added=True,
+    )
+    own_weight: float = setting(
+        0.5,
+        "the own model's part in what apfl (alpha) and layer-mixing (a) score, at first; 0 = the server's model",
+        ge=0,
+        le=1,
+        added=True,
+    )
+    own_weight_rate: float = setting(
+        0.01, "step size of the own model's part in apfl and layer-mixing; 0 = it stays", ge=0, le=1e6, added=True
     )
     share: str = setting(
         "all",
@@ -152,11 +177,17 @@ class FedAvgSettings(RunSettings):
         return self.training.local_steps or self.federation.local_epochs * batches
 
 
+_METHOD = "federation.local-method"
+_MIXING = (_METHOD, but("apfl", "layer-mixing"))
 _IN_PLAIN = ("federation.secure-sum", among(False))
 AVERAGING_UNREAD: Unread = {
     "federation.secure-sum-threshold": _IN_PLAIN,
     "federation.secure-sum-bound": _IN_PLAIN,
     "federation.penalty-strength": ("federation.local-penalty", among("none")),
+    "federation.head-steps": (_METHOD, but("fedrep")),
+    "federation.ditto-strength": (_METHOD, but("ditto")),
+    "federation.own-weight": _MIXING,
+    "federation.own-weight-rate": _MIXING,
     "federation.server-momentum": (_OPTIMIZER, among("none", "adagrad", "fedexp")),
     "federation.server-second-momentum": _RUNNING_MEANS,
     "federation.server-bias-correction": _RUNNING_MEANS,

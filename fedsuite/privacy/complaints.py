@@ -29,6 +29,11 @@ def privacy_complaints(own: PrivacySettings, federation: AveragingSettings) -> I
             "federation.control-variates: they carry gradients without noise, which privacy.unit = example has to hide; set "
             "it to false"
         )
+    if own.unit == EXAMPLE and federation.local_method != "plain":
+        yield (
+            f"federation.local-method: {federation.local_method} may train more than once in a visit, of which the ledger of "
+            "privacy.unit = example counts one; set it to plain"
+        )
     if own.unit != CLIENT:
         return
     if federation.secure_sum:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedsuite.averaging.local_methods import chosen_method
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.averaging.requirements import averaging_complaints
 from fedsuite.errors import InputError
@@ -17,6 +18,8 @@ from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.decoders import tried_decoder
 from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from fedsuite.vln.start import model_file, run_of
+
+_METHOD = "federation.local-method"
 
 
 def validate(config: FedVLNConfig) -> None:
@@ -125,6 +128,8 @@ def _in_values(c: FedVLNConfig) -> Iterator[str]:
         )
     if c.stage == "speaker" and own.local_penalty != "none":
         yield "federation.local-penalty: a speaker trains without one; set it to none"
+    if c.stage == "speaker" and chosen_method(_METHOD, own.local_method).by_steps:
+        yield f"{_METHOD}: {own.local_method} is not built for speakers; choose plain, fedrep or ditto"
 
 
 def _in_sharing(c: FedVLNConfig) -> Iterator[str]:

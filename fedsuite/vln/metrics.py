@@ -6,7 +6,7 @@ houses send their means, which are averaged by numbers of instructions. Speakers
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedsuite.settings.metrics import SHARE, Metric, Metrics, with_own
 
@@ -73,3 +73,8 @@ def metrics_of(config: "FedVLNConfig") -> Metrics:
         return SPEAKER_METRICS
     rows = (GOAL_PROGRESS, *AGENT) if config.data.dataset == "ndh" else AGENT
     return with_own(rows, config.evaluation.metrics)
+
+
+def as_metrics(report: Any) -> dict[str, float]:
+    """A training report by the names of its fields, as it is sent."""
+    return {key.replace("_", "-"): value for key, value in vars(report).items()}

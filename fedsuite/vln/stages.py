@@ -16,7 +16,7 @@ from dataclasses import replace
 from fedsuite.arrays import Share
 from fedsuite.averaging.exchange import Exchange
 from fedsuite.averaging.exchange import exchange_of as averaging_exchange
-from fedsuite.averaging.local_method import chosen_method
+from fedsuite.averaging.local_methods import chosen_method
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import MODULES
 

@@ -18,6 +18,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches
 from fedsuite.vln.data.dataset import Sample, make_episodes
 from fedsuite.vln.environment import Episodes, World
+from fedsuite.vln.metrics import as_metrics
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.speaker import Speaker
@@ -61,6 +62,7 @@ class _Source:
         self.dropout = Dropout(*rates, stream("dropout"))
         self.actions = stream("sampled actions")
         self.masks = stream("environment dropout")
+        self.drawn: tuple[Episodes | None, Episodes | None] = (None, None)
 
     def next(self) -> Episodes:
         """The next mini-batch."""
@@ -70,13 +72,21 @@ class _Source:
         own = self.config.objective
         return back_translate(self.data.speaker, self.world, samples, own, self.masks)
 
-    def losses(self, agent: Agent) -> Losses:
-        """Both parts of the objective on new mini-batches."""
-        weight = self.data.teacher_weight
-        forced = self.next() if weight > 0 else None
+    def draw(self) -> None:
+        """New mini-batches, for either part of the objective that has a weight."""
+        forced = self.next() if self.data.teacher_weight > 0 else None
         sampled = self.next() if self.config.objective.kind != "none" else None
-        batches, streams = (forced, sampled), (self.dropout, self.actions)
-        return compute_losses(agent, self.world, *batches, weight, self.config, *streams)
+        self.drawn = (forced, sampled)
+
+    def losses(self, agent: Agent) -> Losses:
+        """Both parts of the objective on what was drawn."""
+        weight, streams = self.data.teacher_weight, (self.dropout, self.actions)
+        return compute_losses(agent, self.world, *self.drawn, weight, self.config, *streams)
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What losses draw from."""
+        return [g for g in (self.dropout.generator, self.actions) if g is not None]
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,66 @@ class TrainingReport:
     sampled_loss: float
     gradient_norm: float
     decisions: int
+
+
+class AgentLessons:
+    """The steps of a visit, each on the summed loss of all `parts`; randomness is of (seed, round, partition, stream)."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        world: World,
+        parts: Sequence[TrainingData],
+        config: FedVLNConfig,
+        visit: tuple[int, int],
+        stream: str = "",
+    ) -> None:
+        """visit: round and partition."""
+        if not parts:
+            raise ValueError("expected data to learn from, got none")
+        numbered = enumerate(parts, 1)
+        self.sources = [_Source(part, n, world, config, visit, stream) for n, part in numbered]
+        self.agent, self.longest = agent, config.objective.gradient_clip
+        self.sums = np.zeros(4)
+
+    def draw(self) -> None:
+        """The next mini-batches of every part."""
+        for source in self.sources:
+            source.draw()
+
+    def backward(self, counted: bool = True) -> None:
+        """Add the gradients of the agent's losses on them."""
+        for source in self.sources:
+            losses = source.losses(self.agent)
+            losses.total.backward()
+            if counted:
+                self.sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
+
+    def clip(self, counted: bool = True) -> None:
+        """Of encoder and decoder, each by itself."""
+        norm = clip_grad_norm_(self.agent.encoder.parameters(), self.longest)
+        clip_grad_norm_(self.agent.decoder.parameters(), self.longest)
+        if counted:
+            self.sums[2] += float(norm)
+
+    def random_state(self) -> list[torch.Tensor]:
+        """Of dropout and sampled actions."""
+        return [g.get_state() for source in self.sources for g in source.generators]
+
+    def set_random_state(self, state: Sequence[torch.Tensor]) -> None:
+        """Put them where they were."""
+        generators = [g for source in self.sources for g in source.generators]
+        for generator, one in zip(generators, state, strict=True):
+            generator.set_state(one)
+
+    def measured(self, steps: int) -> TrainingReport:
+        """Means over this many steps."""
+        mean = self.sums / max(steps, 1)
+        return TrainingReport(steps, mean[0], mean[1], mean[2], int(self.sums[3]))
+
+    def report(self, steps: int) -> dict[str, float]:
+        """The same, as it is sent."""
+        return as_metrics(self.measured(steps))
 
 
 def train_locally(
@@ -102,26 +172,17 @@ def train_locally(
     gradients: Gradients = UNCHANGED,
     stream: str = "",
 ) -> TrainingReport:
-    """`steps` optimizer steps, each on the summed loss of all `parts`; randomness is of (seed, round, partition, stream)."""
-    if not parts:
-        raise ValueError("expected data to learn from, got none")
-    numbered, visit = enumerate(parts, 1), (round, partition)
-    sources = [_Source(part, number, world, config, visit, stream) for number, part in numbered]
-    sums = np.zeros(4)
+    """`steps` optimizer steps of an `AgentLessons`."""
+    lessons = AgentLessons(agent, world, parts, config, (round, partition), stream)
     parameters = dict(agent.named_parameters())
     for _ in range(steps):
-        for source in sources:
-            losses = source.losses(agent)
-            losses.total.backward()
-            sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
+        lessons.draw()
+        lessons.backward()
         gradients.shape(parameters)
-        norm = clip_grad_norm_(agent.encoder.parameters(), config.objective.gradient_clip)
-        clip_grad_norm_(agent.decoder.parameters(), config.objective.gradient_clip)
+        lessons.clip()
         optimizer.step()
         optimizer.zero_grad()
-        sums[2] += float(norm)
-    mean = sums / max(steps, 1)
-    return TrainingReport(steps, mean[0], mean[1], mean[2], int(sums[3]))
+    return lessons.measured(steps)
 
 
 def walk_all(
