@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from clients.house import HouseClient
-from clients.house_base import HouseClientBase, HouseSite, as_metrics
+from clients.house_base import HouseClientBase, HouseSite
 from fedsuite.errors import InputError
 from fedsuite.runs.versions import Versions
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.metrics import as_metrics
 from fedsuite.vln.training.learner import TrainingReport
 from tests.harness import changed
 
