@@ -4,6 +4,7 @@ import difflib
 import errno
 import re
 from collections.abc import Collection, Iterable
+from importlib.util import find_spec
 
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*)?")  # of terminals: colours, titles
 
@@ -17,6 +18,28 @@ class InputError(ValueError):
 
 class RunFailed(RuntimeError):
     """A run that started but could not go on (too few usable replies, a lost worker, a deadline)."""
+
+
+SIMULATION = ("dp_accounting", "gymnasium", "jinja2", "matplotlib", "pandas", "pyarrow", "ray")
+"""What the extra `simulation` of pyproject.toml installs: an installation for a node alone is without it."""
+
+
+def check_installed(names: Collection[str] = SIMULATION) -> None:
+    """InputError, which names the extra, if one of these packages of the extra `simulation` is not installed."""
+    for name in names:
+        if find_spec(name) is None:
+            raise _not_installed(name)
+
+
+def _uninstalled(error: ModuleNotFoundError) -> InputError | None:
+    name = (error.name or "").partition(".")[0]
+    return _not_installed(name) if name in SIMULATION and find_spec(name) is None else None
+
+
+def _not_installed(name: str) -> InputError:
+    return InputError(
+        f"{name}: not installed, as on a machine that is a node alone; pip install 'fedsuite[simulation]'"
+    )
 
 
 _FULL = (
@@ -52,6 +75,21 @@ def short_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(w in str(error) for w in words)
     )
+
+
+def understood(error: BaseException) -> InputError | RunFailed | None:
+    """What to say of an error that no programmer has to look at: bad input, a full disk, no memory; None of others."""
+    if isinstance(error, (InputError, RunFailed)):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        return _uninstalled(error)
+    if isinstance(error, OSError):
+        return refused(error) if is_refusal(error) else None
+    if short_of_memory(error):
+        return RunFailed(
+            f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
+        )
+    return None
 
 
 def one_line(text: str, most: int = 500) -> str:

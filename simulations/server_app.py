@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import RunNotRunningException
 
 from fedsuite.arrays import arrays_to_bytes
-from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused
+from fedsuite.errors import InputError, RunFailed, check_installed, is_refusal, one_line, refused
 from fedsuite.history import Kind, OnEvent, kind_of, line_about
 from fedsuite.history.metrics import write_metrics
 from fedsuite.roster.members import ROSTER, VOCABULARY, read_roster, write_roster
@@ -58,6 +58,7 @@ def serve(
 
     placement: for run.json; validated: this process has put the settings through all checks already.
     """
+    check_installed()
     system, settings = settings_of(run_config)
     folder = folder_of(settings)
     check_folder(folder, settings)

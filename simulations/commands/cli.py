@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fedsuite import __version__
-from fedsuite.errors import InputError, RunFailed, is_refusal, one_line, refused, short_of_memory
+from fedsuite.errors import InputError, RunFailed, one_line, understood
 from fedsuite.storage.escaping import PlainConsole
 from simulations.app.run_config import as_toml
 from simulations.audits.command import add_to as add_audit
@@ -211,19 +211,10 @@ def main() -> None:
         app()
     except KeyboardInterrupt:  # before a command has begun
         raise SystemExit(EXIT_STOPPED) from None
-    except (InputError, RunFailed) as error:
-        raise _ended(error) from error
-    except OSError as error:
-        if not is_refusal(error):
+    except Exception as error:
+        if (known := understood(error)) is None:
             raise
-        raise _ended(refused(error)) from error
-    except (MemoryError, RuntimeError) as error:
-        if not short_of_memory(error):
-            raise
-        told = (
-            f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
-        )
-        raise _ended(RunFailed(told)) from error
+        raise _ended(known) from error
 
 
 def _ended(error: InputError | RunFailed) -> SystemExit:

@@ -100,7 +100,7 @@ def command_path(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if not found:
-        raise InputError(f"{name}: program not found; install flwr[simulation] in this environment")
+        raise InputError(f"{name}: program not found; install flwr in this environment")
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, check_installed
 from fedsuite.runs.folder import RunFolder, check_folder, folder_of, variant_of
 from fedsuite.settings.config import (
     RunSettings,
@@ -79,6 +79,8 @@ class Experiment:
 
 def plan_experiment(request: Request) -> Experiment:
     """All runs that are asked for, through all checks."""
+    if not request.dry:
+        check_installed()
     typed = split_changes(request.changes)
     described = describe(request, typed)
     source, keys = described.source, described.runs[0].table

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
-from scipy.optimize import linprog, minimize_scalar
 
 from fedsuite.errors import InputError
 from fedsuite.randomness import rng_for
@@ -159,6 +158,8 @@ def activation_probabilities(
     Cutting planes: for every unit vector v whose entries sum to 0, lambda_2 <= sum p_m (v . L_m v). A linear program
     over the planes found so far gives an upper bound, its solution's eigenvectors the next planes, until both meet.
     """
+    from scipy.optimize import linprog  # 20 MB, and no other overlay needs it
+
     if not 0 < budget <= 1:
         raise InputError(f"matcha budget: expected a fraction in (0, 1], got {budget}; correct it")
     count = len(matchings)
@@ -199,6 +200,8 @@ def best_alpha(
     matchings: Sequence[Matching], probabilities: np.ndarray, num_silos: int
 ) -> tuple[float, float]:
     """(alpha, rho): rho is convex in alpha, so a line search finds its minimum."""
+    from scipy.optimize import minimize_scalar
+
     own = np.stack([laplacian(edges, num_silos) for edges in matchings])
     mean = np.tensordot(probabilities, own, axes=1)
     spread = np.tensordot(probabilities * (1 - probabilities), own, axes=1)

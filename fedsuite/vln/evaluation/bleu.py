@@ -10,8 +10,6 @@ references, and a brevity penalty exp(1 - r / c) where the c words written are f
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from sacrebleu.metrics.bleu import BLEU
-
 ORDERS = (1, 2, 3, 4)
 """Orders of the n-grams that are counted."""
 
@@ -28,6 +26,8 @@ def bleu_counts(
     correct-n, total-n: n-grams that match, and all of the hypotheses; words; reference-words (closest);
     shortest-reference-words.
     """
+    from sacrebleu.metrics.bleu import BLEU  # who trains an agent alone writes no words
+
     names = [f"{kind}-{n}" for kind in ("correct", "total") for n in ORDERS]
     names += [WRITTEN, CLOSEST, SHORTEST]
     if not hypotheses:
@@ -45,6 +45,8 @@ def bleu_counts(
 
 def corpus_bleu(counts: Mapping[str, float], order: int, published: bool = False) -> float:
     """bleu-`order`, 0..100, from summed counts; published: beside the shortest reference."""
+    from sacrebleu.metrics.bleu import BLEU
+
     reference = SHORTEST if published else CLOSEST
     correct, total = (
         [int(counts[f"{kind}-{n}"]) for n in ORDERS[:order]] for kind in ("correct", "total")

@@ -46,7 +46,7 @@ def warm_clients(
     program = shutil.which(PROGRAM, path=environment.get("PATH"))
     if program is None:
         raise InputError(
-            f"{PROGRAM}: not on the SuperNode's PATH; install flwr[simulation] in this environment"
+            f"{PROGRAM}: not on the SuperNode's PATH; install flwr in this environment"
         )
     if not hasattr(os, "pidfd_open"):
         print("client processes start cold: warm ones need Linux", file=sys.stderr)

@@ -17,7 +17,7 @@ import numpy as np
 from fedsuite.driving.data.readers.drive import visible
 from fedsuite.driving.data.readers.lerobot.schema import V3, Feature, Schema, Term
 from fedsuite.driving.data.readers.tables import lines_of
-from fedsuite.errors import InputError, one_line
+from fedsuite.errors import InputError, check_installed, one_line
 from fedsuite.storage.files import check_readable
 
 NUMBERS = ("episode_index", "frame_index", "timestamp")
@@ -48,6 +48,7 @@ class Rows:
 @contextmanager
 def opened(file: Path) -> Iterator[Any]:
     """A parquet file; InputError for one that is missing or damaged."""
+    check_installed(["pyarrow"])
     import pyarrow.parquet as pq  # slow to import
 
     check_readable(file)
