@@ -13,6 +13,7 @@ import numpy as np
 
 from fedsuite.arrays import Arrays, Named, Share, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import CONTROL, server_control
+from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.exchange import WHOLE, Exchange
 from fedsuite.averaging.merging import (
     ONE,
@@ -24,7 +25,7 @@ from fedsuite.averaging.merging import (
     weighted_means,
 )
 from fedsuite.averaging.privacy_settings import EPSILON
-from fedsuite.averaging.robust import WEIGHTED_MEAN, Merge, lengths
+from fedsuite.averaging.robust import WEIGHTED_MEAN, Merge
 from fedsuite.federation import (
     ClientInfo,
     Clients,
@@ -57,10 +58,11 @@ class Averaging(RoundStrategy):
     """Server side of any system; what differs between methods are values.
 
     initial: the model before round 1; steps: a client's optimizer steps per round; max_share: the most weight of one client
-    in a round; step: constants of the server optimizer, whose rate is `rate`; controls: the arrays that SCAFFOLD's control
-    variates correct; exchange: what of the model is merged, and what stays with each client, which gets its start once;
-    metrics: the table by which clients' scores become one; seed: of the rules' streams; remembers: rules are told what
-    clients said last; limit: why the run has to end before a round.
+    in a round; trusted: partition of the client by which fltrust measures others; step: constants of the server optimizer,
+    whose rate is `rate`; controls: the arrays that SCAFFOLD's control variates correct; exchange: what of the model is
+    merged, and what stays with each client, which gets its start once; metrics: the table by which clients' scores become
+    one; seed: of the rules' streams; remembers: rules are told what clients said last; limit: why the run has to end before
+    a round.
     """
 
     initial: Arrays
@@ -69,6 +71,7 @@ class Averaging(RoundStrategy):
     grouping: Grouping = one_by_one
     merge: Merge = WEIGHTED_MEAN
     max_share: float = 1.0
+    trusted: int = 0
     server_optimizer: ServerOptimizer = plain
     step: ServerStep = ONE
     controls: Share = Share(())
@@ -103,7 +106,9 @@ class Averaging(RoundStrategy):
         )
         weights = weights_of_chains(chosen, ends, self.max_share)
         own = [end.arrays for end in ends]
-        merged = self.merge(state.arrays, own, weights, steps.of(MERGE))
+        places = {end.lowest: place for place, end in enumerate(ends)}
+        told = steps.of(MERGE, trusted=places.get(self.trusted))
+        merged = self.merge(state.arrays, own, weights, told)
         step = self._step(steps, lambda: mean_square(state.arrays, own, weights))
         arrays, optimizer = server_step(
             state.arrays,

@@ -1,6 +1,6 @@
 """FedAvg and what goes with it (server optimizers, robust merging, chains, SCAFFOLD), ready from settings alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,8 @@ from fedsuite.averaging.merging import ServerStep
 from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import AveragingSettings, FedAvgSettings
+from fedsuite.averaging.trust import TRUSTING
+from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, Clients, RateSchedule, Selection
 from fedsuite.privacy.complaints import check_privacy
 from fedsuite.privacy.example_level import sampling_rate
@@ -18,7 +20,7 @@ from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import folder_of
 from fedsuite.settings.metrics import NO_ROWS, Metrics
-from fedsuite.settings.values import chosen
+from fedsuite.settings.values import chosen, shown
 from strategies.averaging import Averaging
 from strategies.chains import trainers
 from strategies.participation import (
@@ -72,7 +74,7 @@ class FedAvg(Averaging):
             **values,
         )
         if taking_part:
-            self.merge.check_planned(len(self.grouping(1, taking_part)))
+            check_merge(config.federation, self.grouping(1, taking_part))
             check_planned(config.federation, len(taking_part))
         check_first(self.limit, bool(config.resume))
 
@@ -99,6 +101,7 @@ def averaging_values(own: AveragingSettings, seed: int, trained: Share = Share()
         "grouping": InGroups(own.group_size, seed),
         "merge": merge_of(own),
         "max_share": own.max_share,
+        "trusted": own.trusted,
         "controls": trained if own.control_variates else Share(()),
         "rate": RateSchedule(
             own.server_learning_rate, own.server_learning_rate_decay, own.server_decay_steps
@@ -125,6 +128,16 @@ def merge_of(own: AveragingSettings) -> Merge:
     """The merge rule and the bound on changes."""
     rule = chosen("federation.merge", own.merge, MERGE_RULES)
     return Merge(rule, own.tolerated, own.update_bound, own.beyond_bound == "clip", own.merge)
+
+
+def check_merge(own: AveragingSettings, chains: Sequence[Clients]) -> None:
+    """InputError where the chains of a round are too few for the merge rule, or not what it needs."""
+    merge_of(own).check_planned(len(chains))
+    partitions = [c.partition for chain in chains for c in chain]
+    if own.merge == TRUSTING and own.trusted not in partitions:
+        raise InputError(
+            f"federation.trusted: no partition {own.trusted} among those that train, {shown(partitions)}; name one of them"
+        )
 
 
 def clients_of(roster: Roster) -> list[ClientInfo]:

@@ -25,11 +25,16 @@ class Steps:
         self.replies = last_replies(state.rules)
         self._made: dict[str, Step] = {}
 
-    def of(self, rule: str) -> Step:
+    def of(self, rule: str, trusted: int | None = None) -> Step:
         """The step of a rule, which is its name behind `federation.`; one in a round."""
         own = {k: v.copy() for k, v in under_prefix(self.state.rules, f"{rule}.").items()}
         step = Step(
-            round=self.number, seed=self.seed, purpose=rule, state=own, replies=self.replies
+            round=self.number,
+            seed=self.seed,
+            purpose=rule,
+            state=own,
+            replies=self.replies,
+            trusted=trusted,
         )
         self._made[rule] = step
         return step

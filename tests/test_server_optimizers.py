@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.merging import ServerStep, capped, mean, server_step
-from fedsuite.averaging.robust import lengths
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS
 
 START = np.array([1.0, -2.0])

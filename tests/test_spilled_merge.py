@@ -10,13 +10,17 @@ import pytest
 
 from fedsuite.arrays import Arrays, Stored, forms_of, picked, stored_like, under_prefix
 from fedsuite.averaging import blocks
+from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.merging import ServerStep, server_step, shares
-from fedsuite.averaging.robust import MERGE_RULES, Merge, lengths
+from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS
+from fedsuite.averaging.step import Step
 from strategies.averaging import mean_square
 
 ROOT = Path(__file__).parents[1]
-SHAPES = {"a.weight": (5, 3), "a.bias": (), "b": (1, 1), "c": (31,), "d": (4, 1, 2), "e": (0, 3)}
+SHAPES = {
+    "a.weight": (5, 3), "a.bias": (), "b": (1, 1), "c": (31,), "d": (4, 1, 2), "e": (0, 3), "prompt.f": (5,),
+}  # fmt: skip
 WIDTHS = (2, 7, 1 << 14)
 
 
@@ -63,12 +67,15 @@ def test_a_rule_gives_the_same_bytes_from_disk_as_from_memory(
     f = max(f for f in range(4) if rule.least(f) <= count)
     server, clients = model(0), [model(k + 1) for k in range(count)]
     weights = shares([k + 1 for k in range(count)])
-    reference = rule.combine(server, clients, weights, f)  # as they fit in memory, in one block
+    step = Step(trusted=count - 1)
+    reference = rule.merged(
+        server, clients, weights, f, step
+    )  # as they fit in memory, in one block
     if name in ("median", "trimmed-mean"):
         assert same(reference.delta, whole(name, server, clients, f))
     monkeypatch.setattr(blocks, "HELD", 8 * count * width)
     for given in (clients, on_disk(tmp_path, clients)):
-        found = rule.combine(server, given, weights, f)
+        found = rule.merged(server, given, weights, f, step)
         assert same(found.delta, reference.delta)
         assert found.admitted.tobytes() == reference.admitted.tobytes()
 

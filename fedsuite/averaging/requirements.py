@@ -9,6 +9,7 @@ from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.averaging.robust import MERGE_RULES
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS, TAKES
 from fedsuite.averaging.settings import CHOOSES_FROM, AveragingSettings, FedAvgSettings
+from fedsuite.averaging.trust import TRUSTING
 from fedsuite.errors import InputError
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.values import check_callable, chosen, shown
@@ -50,12 +51,19 @@ def averaging_complaints(
             f"{key}: {own.local_method} trains a head that stays with the client; name what else is shared in "
             "federation.share"
         )
-    if own.tolerated and own.merge in ("mean", "geometric-median"):
+    if own.tolerated and own.merge in ("mean", "geometric-median", TRUSTING):
         yield f"federation.tolerated: {own.merge} has no use for it; set it to 0, or choose another federation.merge"
-    if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan") and not own.tolerated:
+    if own.merge in ("trimmed-mean", "krum", "multi-krum", "bulyan", "pba") and not own.tolerated:
         yield (
             f"federation.tolerated: 0, so {own.merge} would withstand nobody; say how many hostile clients a round may have"
         )
+    if own.merge == TRUSTING and (own.participation_rate < 1 or own.participation != "seeded"):
+        yield (
+            "federation.merge: fltrust needs the client of federation.trusted in every round; set "
+            "federation.participation=seeded and federation.participation-rate=1"
+        )
+    if own.merge == TRUSTING and own.group_size > 1:
+        yield "federation.merge: fltrust needs the trusted client's own change, not that of a chain; set group-size=1"
     yield from in_plain_sight(own)
 
 

@@ -6,13 +6,12 @@ count together, in float64; distances are of whole clients, taken from the chang
   mean              sum p_k d_k                                                                   withstands nobody
   median            per number the middle change (Yin et al. 2018)                                N > 2 f, unweighted
   trimmed-mean      per number the mean without the f lowest and the f highest (Yin et al. 2018)  N > 2 f, unweighted
-  krum              the change with the least sum of its N - f - 2 smallest squared distances     N >= 2 f + 3
-                    to the others (Blanchard et al. 2017)
-  multi-krum        weighted mean of the N - f best by that score                                 N >= 2 f + 3
-  bulyan            Krum picks N - 2 f one by one; per number the mean of the N - 4 f picked that N >= 4 f + 3
-                    are nearest their median (El Mhamdi et al. 2018)
+  krum, multi-krum  the change, or the weighted mean of those, that is nearest others (krum.py)   N >= 2 f + 3
+  bulyan            per number the mean of those near the median, of those picked by Krum         N >= 4 f + 3
   geometric-median  least weighted sum of distances, by Weiszfeld's steps (RFA: Pillutla et al.   bad weight < 1/2
                     2022)
+  fltrust           those that point where a trusted client's change does (trust.py)              all but the trusted
+  pba               those whose prompts are most alike (prompts.py)                               N >= 2 f + 3
 
 Before any rule a cap may be put on weights (merging.capped) and a bound on lengths (`Merge`). Between equals
 the client of the lower partition is taken. No rule needs more than one whole array of one client in memory, and of the
@@ -20,86 +19,29 @@ numbers of all clients so many as HELD of blocks.py has room for: clients may li
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
-from fedsuite.arrays import Named, part_of, stored_like
-from fedsuite.averaging.blocks import blocks, number_by_number
+from fedsuite.arrays import Named, stored_like
+from fedsuite.averaging.blocks import number_by_number
+from fedsuite.averaging.distances import lengths
+from fedsuite.averaging.krum import bulyan, krum, multi_krum, weighing
 from fedsuite.averaging.merging import Merged, MergeRule, mean
+from fedsuite.averaging.prompts import by_prompts
 from fedsuite.averaging.step import NO_STEP, Step
+from fedsuite.averaging.trust import trusting
 from fedsuite.errors import InputError, RunFailed
 
-_BLOCK = 1 << 14  # numbers a client whose distances are taken at once
 # Weiszfeld's steps: the least distance that is divided by, when to stop, and when to give up.
 SMALLEST, ENOUGH, MOST_STEPS = 1e-6, 1e-10, 1000
 FEWEST_TO_COMPARE = 3  # lengths of which one can be said to be out of the ordinary
-
-
-def squared_distances(clients: Sequence[Named]) -> np.ndarray:
-    """||w_i - w_j||^2 [N, N] float64 over all floating-point arrays together."""
-    total = np.zeros(len(clients) * (len(clients) - 1) // 2)
-    for name in sorted(clients[0]):
-        if clients[0][name].dtype.kind != "f":
-            continue
-        for first, last in blocks(clients[0][name].size, _BLOCK):
-            block = np.array([part_of(c, name, first, last) for c in clients], np.float64)
-            total += pdist(block, "sqeuclidean")
-    return squareform(total)
-
-
-def lengths(server: Named, clients: Sequence[Named]) -> np.ndarray:
-    """||w_k - w|| [N] float64 over all floating-point arrays together."""
-    squares = np.zeros(len(clients))
-    for name in sorted(clients[0]):
-        if clients[0][name].dtype.kind != "f":
-            continue
-        for k, arrays in enumerate(clients):
-            change = (arrays[name] - server[name].astype(np.float64)).ravel()
-            squares[k] += change @ change
-    return np.sqrt(squares)
-
-
-# --- rules that weigh whole clients: a choice of coefficients c_k, Delta = sum c_k d_k --------------
-
-Choice = Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # (squared distances, p, f) -> c
-
-
-def _weighing(choose: Choice) -> Callable[[Named, Sequence[Named], np.ndarray, int], Merged]:
-    def combine(
-        server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
-    ) -> Merged:
-        chosen = choose(squared_distances(clients), weights, tolerated)
-        return Merged(mean(server, clients, chosen), np.minimum(1.0, chosen / weights))
-
-    return combine
 
 
 def _all_equal(
     server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int
 ) -> Merged:
     return Merged(mean(server, clients, weights), np.ones(len(clients)))
-
-
-def krum_scores(squared: np.ndarray, nearest: int) -> np.ndarray:
-    """Sums [N] of the `nearest` smallest squared distances to others."""
-    others = squared[~np.eye(len(squared), dtype=bool)].reshape(len(squared), -1)
-    return np.asarray(np.sort(others, axis=1)[:, :nearest].sum(axis=1))
-
-
-def _krum(squared: np.ndarray, weights: np.ndarray, tolerated: int) -> np.ndarray:
-    chosen = np.zeros(len(weights))
-    chosen[np.argmin(krum_scores(squared, len(weights) - tolerated - 2))] = 1.0
-    return chosen
-
-
-def _multi_krum(squared: np.ndarray, weights: np.ndarray, tolerated: int) -> np.ndarray:
-    scores = krum_scores(squared, len(weights) - tolerated - 2)
-    best = np.argsort(scores, kind="stable")[: len(weights) - tolerated]
-    chosen = np.zeros(len(weights))
-    chosen[best] = weights[best]
-    return np.asarray(chosen / chosen.sum())
 
 
 def geometric_median_weights(
@@ -119,9 +61,6 @@ def geometric_median_weights(
         if moved <= ENOUGH:
             break
     return c
-
-
-# --- rules that weigh single numbers -----------------------------------------------------------------
 
 
 def _by_number(
@@ -144,42 +83,17 @@ def trimmed(values: np.ndarray, tolerated: int) -> np.ndarray:
     return middle
 
 
-def _near_the_median(changes: np.ndarray, count: int) -> np.ndarray:
-    """Mean of the `count` changes nearest the median, which of sorted ones stand side by side."""
-    middle = np.median(changes, axis=0)
-    order = np.argsort(np.abs(changes - middle), axis=0, kind="stable")[:count]
-    near: np.ndarray = np.take_along_axis(changes, order, axis=0).mean(axis=0)
-    return near
-
-
-def _bulyan(server: Named, clients: Sequence[Named], weights: np.ndarray, tolerated: int) -> Merged:
-    squared, left = squared_distances(clients), list(range(len(clients)))
-    picked: list[int] = []
-    while len(picked) < len(clients) - 2 * tolerated:
-        nearest = max(1, len(left) - tolerated - 2)
-        best = left[int(np.argmin(krum_scores(squared[np.ix_(left, left)], nearest)))]
-        picked.append(best)
-        left.remove(best)
-    count = len(clients) - 4 * tolerated
-    delta = number_by_number(
-        server,
-        [clients[k] for k in sorted(picked)],
-        lambda x: _near_the_median(np.sort(x, axis=0), count),
-    )
-    admitted = np.zeros(len(clients))
-    admitted[picked] = 1.0
-    return Merged(delta, admitted)
-
-
 MEAN = MergeRule(_all_equal)
 MERGE_RULES: Mapping[str, MergeRule] = {
     "mean": MEAN,
     "median": MergeRule(_by_number(lambda x, _: np.median(x, axis=0)), lambda f: 2 * f + 1),
     "trimmed-mean": MergeRule(_by_number(trimmed), lambda f: 2 * f + 1),
-    "krum": MergeRule(_weighing(_krum), lambda f: 2 * f + 3),
-    "multi-krum": MergeRule(_weighing(_multi_krum), lambda f: 2 * f + 3),
-    "bulyan": MergeRule(_bulyan, lambda f: 4 * f + 3),
-    "geometric-median": MergeRule(_weighing(lambda d, p, _: geometric_median_weights(d, p))),
+    "krum": MergeRule(weighing(krum), lambda f: 2 * f + 3),
+    "multi-krum": MergeRule(weighing(multi_krum), lambda f: 2 * f + 3),
+    "bulyan": MergeRule(bulyan, lambda f: 4 * f + 3),
+    "geometric-median": MergeRule(weighing(lambda d, p, _: geometric_median_weights(d, p))),
+    "fltrust": MergeRule(trusting),
+    "pba": MergeRule(by_prompts, lambda f: 2 * f + 3),
 }
 
 
@@ -212,6 +126,9 @@ class Merge:
         self._check(len(inside), self.rule.least(self.tolerated))
         kept = [_shortened(server, clients[k], factors[k]) for k in inside]
         p = weights[inside] / weights[inside].sum() if len(inside) < len(clients) else weights
+        if step.trusted is not None:
+            place = inside.index(step.trusted) if step.trusted in inside else None
+            step = replace(step, trusted=place)
         merged = self.rule.merged(server, kept, p, self.tolerated, step)
         factors[inside] *= merged.admitted if len(merged.admitted) else 1.0
         return Merged(merged.delta, factors)

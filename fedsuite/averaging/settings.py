@@ -58,10 +58,16 @@ class AveragingSettings:
     merge: str = setting(
         "mean",
         "merge rule: mean (weighted); those that withstand hostile clients: median, trimmed-mean, krum, multi-krum, bulyan, "
-        "geometric-median; or module:NAME of your own",
+        "geometric-median, fltrust, pba; or module:NAME of your own",
     )
     tolerated: int = setting(
         0, "f, hostile clients of a round that the merge rule is to withstand", ge=0, le=1000
+    )
+    trusted: int = setting(
+        0,
+        "partition of the client, with public data, that others have to agree with where merge is fltrust",
+        ge=0,
+        added=True,
     )
     max_share: float = setting(
         1.0, "most weight of one client in a round's merge; 1 = as its samples say", gt=0, le=1
@@ -193,6 +199,7 @@ AVERAGING_UNREAD: Unread = {
     "federation.server-bias-correction": _RUNNING_MEANS,
     "federation.server-tau": (_OPTIMIZER, among("none", "momentum", "nesterov")),
     "federation.server-decay-steps": DECAYED,
+    "federation.trusted": ("federation.merge", but("fltrust")),
     "federation.beyond-bound": ("federation.update-bound", among(0.0)),
 }
 FEDAVG_UNREAD: Unread = {

@@ -23,6 +23,7 @@ class Step:
     every checkpoint and in its next step, a number as an array without dimensions. replies: by partition the metrics of each
     client's last reply to training, with "num-examples" and "round"; of clients that never replied nothing; {} where only
     rules of the project are at work. metrics: what the rule says of the round; the history has it under the rule's name.
+    trusted: of a merge rule, place of the client of federation.trusted among those that it merges; None if it is not there.
     """
 
     round: int = 1
@@ -31,6 +32,7 @@ class Step:
     state: dict[str, np.ndarray] = field(default_factory=dict)
     replies: Replies = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+    trusted: int | None = None
 
     @cached_property
     def rng(self) -> np.random.Generator:

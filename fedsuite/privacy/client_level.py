@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.arrays import Arrays, Named, non_finite
+from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.merging import Merged
 from fedsuite.averaging.privacy_settings import CLIENT, PrivacySettings
-from fedsuite.averaging.robust import lengths
 from fedsuite.averaging.step import Step
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.privacy.ledger import Ledger, Release, read, record

@@ -109,6 +109,8 @@ def _in_values(c: FedVLNConfig) -> Iterator[str]:
     own = c.federation
     yield from averaging_complaints(own, ("seeded", "published"))
     tried_decoder(c.agent)
+    if own.merge == "pba" and c.agent.decoder == "envdrop":
+        yield "federation.merge: pba goes by prompts, which agent.decoder=envdrop has not; set agent.decoder=prompted"
     in_turn = own.aggregation == "sequential" or own.client_optimizer == "shared"
     side_by_side = {
         "server-optimizer": own.server_optimizer, "merge": own.merge, "update-bound": own.update_bound,

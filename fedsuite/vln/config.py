@@ -95,7 +95,8 @@ class AgentSettings:
 
     decoder: str = setting(
         "envdrop",
-        "what decides where to go: envdrop (attentive LSTM, as published), or module:NAME of your own",
+        "what decides where to go: envdrop (attentive LSTM, as published), prompted (with the prompts that "
+        "federation.merge=pba goes by), or module:NAME of your own",
         added=True,
     )
     hidden_size: int = setting(512, "H, LSTM and attention size (even)", ge=2, le=16_384)

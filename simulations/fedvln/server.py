@@ -23,7 +23,7 @@ from fedsuite.vln.plan import (
 from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from strategies.chains import trainers
 from strategies.coded import with_codec
-from strategies.fedavg import averaging_values, merge_of
+from strategies.fedavg import averaging_values, check_merge
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg
 from strategies.local_only import LocalOnly
@@ -80,7 +80,7 @@ def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
     if config.federation.method == "federated":
         grouping = InGroups(config.federation.group_size, config.seed)
         chains = grouping(1, planned(participation_of(config), config.seed, training))
-        merge_of(config.federation).check_planned(len(chains))
+        check_merge(config.federation, chains)
         check_planned(config.federation, len(chains))
 
 

@@ -120,7 +120,10 @@ def roster_of(houses: int, role: str = "seen") -> Roster:
 
 
 RULES = [name for name, rule in MERGE_RULES.items() if rule.least(1) > 1]
-TINY = {"agent.hidden-size": 8, "agent.word-embedding-size": 4, "agent.action-embedding-size": 4}
+TINY = {
+    "agent.decoder": "prompted", "agent.hidden-size": 8, "agent.word-embedding-size": 4,
+    "agent.action-embedding-size": 4,
+}  # fmt: skip
 
 
 def strategy_of(houses: int, **federation: Any) -> object:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedsuite.arrays import Arrays
-from fedsuite.averaging.robust import lengths, squared_distances, trimmed
+from fedsuite.averaging.distances import lengths, squared_distances
+from fedsuite.averaging.robust import trimmed
 from fedsuite.driving.topology.mixing import Stack, mix
 
 

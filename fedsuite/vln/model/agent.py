@@ -171,15 +171,23 @@ class ActionDecoder(Decoder):
             self.cell.bias_ih + self.cell.bias_hh
         )
         gates = gates + gathered.times(state, self.cell.weight_hh)
-        hidden, cell = cell_update(gates, cell)
+        hidden, cell = self.updated(gates, cell)
         dropped, words = dropout(hidden), self.language_attention
-        both = [language.read(gathered.times(dropped, words.query.weight)), dropped]
+        both = [self.read(language, gathered.times(dropped, words.query.weight)), dropped]
         attended = torch.tanh(gathered.times(torch.cat(both, 1), words.output.weight))
         query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
         scores = dot_scores(query, see.candidate, see.candidate_angle)
         scores = scores.masked_fill(see.padding, NEGATIVE)
         logits = torch.cat([scores.new_zeros(len(scores), 1), scores], 1)
         return Decided(logits, hidden, cell, attended)
+
+    def updated(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """h_t, c_t [B, H] from the cell's gates [B, 4 H] and c_{t-1}."""
+        return cell_update(gates, cell)
+
+    def read(self, language: SharedContext, query: Tensor) -> Tensor:
+        """What is read of the instruction [B, H]."""
+        return language.read(query)
 
     def attention(self, hidden: Tensor, words: Tensor) -> Tensor:
         """softmax(C W h_t)."""

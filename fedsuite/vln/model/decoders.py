@@ -19,9 +19,10 @@ from fedsuite.vln.model.agent import (
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT
 from fedsuite.vln.model.gathered import Gathered
+from fedsuite.vln.model.prompted import PromptedDecoder
 
 KEY = "agent.decoder"
-DECODERS: Mapping[str, DecoderMaker] = {"envdrop": ActionDecoder}
+DECODERS: Mapping[str, DecoderMaker] = {"envdrop": ActionDecoder, "prompted": PromptedDecoder}
 TINY = AgentSizes(vocabulary=5, feature=3, angle=8, hidden=6, word=2, action=2)
 VIEWS, WORDS = 36, 4
 

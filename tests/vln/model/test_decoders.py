@@ -10,8 +10,12 @@ from fedsuite.errors import InputError
 from fedsuite.settings.values import importing_only
 from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.model.agent import ActionDecoder, Decided
-from fedsuite.vln.model.decoders import DECODERS, check_decoder
+from fedsuite.vln.model.agent import ActionDecoder, Decided, Panorama
+from fedsuite.vln.model.attention import SharedContext
+from fedsuite.vln.model.decoders import DECODERS, TINY, check_decoder
+from fedsuite.vln.model.dropout import NO_DROPOUT
+from fedsuite.vln.model.gathered import Gathered
+from fedsuite.vln.model.prompted import PromptedDecoder
 from tests.harness import changed
 
 
@@ -100,3 +104,49 @@ def test_trying_one_draws_nothing_from_the_global_generator() -> None:
     torch.manual_seed(3)
     validate(changed(FedVLNConfig(), decoder=f"{__name__}:Good"))
     assert torch.rand(1) == expected
+
+
+def test_prompts_of_0_are_not_there_and_others_are_added_to_words_and_state() -> None:
+    """Against EnvDrop's decoder with the vector put into its context, and its state raised by hand."""
+    torch.manual_seed(0)
+    plain = ActionDecoder(TINY)
+    torch.manual_seed(0)
+    prompted = PromptedDecoder(TINY)
+    assert torch.equal(decide(plain).logits, decide(prompted).logits)
+    with torch.no_grad():
+        prompted.prompt.language.copy_(torch.linspace(-1, 1, TINY.hidden))
+        prompted.prompt.state.copy_(torch.linspace(2, -1, TINY.hidden))
+
+    class Raised(ActionDecoder):
+        def updated(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+            hidden, cell = super().updated(gates, cell)
+            return hidden + torch.linspace(2, -1, TINY.hidden), cell
+
+    raised = Raised(TINY)
+    raised.load_state_dict(plain.state_dict())
+    want, got = decide(raised, torch.linspace(-1, 1, TINY.hidden)), decide(prompted)
+    for part, twin in zip(got, want, strict=True):
+        torch.testing.assert_close(part, twin)
+    assert not torch.allclose(got.logits, decide(plain).logits)
+
+
+def decide(decoder: ActionDecoder, added: Tensor | None = None) -> Decided:
+    random = torch.Generator().manual_seed(1)
+    words = torch.randn(2, 5, TINY.hidden, generator=random)
+    state = torch.randn(2, TINY.hidden, generator=random)
+    see = Panorama(
+        torch.randn(2, 36, TINY.feature, generator=random), torch.randn(2, 36, 4, generator=random),
+        torch.randn(2, 3, TINY.feature, generator=random), torch.randn(2, 3, 4, generator=random),
+        torch.zeros(2, 3, dtype=torch.bool), torch.randn(2, 4, generator=random),
+    )  # fmt: skip
+    words = words if added is None else words + added
+    language = SharedContext(words, torch.zeros(2, 5, dtype=torch.bool))
+    decided: Decided = decoder(see, state, state, language, NO_DROPOUT, Gathered())
+    return decided
+
+
+def test_merging_by_prompts_needs_some() -> None:
+    keys = {"federation.merge": "pba", "federation.tolerated": 1}
+    with pytest.raises(InputError, match=r"pba goes by prompts, which agent\.decoder=envdrop has"):
+        validate(changed(FedVLNConfig(), **keys))
+    validate(changed(FedVLNConfig(), **keys, **{"agent.decoder": "prompted"}))
