@@ -172,11 +172,11 @@ class StepByStep:
     def _point(self) -> Point:
         given = dict(self.module.named_parameters())
         slopes = {
-            k: p.grad.detach().cpu().numpy().copy()
-            for k, p in given.items()
-            if p.grad is not None
+            k: p.grad.detach().cpu().numpy().copy() for k, p in given.items() if p.grad is not None
         }
-        return Point(slopes, {k: v for k, v in module_arrays(self.module).items() if k not in given})
+        return Point(
+            slopes, {k: v for k, v in module_arrays(self.module).items() if k not in given}
+        )
 
 
 def _suffix(stream: str) -> str:

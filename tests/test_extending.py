@@ -1,4 +1,4 @@
-"""The worked examples of docs/extending.md and extending-systems.md: as short as promised, and they do what the page says."""
+"""The worked examples of docs/extending.md and extending-systems.md: as short as promised, and doing what they say."""
 
 import re
 import sys

@@ -115,7 +115,11 @@ class AveragingSettings:
         added=True,
     )
     own_weight_rate: float = setting(
-        0.01, "step size of the own model's part in apfl and layer-mixing; 0 = it stays", ge=0, le=1e6, added=True
+        0.01,
+        "step size of the own model's part in apfl and layer-mixing; 0 = it stays",
+        ge=0,
+        le=1e6,
+        added=True,
     )
     share: str = setting(
         "all",

@@ -1,1 +1,1 @@
-"""Local methods with which a client ends up with a model of its own, one file each; `blending.py` is what two of them share."""
+"""Local methods that give a client a model of its own, a file each; `blending.py` is what two of them share."""

@@ -12,7 +12,7 @@ trains from x with the new weights. What it ends with is sent, and is the next v
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, Named, under_prefix, with_prefix
+from fedsuite.arrays import Arrays, under_prefix, with_prefix
 from fedsuite.averaging.local_method import Left, LocalMethod, Visit
 from fedsuite.averaging.personal.blending import blended, cut, slope
 
@@ -22,23 +22,27 @@ OWN, WEIGHT = "own.", "weight."
 def train(visit: Visit) -> Left:
     """Weights first, then the model; a first visit has nothing to weigh."""
     settings, received = visit.settings.federation, visit.received
-    weights: Named = under_prefix(visit.kept, WEIGHT)
-    weights = weights or {k: np.array(settings.own_weight) for k in received}
+    weights = _weights(visit.kept) or dict.fromkeys(received, settings.own_weight)
     own = under_prefix(visit.kept, OWN) or received
     if visit.kept and settings.own_weight_rate:
         (at,) = visit.by_steps("weights").gradients(blended(own, received, weights))
         for name, gradient in at.gradient.items():
             rise = slope({name: gradient}, own, received)
-            weights[name] = np.array(cut(weights[name] - settings.own_weight_rate * rise))
+            weights[name] = cut(weights[name] - settings.own_weight_rate * rise)
     learnt = visit.learn(blended(own, received, weights))
-    kept = {**with_prefix(learnt.model, OWN), **with_prefix(weights, WEIGHT)}
+    weighed = {name: np.array(weight) for name, weight in weights.items()}
+    kept = {**with_prefix(learnt.model, OWN), **with_prefix(weighed, WEIGHT)}
     return Left(learnt.model, learnt.report, kept)
 
 
 def scored(received: Arrays, kept: Arrays) -> Arrays:
     """With the mix, or the server's model where there is no own one yet."""
     own = under_prefix(kept, OWN)
-    return blended(own, received, under_prefix(kept, WEIGHT)) if own else received
+    return blended(own, received, _weights(kept)) if own else received
+
+
+def _weights(kept: Arrays) -> dict[str, float]:
+    return {name: float(weight) for name, weight in under_prefix(kept, WEIGHT).items()}
 
 
 LAYER_MIXING = LocalMethod(train, scored, by_steps=True)

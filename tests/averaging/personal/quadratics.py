@@ -5,6 +5,7 @@ The model's first number is the array `body`, the second `head`. A training is p
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ class Learner:
 
     h: np.ndarray
     b: np.ndarray
-    trained: list[tuple[str, int]] = field(default_factory=list)  # stream and steps of every training
+    trained: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # stream and steps of every training
 
     def slope(self, w: np.ndarray) -> np.ndarray:
         return self.h @ (w - self.b)
@@ -86,11 +89,9 @@ class Federation:
         settings = FedAvgSettings(federation=AveragingSettings(**self.settings))
         sent = []
         for k, learner in enumerate(self.learners):
-            learn: Callable[..., Learnt] = lambda *a, l=learner, **b: l.learn(*a, **b, asked=self.steps)  # noqa: E731, E741
-            received, by_steps = self.received(k), lambda stream="", l=learner: l  # noqa: E731, E741
-            visit = Visit(
-                received, self.kept[k], self.steps, learn, self.share, settings, by_steps
-            )
+            learn: Callable[..., Learnt] = partial(learner.learn, asked=self.steps)
+            received, by_steps = self.received(k), partial(_itself, learner)
+            visit = Visit(received, self.kept[k], self.steps, learn, self.share, settings, by_steps)
             left = self.method.train(visit)
             sent.append(self.share.select(left.sent))
             self.own[k], self.kept[k] = left.sent, left.kept
@@ -101,3 +102,8 @@ class Federation:
 
     def scored(self, k: int) -> np.ndarray:
         return numbers(self.method.scored(self.received(k), self.kept[k]))
+
+
+def _itself(learner: Any, stream: str = "") -> Any:
+    """A learner takes every step itself, whatever the stream."""
+    return learner
