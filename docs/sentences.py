@@ -22,7 +22,7 @@ from typing import Any
 
 from docs.scores import TableError, apart, lines_of, shown
 
-NUMBERS = re.compile(r"^<!-- numbers\n(.*?)^-->\n\n?", re.MULTILINE | re.DOTALL)
+NUMBERS = re.compile(r"^<!-- numbers\n(.*?)-->\n\n?", re.MULTILINE | re.DOTALL)
 OTHER = re.compile(r"^<!-- .*?-->\n*", re.MULTILINE | re.DOTALL)
 
 
