@@ -41,7 +41,7 @@ from docs import scores
 from docs.scores import TableError, lines_of, read_scores, shown
 from docs.sentences import NUMBERS, missing
 
-COMMENT = re.compile(r"^<!-- scores\n(.*?)^-->\n\n?", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^<!-- scores\n(.*?)-->\n\n?", re.MULTILINE | re.DOTALL)
 REMARK = re.compile(r" \([^\d)]*\)$")
 NUMBER, WORD = re.compile(r"\d"), re.compile(r"[^\W\d_]{3}")
 
