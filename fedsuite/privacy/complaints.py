@@ -31,8 +31,8 @@ def privacy_complaints(own: PrivacySettings, federation: AveragingSettings) -> I
         )
     if own.unit == EXAMPLE and federation.local_method != "plain":
         yield (
-            f"federation.local-method: {federation.local_method} may train more than once in a visit, but the ledger of "
-            "privacy.unit = example counts one; set it to plain"
+            f"federation.local-method: {federation.local_method} may train more than once in a visit, of which the ledger "
+            "of privacy.unit = example counts one; set it to plain"
         )
     if own.unit != CLIENT:
         return

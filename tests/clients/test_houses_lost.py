@@ -24,6 +24,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "kept": ("train", {"client_optimizer": "kept"}),
     "shared": ("train", {"client_optimizer": "shared"}),
     "controlled": ("train", {"client_optimizer": "fresh", **CONTROLLED}),
+    "own-models": ("train", {"local_method": "ditto"}),
+    "mixed": ("train", {"local_method": "layer-mixing", "own_weight_rate": 1.0}),
     "nothing-sent": ("pre-explore", METHODS["env-based"]),
     "encoder-sent": ("pre-explore", {**METHODS["fed-lan"], **CONTROLLED}),
 }

@@ -1,1 +1,1 @@
-"""Local methods that give a client a model of its own, a file each; `blending.py` is what two of them share."""
+"""Local methods that end with a model of the client's own, one file each; `blending.py` is what two of them share."""

@@ -1,4 +1,4 @@
-"""A client's own model v and the shared one, w, made one: a v + (1 - a) w, with a number for all or one per array."""
+"""A client's own model v and the one that it shares, w, made one: a v + (1 - a) w, one a for all or one per array."""
 
 from collections.abc import Mapping
 

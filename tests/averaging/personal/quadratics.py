@@ -3,7 +3,7 @@
 The model's first number is the array `body`, the second `head`. A training is plain SGD at 0.1 without randomness.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -89,9 +89,10 @@ class Federation:
         settings = FedAvgSettings(federation=AveragingSettings(**self.settings))
         sent = []
         for k, learner in enumerate(self.learners):
-            learn: Callable[..., Learnt] = partial(learner.learn, asked=self.steps)
-            received, by_steps = self.received(k), partial(_itself, learner)
-            visit = Visit(received, self.kept[k], self.steps, learn, self.share, settings, by_steps)
+            visit = Visit(
+                self.received(k), self.kept[k], self.steps, partial(learner.learn, asked=self.steps), self.share,
+                settings, partial(_opened, learner),
+            )  # fmt: skip
             left = self.method.train(visit)
             sent.append(self.share.select(left.sent))
             self.own[k], self.kept[k] = left.sent, left.kept
@@ -104,6 +105,6 @@ class Federation:
         return numbers(self.method.scored(self.received(k), self.kept[k]))
 
 
-def _itself(learner: Any, stream: str = "") -> Any:
-    """A learner takes every step itself, whatever the stream."""
+def _opened(learner: Learner, stream: str = "") -> Learner:
+    """A training by steps; without randomness all streams are one."""
     return learner
