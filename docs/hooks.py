@@ -2,10 +2,12 @@
 
 reference/SYSTEM.md: every key of a system, from its settings classes. reference/python.md: what `from fedsuite import ...`
 has. index.md, changelog.md, contributing.md, agents.md, security.md, licence.md: the files at the top of the repository.
-results/NAME/index.md: what lies in a folder of scores, which pages link to.
+results/NAME/index.md: what lies in a folder of scores, which pages link to. notebooks/NAME.md: a notebook. sources/NAME.txt:
+the Markdown of a page, to which it links.
 """
 
 import html
+import json
 import re
 from itertools import groupby
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 import fedsuite
 from fedsuite.settings.config import RunSettings, limits_of
@@ -50,15 +53,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for there, here in MOVED.items():
             text = text.replace(there, here)
         _add(files, config, page, text)
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        _add(files, config, f"notebooks/{path.stem}.md", notebook(path))
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        _add(files, config, f"sources/{path.stem}.txt", path.read_text(encoding="utf-8"))
     scores = {Path(f.src_uri) for f in files if f.src_uri.startswith("results/")}
     for folder in sorted({file.parent for file in scores}):
         _add(files, config, f"{folder.as_posix()}/index.md", listing(folder))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to a folder of scores lead to its listing; what numbers are made of is left out."""
-    return FOLDER_LINK.sub(r"](\1/index.md)", MADE_OF.sub("", markdown))
+def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
+    """Links to a folder of scores lead to its listing; what numbers are made of is left out, and in the source."""
+    text = FOLDER_LINK.sub(r"](\1/index.md)", MADE_OF.sub("", markdown))
+    source = f"sources/{Path(page.file.src_uri).stem}.txt"
+    written = "/" not in page.file.src_uri and files.get_file_from_path(source)
+    return f"{text}\n\n[The source of this page]({source})\n" if written else text
+
+
+def notebook(path: Path) -> str:
+    """The cells of a notebook, which is kept without outputs."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    return "\n\n".join(f"```python\n{t}\n```" if kind == "code" else t for kind, t in texts)
 
 
 def public_names() -> str:
