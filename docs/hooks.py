@@ -6,6 +6,7 @@ results/NAME/index.md: what lies in a folder of scores, which pages link to. not
 the Markdown of a page, to which it links.
 """
 
+import csv
 import html
 import json
 import re
@@ -114,10 +115,18 @@ def reference(system: str) -> str:
 
 
 def listing(folder: Path) -> str:
-    """A page that links to the files of a folder of scores."""
-    inside = sorted(p for p in (ROOT / "docs" / folder).iterdir() if p.is_file())
+    """A page that links to the files of a folder of scores and says how they were made, by docs/results/about.csv."""
+    with (ROOT / "docs" / "results" / "about.csv").open(newline="", encoding="utf-8") as file:
+        about = {row["file"]: row for row in csv.DictReader(file)}
     lines = [f"# Scores: {folder.name}", "", "One file per experiment, as it was recorded.", ""]
-    return "\n".join([*lines, *(f"* [{p.name}]({p.name})" for p in inside)]) + "\n"
+    for path in sorted(p for p in (ROOT / "docs" / folder).iterdir() if p.is_file()):
+        made = about.get(f"{folder.name}/{path.name}", {})
+        command = f"`{made['command']}`" if made else ""
+        parts = [command, *(made.get(name, "") for name in ("date", "machine"))]
+        commit = f"recorded in commit {made['recorded in']}" if made else ""
+        told = "; ".join(part for part in [*parts, commit] if part)
+        lines.append(f"* [{path.name}]({path.name}){': ' if told else ''}{told}")
+    return "\n".join(lines) + "\n"
 
 
 def _table(rows: list[KeyRow]) -> list[str]:

@@ -40,3 +40,18 @@ def test_nothing_comes_from_elsewhere(site: Path) -> None:
     assert len(pages) > 20
     assert {a for p in pages for a in ASSET.findall(p.read_text(encoding="utf-8"))} == set()
     assert not any('class="mermaid"' in p.read_text(encoding="utf-8") for p in pages)
+
+
+def test_search_sources_and_notebooks_need_no_server(site: Path) -> None:
+    assert (
+        (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index")
+    )
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        made = (site / f"{page.stem}.html").read_text(encoding="utf-8")
+        assert f'href="sources/{page.stem}.txt"' in made and 'src="style/iframe-worker.js"' in made
+        kept = (site / "sources" / f"{page.stem}.txt").read_text(encoding="utf-8")
+        assert kept == page.read_text(encoding="utf-8")
+    for book in (ROOT / "notebooks").glob("*.ipynb"):
+        assert "load_run" in (site / "notebooks" / f"{book.stem}.html").read_text(encoding="utf-8")
+    scores = (site / "results" / "fedrl" / "index.html").read_text(encoding="utf-8")
+    assert "recorded in commit" in scores and "fedsuite run fedrl/table1-8" in scores

@@ -210,3 +210,18 @@ def test_every_table_of_a_page_of_results_is_made_of_scores(page: Path) -> None:
     ruled = [i for i, line in enumerate(lines) if re.fullmatch(r"\|( *:?-+:? *\|)+", line)]
     numbers = [i + 1 for i in ruled if "-:" in lines[i]]
     assert [lines[i - 2] for i in numbers if i not in made] == []
+
+
+def test_every_file_of_scores_says_how_it_was_made() -> None:
+    """Command and the commit that brought it; date and machine where they are known."""
+    folder = ROOT / "docs" / "results"
+    with (folder / "about.csv").open(newline="", encoding="utf-8") as file:
+        about = {row["file"]: row for row in csv.DictReader(file)}
+    stored = {str(p.relative_to(folder)) for p in folder.glob("*/*") if p.parent.name != "beside"}
+    assert about.keys() == stored
+    for name, row in about.items():
+        assert row["command"].startswith(("fedsuite ", "python -m ")), name
+        assert re.fullmatch("[0-9a-f]{7,12}", row["recorded in"]), name
+        assert re.match(r"2026-11-\d\d|$", row["date"]), name
+    remarks = [p.read_text(encoding="utf-8") for p in (folder / "beside").iterdir()]
+    assert all(text.startswith("# ") for text in remarks)
