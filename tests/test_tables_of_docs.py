@@ -199,7 +199,9 @@ def test_every_digit_that_is_kept_beside_the_scores_is_on_a_page() -> None:
             row[column] = cell
 
 
-RESULTS = [p for p in PAGES if re.search(r"results|^log|^README|claims|robust|privacy|gpu|scale", p.name)]
+RESULTS = [
+    p for p in PAGES if re.search(r"results|^log|^README|claims|robust|privacy|gpu|scale", p.name)
+]
 
 
 @pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.name)
