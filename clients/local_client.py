@@ -82,7 +82,7 @@ class LocalClient(KeepingClient):
 
     def lessons(self, number: int, stream: str) -> Lessons:
         """The mini-batches of round `number`, for methods that step by themselves."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no training by steps")
 
     def count(self) -> int:
         """Training examples."""

@@ -1,13 +1,14 @@
 """A client's own model v and the one that it shares, w, made one: a v + (1 - a) w, one a for all or one per array."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from fedsuite.arrays import Arrays, Named
 
 
-def blended(own: Named, shared: Named, weights: Mapping[str, float]) -> Arrays:
+def blended(own: Named, shared: Named, weights: Mapping[str, Any]) -> Arrays:
     """a v + (1 - a) w of equally named arrays, a of every array; whole numbers, such as counters, are those of w.
 
     a = 0 gives w and a = 1 gives v to the last bit.

@@ -22,27 +22,23 @@ OWN, WEIGHT = "own.", "weight."
 def train(visit: Visit) -> Left:
     """Weights first, then the model; a first visit has nothing to weigh."""
     settings, received = visit.settings.federation, visit.received
-    weights = _weights(visit.kept) or dict.fromkeys(received, settings.own_weight)
+    weights = under_prefix(visit.kept, WEIGHT)
+    weights = weights or {k: np.array(settings.own_weight) for k in received}
     own = under_prefix(visit.kept, OWN) or received
     if visit.kept and settings.own_weight_rate:
         (at,) = visit.by_steps("weights").gradients(blended(own, received, weights))
         for name, gradient in at.gradient.items():
             rise = slope({name: gradient}, own, received)
-            weights[name] = cut(weights[name] - settings.own_weight_rate * rise)
+            weights[name] = np.array(cut(weights[name] - settings.own_weight_rate * rise))
     learnt = visit.learn(blended(own, received, weights))
-    weighed = {name: np.array(weight) for name, weight in weights.items()}
-    kept = {**with_prefix(learnt.model, OWN), **with_prefix(weighed, WEIGHT)}
+    kept = {**with_prefix(learnt.model, OWN), **with_prefix(weights, WEIGHT)}
     return Left(learnt.model, learnt.report, kept)
 
 
 def scored(received: Arrays, kept: Arrays) -> Arrays:
     """With the mix, or the server's model where there is no own one yet."""
     own = under_prefix(kept, OWN)
-    return blended(own, received, _weights(kept)) if own else received
-
-
-def _weights(kept: Arrays) -> dict[str, float]:
-    return {name: float(weight) for name, weight in under_prefix(kept, WEIGHT).items()}
+    return blended(own, received, under_prefix(kept, WEIGHT)) if own else received
 
 
 LAYER_MIXING = LocalMethod(train, scored, by_steps=True)
