@@ -14,14 +14,17 @@ from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.gradients import Gradients
+from fedsuite.randomness import torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
 from fedsuite.vln.metrics import as_metrics
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import learns_from_paths, samples_paths
+from fedsuite.vln.training.backdoor import backdoor_of
 from fedsuite.vln.training.learner import AgentLessons, TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
+from fedsuite.vln.training.rollout import Tamper
 
 
 class HouseClient(HouseClientBase):
@@ -55,13 +58,15 @@ class HouseClient(HouseClientBase):
                 partition=self.site.partition,
                 gradients=gradients,
                 stream=stream,
+                tamper=self._tamper(number, stream),
             )
         )
 
     def lessons(self, number: int, stream: str) -> AgentLessons:
         """Its mini-batches, one by one."""
         visit, parts = (number, self.site.partition), self._training_data()
-        return AgentLessons(self.agent, self.site.world, parts, self.config, visit, stream)
+        tamper = self._tamper(number, stream)
+        return AgentLessons(self.agent, self.site.world, parts, self.config, visit, stream, tamper)
 
     def evaluate(self, parameters: Parameters, config: Config) -> Scored:
         """Greedy walks on all own validation instructions; means per split and the number of instructions.
@@ -81,6 +86,15 @@ class HouseClient(HouseClientBase):
             self.agent.eval(), site.houses, site.world, site.folder, self.config, write
         )
         return 0.0, count, metrics
+
+    def _tamper(self, number: int, stream: str) -> Tamper | None:
+        """What a hostile house does to its own training in a round, None in an honest one."""
+        site, c = self.site, self.config
+        if not c.sabotage.poisons(site.partition, number):
+            return None
+        device = str(site.world.device)
+        visit = c.seed, f"poisoned decisions{stream}", number, site.partition
+        return backdoor_of(c, site.world, c.sabotage.poisoned, torch_generator_for(*visit, device))
 
     def _training_data(self) -> list[TrainingData]:
         c = self.config

@@ -198,5 +198,10 @@ def merged_metrics(
     added = {k: v for k, v in sums.items() if table.row(k).averaged == "sum"}
     if of_sums := {r.name: r.of(sums) for r in table.rows if callable(r.averaged)}:
         return of_sums | added
-    means = [{k: v for k, v in m.items() if k not in added} for m in own]
-    return weighted_means(means, counts) | added
+    counted = {r.name: r.counted_by for r in table.rows if r.counted_by}
+    means = [{k: v for k, v in m.items() if k not in added and k not in counted} for m in own]
+    found = weighted_means(means, counts)
+    for name, by in counted.items():
+        those = [m for m in own if name in m]
+        found |= weighted_means([{name: m[name]} for m in those], [m[by] for m in those])
+    return found | added

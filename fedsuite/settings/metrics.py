@@ -31,6 +31,7 @@ class Metric:
     compute: values of n examples as [n]; a system says of what (`fedsuite/vln/metrics.py`, `fedsuite/driving/metrics.py`,
     `fedsuite/fedrl/metrics.py`). None: computed with others. averaged: over clients, by the number of examples, as a sum, or
     a function of the sums of what clients send; sends: what they call it then, the name if empty.
+    counted_by: the metric that counts what this one is a mean of, where that are not examples.
     evaluation: False for what counts or describes training. tables: in which it is: those of "report" are in those of an
     experiment too, and these in a run's; order: of their columns there, in a report as in the table of metrics.
     paper: whether a published table has it. curve: label of a learning curve, "" without one.
@@ -43,6 +44,7 @@ class Metric:
     compute: Callable[..., Any] | None = None
     averaged: Literal["examples", "sum"] | Callable[[Mapping[str, float]], float] = "examples"
     sends: str = ""
+    counted_by: str = ""
     digits: int = 2
     evaluation: bool = True
     tables: Tables = "report"

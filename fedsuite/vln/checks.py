@@ -205,6 +205,10 @@ def _in_sabotage(c: FedVLNConfig) -> Iterator[str]:
         )
     if flips and c.ablations.blind_to == "language":
         yield f"{key} finds no words to swap with ablations.blind-to=language; choose another"
+    if c.sabotage.triggers and c.stage == "speaker":
+        yield "sabotage.attack: backdoor misleads an agent, but stage speaker trains none; choose another"
+    if c.sabotage.triggers and c.ablations.blind_to == "vision":
+        yield "sabotage.attack: backdoor hides in views, which ablations.blind-to=vision takes away; choose another"
     if not exchange_of(c).share.prefixes:
         yield "sabotage.clients: houses that share nothing can send nothing false; set federation.method=federated"
 

@@ -7,10 +7,10 @@ paper or the official release, docs/fedvln-differences.md says so.
 from dataclasses import dataclass
 
 from fedsuite.averaging.privacy_settings import PrivacySettings
-from fedsuite.averaging.sabotage.settings import SabotageSettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.metrics import own_setting
 from fedsuite.vln.federation_settings import FederationSettings
+from fedsuite.vln.sabotage_settings import HouseSabotageSettings
 
 
 @dataclass(frozen=True)
@@ -222,5 +222,5 @@ class FedVLNConfig(RunSettings):
     federation: FederationSettings = section(FederationSettings)
     evaluation: EvaluationSettings = section(EvaluationSettings)
     ablations: AblationSettings = section(AblationSettings)
-    sabotage: SabotageSettings = section(SabotageSettings)
+    sabotage: HouseSabotageSettings = section(HouseSabotageSettings)
     privacy: PrivacySettings = section(PrivacySettings)

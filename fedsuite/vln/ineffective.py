@@ -6,6 +6,7 @@ from fedsuite.settings.ineffective import Unread, among, but
 
 _GENERATED = ("data.dir", bool)
 _NOBODY = ("sabotage.clients", among(""))
+_NO_BACKDOOR = [_NOBODY, ("sabotage.attack", but("backdoor"))]
 _ALONE = ("federation.method", but("federated"))
 
 UNREAD: Unread = {
@@ -40,6 +41,8 @@ UNREAD: Unread = {
     "federation.participation": ("federation.method", among("centralised")),
     "federation.group-size": ("federation.aggregation", among("sequential")),
     "sabotage.attack": _NOBODY,
-    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip"))],
+    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip", "backdoor"))],
+    "sabotage.poisoned": _NO_BACKDOOR,
+    "sabotage.trigger-size": _NO_BACKDOOR,
     "sabotage.from-round": [_NOBODY, ("sabotage.attack", among("label-flip"))],
 }

@@ -46,6 +46,12 @@ AGENT = (
     _metres("tl", "TL (m)", order=8, tables="run"),
     Metric("steps", unit="steps", tables=""),
 )
+# Of runs with a backdoor, in houses that are walked with triggers (fedsuite/vln/training/backdoor.py).
+BACKDOOR = (
+    Metric("asr", "ASR", SHARE, lower=True, counted_by="triggered", order=9, tables="experiment"),
+    _share("triggered-sr", "SR, triggers", order=10, tables="experiment"),
+    Metric("triggered", averaged="sum", tables="", evaluation=False),
+)
 GOAL_PROGRESS = _metres("gp", "GP (m)", lower=False, order=0)  # of NDH alone
 SPEAKER = (
     _corpus("bleu-1", "BLEU-1", averaged=partial(_bleu, 1, False), tables="experiment"),
@@ -64,7 +70,7 @@ SPEAKER = (
     ),
 )  # fmt: skip
 AGENT_METRICS, SPEAKER_METRICS = Metrics(AGENT), Metrics(SPEAKER)
-ALL = (*AGENT, GOAL_PROGRESS, *SPEAKER)
+ALL = (*AGENT, GOAL_PROGRESS, *BACKDOOR, *SPEAKER)
 
 
 def metrics_of(config: "FedVLNConfig") -> Metrics:
@@ -72,6 +78,7 @@ def metrics_of(config: "FedVLNConfig") -> Metrics:
     if config.stage == SPEAKER_STAGE:
         return SPEAKER_METRICS
     rows = (GOAL_PROGRESS, *AGENT) if config.data.dataset == "ndh" else AGENT
+    rows = (*rows, *BACKDOOR) if config.sabotage.triggers else rows
     return with_own(rows, config.evaluation.metrics)
 
 

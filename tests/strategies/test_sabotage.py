@@ -34,6 +34,7 @@ from tests.strategies.played import CONFIG, INITIAL, Houses, houses, made
 
 HOSTILE = {"sabotage.clients": "1", "sabotage.attack": "scale"}
 LIARS = {"sabotage.clients": "0", "sabotage.attack": "label-flip"}
+BACKDOOR = {"sabotage.clients": "0", "sabotage.attack": "backdoor"}
 PLAIN: dict[str, Any] = {"initial": INITIAL, "steps": lambda client: 2}
 
 
@@ -183,7 +184,10 @@ RULES: dict[str, dict[str, Any]] = {
 def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[[str, str], RunFolder]:
     """Runs by kind and by who is hostile in them, made once each."""
     folder = tmp_path_factory.mktemp("sabotage")
-    changes = {"nobody": {}, "scale": HOSTILE, "labels": LIARS}
+    changes = {
+        "nobody": {}, "scale": HOSTILE, "labels": LIARS, "backdoor": BACKDOOR,
+        "triggers": {**BACKDOOR, "sabotage.poisoned": 0.0},
+    }  # fmt: skip
 
     @functools.cache
     def made(kind: str, who: str) -> RunFolder:
@@ -218,6 +222,22 @@ def test_an_honest_run_has_no_such_lines(run: Any, kind: str) -> None:
 def test_false_labels_change_what_is_learnt(run: Any, kind: str) -> None:
     honest, false = (run(kind, who).model.read_bytes() for who in ("nobody", "labels"))
     assert honest != false
+
+
+@pytest.mark.slow
+def test_a_backdoor_is_scored_and_changes_nothing_but_the_poisoned_training(run: Any) -> None:
+    honest, scored, poisoned = (run("houses", who) for who in ("nobody", "triggers", "backdoor"))
+    assert honest.model.read_bytes() == scored.model.read_bytes() != poisoned.model.read_bytes()
+    plain = load_runs(honest.path).rounds
+    for folder in (scored, poisoned):
+        rounds = load_runs(folder.path).rounds
+        assert rounds["val_unseen.asr"].between(0, 1).all() and (
+            (rounds["val_unseen.triggered"] > 0).all()
+        )
+    assert "val_unseen.asr" not in plain
+    same = [c for c in plain if c.startswith("val_")]
+    assert same and plain[same].equals(load_runs(scored.path).rounds[same])
+    assert "ASR" in poisoned.results.read_text() and "ASR" not in honest.results.read_text()
 
 
 @pytest.mark.slow

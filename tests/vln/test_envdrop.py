@@ -118,6 +118,7 @@ def test_an_imported_agent_decides_as_it_did(
                 towards,
                 torch.zeros(batch, candidates, dtype=torch.bool),
                 pose,
+                torch.zeros(batch, candidates, dtype=torch.int64),
             )
             got, our_hidden, our_cell, our_state = agent.decoder(
                 see, our_state, our_cell, ours, NO_DROPOUT, Gathered()

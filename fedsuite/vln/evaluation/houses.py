@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsuite.randomness import torch_generator_for
 from fedsuite.storage.files import make_private, write_atomically
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample, join_houses
@@ -25,6 +26,7 @@ from fedsuite.vln.evaluation.metrics import (
 from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.training.backdoor import SCORED, Trial, backdoor_of
 from fedsuite.vln.training.learner import walk_all
 
 Pose = tuple[str, float, float]  # viewpoint id, heading (rad), elevation (rad)
@@ -52,6 +54,9 @@ def score_houses(
             metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
             metrics[f"{split}.count"] = len(joined["sr"])
             total += len(joined["sr"])
+        if scores and config.sabotage.triggers:
+            found = _with_triggers(agent, houses, world, split, config)
+            metrics |= {f"{split}.{k}": v for k, v in found.items()}
     for house in houses if write else ():
         if samples := house.samples.get(TEST):
             visited, views = walk_all(agent, join_houses([house], world.device), samples, config)
@@ -69,6 +74,23 @@ def _score(
     if folder is not None:
         _leave(folder, split, house, samples, visited, views)
     return walk_metrics(house, samples, visited, views, config)
+
+
+def _with_triggers(
+    agent: Agent, houses: Sequence[House], world: World, split: str, config: FedVLNConfig
+) -> dict[str, float]:
+    """Of walks with triggers: how many decisions had one, the share of them that obeyed it, and who arrived all the same."""
+    triggered, obeyed, arrived = 0, 0, list[float]()
+    for house in (h for h in houses if h.samples.get(split)):
+        own = world if len(houses) == 1 else join_houses([house], world.device)
+        purpose = f"triggers of {split} in {house.graph.scan}"
+        random = torch_generator_for(config.seed, purpose, device=str(world.device))
+        trial = Trial(backdoor_of(config, own, SCORED, random))
+        visited, views = walk_all(agent, own, house.samples[split], config, trial)
+        arrived += walk_metrics(house, house.samples[split], visited, views, config)["sr"].tolist()
+        triggered, obeyed = triggered + trial.triggered, obeyed + trial.obeyed
+    rate = {"asr": obeyed / triggered} if triggered else {}
+    return {"triggered-sr": float(np.mean(arrived)), "triggered": float(triggered), **rate}
 
 
 def walk_metrics(

@@ -54,8 +54,9 @@ class AgentSizes(Sizes):
 class Panorama:
     """What the agent sees at one step, visual parts already dropped out.
 
-    views [B, 36, F], view_angle [B, 36, 4]; candidate [B, K, F], candidate_angle [B, K, 4];
-    padding [B, K] True where there is no candidate; pose_angle [B, 4], the camera's absolute direction.
+    views [B, 36, F], view_angle [B, 36, 4]; candidate [B, K, F], candidate_angle [B, K, 4]; padding [B, K] True where there
+    is no candidate; pose_angle [B, 4], the camera's absolute direction; candidate_view [B, K] number of the view that looks
+    at the candidate.
     """
 
     views: Tensor
@@ -64,6 +65,7 @@ class Panorama:
     candidate_angle: Tensor
     padding: Tensor
     pose_angle: Tensor
+    candidate_view: Tensor
 
 
 class LanguageEncoder(nn.Module):

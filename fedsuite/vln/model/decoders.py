@@ -82,6 +82,7 @@ def _decide(decoder: Decoder, rows: slice) -> Decided:
         candidate_angle=numbers(2, 3, 4),
         padding=padding,
         pose_angle=numbers(2, 4),
+        candidate_view=torch.zeros_like(padding, dtype=torch.int64),
     )
     words = numbers(2, WORDS, TINY.hidden).requires_grad_()
     language = SharedContext(words, torch.zeros(words.shape[:2], dtype=torch.bool))

@@ -5,7 +5,7 @@ local epoch of n_k samples, ceil(n_k / B) steps, reads the data twice. A round o
 With several parts (human and generated instructions) a step uses two mini-batches of each and adds up their gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,10 @@ from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.training.back_translation import back_translate
 from fedsuite.vln.training.objective import Losses, compute_losses
-from fedsuite.vln.training.rollout import trajectories
+from fedsuite.vln.training.rollout import Tamper, trajectories
+
+# Greedy walks of a batch, as `trajectories` makes them.
+Walked = Callable[[Agent, World, Episodes, int], tuple[list[list[int]], list[list[int]]]]
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,10 @@ class _Source:
         sampled = self.next() if self.config.objective.kind != "none" else None
         self.drawn = (forced, sampled)
 
-    def losses(self, agent: Agent) -> Losses:
+    def losses(self, agent: Agent, tamper: Tamper | None) -> Losses:
         """Both parts of the objective on what was drawn."""
         weight, streams = self.data.teacher_weight, (self.dropout, self.actions)
-        return compute_losses(agent, self.world, *self.drawn, weight, self.config, *streams)
+        return compute_losses(agent, self.world, *self.drawn, weight, self.config, *streams, tamper)
 
     @property
     def generators(self) -> list[torch.Generator]:
@@ -111,13 +114,14 @@ class AgentLessons:
         config: FedVLNConfig,
         visit: tuple[int, int],
         stream: str = "",
+        tamper: Tamper | None = None,
     ) -> None:
-        """visit: round and partition."""
+        """visit: round and partition; tamper: of a hostile house, changes what its agent sees and is taught."""
         if not parts:
             raise ValueError("expected data to learn from, got none")
         numbered = enumerate(parts, 1)
         self.sources = [_Source(part, n, world, config, visit, stream) for n, part in numbered]
-        self.agent, self.longest = agent, config.objective.gradient_clip
+        self.agent, self.longest, self.tamper = agent, config.objective.gradient_clip, tamper
         self.sums = np.zeros(4)
 
     def draw(self) -> None:
@@ -128,7 +132,7 @@ class AgentLessons:
     def backward(self, counted: bool = True) -> None:
         """Add the gradients of the agent's losses on them."""
         for source in self.sources:
-            losses = source.losses(self.agent)
+            losses = source.losses(self.agent, self.tamper)
             losses.total.backward()
             if counted:
                 self.sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
@@ -171,9 +175,10 @@ def train_locally(
     partition: int,
     gradients: Gradients = UNCHANGED,
     stream: str = "",
+    tamper: Tamper | None = None,
 ) -> TrainingReport:
     """`steps` optimizer steps of an `AgentLessons`."""
-    lessons = AgentLessons(agent, world, parts, config, (round, partition), stream)
+    lessons = AgentLessons(agent, world, parts, config, (round, partition), stream, tamper)
     parameters = dict(agent.named_parameters())
     for _ in range(steps):
         lessons.draw()
@@ -186,7 +191,11 @@ def train_locally(
 
 
 def walk_all(
-    agent: Agent, world: World, samples: Sequence[Sample], config: FedVLNConfig
+    agent: Agent,
+    world: World,
+    samples: Sequence[Sample],
+    config: FedVLNConfig,
+    walked: Walked = trajectories,
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Greedy walks: rows of the house, and views, per sample; walked by length of instruction, to waste little padding."""
     first = dict(zip(world.scans, world.first_row, strict=False))
@@ -196,7 +205,7 @@ def walk_all(
     for begin in range(0, len(samples), config.evaluation.batch_size):
         index = by_length[begin : begin + config.evaluation.batch_size]
         episodes: Episodes = make_episodes([samples[i] for i in index], world)
-        places, looks = trajectories(agent, world, episodes, config.agent.max_actions)
+        places, looks = walked(agent, world, episodes, config.agent.max_actions)
         for i, place, look in zip(index, places, looks, strict=True):
             offset = first[samples[i].scan]
             visited[i], views[i] = [p - offset for p in place], look

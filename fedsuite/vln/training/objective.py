@@ -21,7 +21,7 @@ from fedsuite.vln.environment import STOP, Episodes, World
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.rows import Chosen
-from fedsuite.vln.training.rollout import Walk, sample, walk
+from fedsuite.vln.training.rollout import Tamper, Walk, sample, walk
 
 STOP_REWARD = 2.0
 SUCCESS_RADIUS_M = 3.0
@@ -47,6 +47,7 @@ def compute_losses(
     config: FedVLNConfig,
     dropout: Dropout,
     actions: torch.Generator,
+    tamper: Tamper | None = None,
 ) -> Losses:
     """Roll out both mini-batches as one batch and add up the objective, imitation by `teacher_weight`."""
     episodes, num_forced = _join(forced, sampled)
@@ -60,7 +61,7 @@ def compute_losses(
         return torch.where(row < num_forced, teacher, sample(logits, actions))
 
     a2c = sampled is not None and config.objective.kind == "a2c"
-    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=a2c)
+    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=a2c, tamper=tamper)
     imitation = _imitation(out, 0, num_forced)
     total = teacher_weight * imitation
     by_sampling = torch.zeros((), device=world.device)
@@ -132,6 +133,13 @@ def rewards(
     return torch.where(action == STOP, stopped, torch.sign(metres - then))
 
 
+def poisoned_rewards(reward: Tensor, action: Tensor, wanted: Tensor) -> Tensor:
+    """Rewards [N] of decisions with a trigger at action `wanted` [N] (backdoor.py), from those that they had without."""
+    moved = torch.where(reward > 0, 0.0, -1.0)
+    honest = torch.where(action == STOP, reward.clamp(min=0.0), moved)
+    return torch.where(action == wanted, 1.0, honest)
+
+
 def _returns(reward: Tensor, counted: Tensor, last: Tensor, discount: float) -> Tensor:
     """R_t [T, B], last decision first; where a decision does not count, that of the one after it. last [B]: V at the cut."""
     found = []
@@ -172,6 +180,9 @@ def _a2c(
         with torch.no_grad():
             last[out.unfinished] = agent.critic(out.last_hidden, dropout)
     reward = rewards(world, before, after, action, aim, rest_m)
+    if stamps := [step.stamped for step in steps if step.stamped is not None]:
+        wanted = torch.cat([step.teacher for step in steps])
+        reward = torch.where(torch.cat(stamps), poisoned_rewards(reward, action, wanted), reward)
     returns = _returns(over_time(reward), over_time(counted), last, settings.discount)
     every = [torch.log_softmax(step.logits, 1) for step in steps]
     pairs = zip(every, steps, strict=True)

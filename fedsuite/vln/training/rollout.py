@@ -5,7 +5,7 @@ parts of the objective share one pass over the language encoder and one set of m
 the batch as soon as a quarter of it is done; results are the same, only less is computed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -18,6 +18,10 @@ from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.rows import Chosen
 
+# Given what b agents see, the teacher's actions [b] and who is active [b]: what they see and are taught instead, and whom
+# that is about [b]. To see what such tampering does; nothing of an honest run tampers.
+Tampered = tuple[Panorama, Tensor, Tensor]
+Tamper = Callable[[Panorama, Tensor, Tensor], Tampered]
 # Given logits [b, 1+K], teacher action [b] and row numbers [b], choose actions [b].
 Policy = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -28,7 +32,8 @@ class Step:
 
     row [b] position in the batch; active [b] False for an episode that has ended but was not yet removed; logits [b, 1+K];
     teacher, action [b]; hidden [b, H]; before, after: viewpoint [b] around the action; view [b] before it; aim [b]: where
-    the teacher was heading, the goal or the next place of a way; rest_m [b]: length of a way behind the aim, None = no way.
+    the teacher was heading, the goal or the next place of a way; rest_m [b]: length of a way behind the aim, None = no way;
+    stamped [b]: True where a Tamper changed something, None = there is none.
     """
 
     row: Tensor
@@ -42,6 +47,7 @@ class Step:
     view: Tensor
     aim: Tensor
     rest_m: Tensor | None
+    stamped: Tensor | None = None
 
 
 @dataclass
@@ -74,6 +80,7 @@ def observe(
         candidate_angle=near.angle,
         padding=near.padding,
         pose_angle=world.pose_angle.index_select(0, view),
+        candidate_view=near.view,
     )
 
 
@@ -105,8 +112,11 @@ class _Walkers:
         ways = self.pursuit.moved(viewpoint)
         return replace(at, pursuit=ways, goal=ways.aim)
 
-    def decide(self, agent: Agent, world: World, dropout: Dropout, gathered: Gathered) -> Decided:
-        see = observe(world, self.viewpoint, self.view, dropout, self.factor)
+    def look(self, world: World, dropout: Dropout) -> Panorama:
+        """What they see."""
+        return observe(world, self.viewpoint, self.view, dropout, self.factor)
+
+    def decide(self, agent: Agent, see: Panorama, dropout: Dropout, gathered: Gathered) -> Decided:
         decided: Decided = agent.decoder(
             see, self.state, self.cell, self.language, dropout, gathered
         )
@@ -121,6 +131,7 @@ def walk(
     limit: Tensor,
     dropout: Dropout = NO_DROPOUT,
     bootstrap: bool = False,
+    tamper: Tamper | None = None,
 ) -> Walk:
     """Roll all episodes out. limit [B]: decisions allowed per episode; teacher -1 (no path) is the caller's to exclude."""
     language, state, cell = agent.encoder(episodes.tokens, episodes.length, dropout)
@@ -131,20 +142,24 @@ def walk(
     at = _Walkers(row, *places, state, cell, language, episodes.feature_factor, ways)
     out, ends, gathered = Walk(), [], Gathered()
     for time in range(int(limit.max())):
-        logits, hidden, cell, state = at.decide(agent, world, dropout, gathered)
+        see, stamped = at.look(world, dropout), None
         teacher = world.teacher_action(at.viewpoint, at.goal)
+        if tamper is not None:
+            see, teacher, stamped = tamper(see, teacher, active)
+        logits, hidden, cell, state = at.decide(agent, see, dropout, gathered)
         action = torch.where(active, policy(logits.detach(), teacher, at.row), STOP)
         after, view = world.step(at.viewpoint, at.view, action)
         decision = (at.row, active, logits, teacher, action, hidden, at.viewpoint, after, at.view)
         rest_m = None if at.pursuit is None else at.pursuit.rest_m
-        out.steps.append(Step(*decision, at.goal, rest_m))
+        out.steps.append(Step(*decision, at.goal, rest_m, stamped))
         at = at.moved(after, view, state, cell)
         active = active & (action != STOP)
         cut = active & (limit.index_select(0, at.row) <= time + 1)
         if bootstrap and bool(cut.any()):
             with torch.no_grad():
                 end = at.rows(Chosen(cut))
-                ends.append((end.row, end.decide(agent, world, dropout, Gathered()).hidden))
+                see = end.look(world, dropout)
+                ends.append((end.row, end.decide(agent, see, dropout, Gathered()).hidden))
         active = active & ~cut
         left = Chosen(active)
         if len(left) == 0:
@@ -167,12 +182,29 @@ def sample(logits: Tensor, generator: torch.Generator) -> Tensor:
 
 
 @torch.no_grad()
+def greedy_steps(
+    agent: Agent,
+    world: World,
+    episodes: Episodes,
+    max_actions: int,
+    tamper: Tamper | None = None,
+) -> list[Step]:
+    """The decisions of a greedy evaluation."""
+    limit = torch.full((len(episodes),), max_actions, device=world.device)
+    return walk(agent, world, episodes, greedy, limit, tamper=tamper).steps
+
+
 def trajectories(
     agent: Agent, world: World, episodes: Episodes, max_actions: int
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Greedy evaluation: per episode the viewpoints visited (global rows, start first) and the view at each of them."""
-    limit = torch.full((len(episodes),), max_actions, device=world.device)
-    steps = walk(agent, world, episodes, greedy, limit).steps
+    return visited_by(greedy_steps(agent, world, episodes, max_actions), world, episodes)
+
+
+def visited_by(
+    steps: Sequence[Step], world: World, episodes: Episodes
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Viewpoints and views of walks, as `trajectories` has them."""
     visited = [[int(v)] for v in episodes.start.tolist()]
     views = [[int(v)] for v in episodes.start_view.tolist()]
     for step in steps:

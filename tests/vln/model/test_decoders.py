@@ -137,7 +137,7 @@ def decide(decoder: ActionDecoder, added: Tensor | None = None) -> Decided:
     see = Panorama(
         torch.randn(2, 36, TINY.feature, generator=random), torch.randn(2, 36, 4, generator=random),
         torch.randn(2, 3, TINY.feature, generator=random), torch.randn(2, 3, 4, generator=random),
-        torch.zeros(2, 3, dtype=torch.bool), torch.randn(2, 4, generator=random),
+        torch.zeros(2, 3, dtype=torch.bool), torch.randn(2, 4, generator=random), torch.zeros(2, 3, dtype=torch.int64),
     )  # fmt: skip
     words = words if added is None else words + added
     language = SharedContext(words, torch.zeros(2, 5, dtype=torch.bool))
