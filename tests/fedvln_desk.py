@@ -39,6 +39,7 @@ SIZES = full_keys(
         "train-max-actions": 4, "max-generated-length": 6, "batch-size": 16, "local-epochs": 1, "num-rounds": 1,
     },
 )  # fmt: skip
+AS_SHIPPED = {"backdoor": {"data.generated-seen-houses"}}  # by file; merge rules need so many
 # Two seen and two unseen houses of 2 x 6 places: number of paths by split.
 SEEN, UNSEEN = {"train": 5, "val_seen": 2}, {"val_unseen": 2}
 HOUSES = {"oak": SEEN, "elm": SEEN, "ash": UNSEEN, "fir": UNSEEN}
@@ -110,7 +111,8 @@ class Desk:
             for key in GOES_ON_FROM & table.keys():
                 self._play_once(Path(table[key]).parts[1])
         varied = flatten(read_toml(FILES[name]).get("sweep", {}).get("vary", {}))
-        sizes = [f"{k}={v}" for k, v in SIZES.items() if k not in varied]
+        left = varied.keys() | AS_SHIPPED.get(name, set())
+        sizes = [f"{k}={v}" for k, v in SIZES.items() if k not in left]
         run_request(Request(FILES[name], sizes), "inprocess", Resources())
 
     def settings(self, name: str, label: str) -> FedVLNConfig:

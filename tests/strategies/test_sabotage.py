@@ -23,6 +23,8 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.ablations import with_false_directions
 from fedsuite.vln.data.dataset import House
 from fedsuite.vln.data.instructions import BASE_WORDS, BOS_WORD, EOS, Vocabulary
+from fedsuite.vln.report.outcome import outcome_of
+from fedsuite.vln.report.run import scores_text
 from simulations.client_app import node_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import load_system
@@ -230,14 +232,15 @@ def test_a_backdoor_is_scored_and_changes_nothing_but_the_poisoned_training(run:
     assert honest.model.read_bytes() == scored.model.read_bytes() != poisoned.model.read_bytes()
     plain = load_runs(honest.path).rounds
     for folder in (scored, poisoned):
-        rounds = load_runs(folder.path).rounds
-        assert rounds["val_unseen.asr"].between(0, 1).all() and (
-            (rounds["val_unseen.triggered"] > 0).all()
-        )
+        scores = load_runs(folder.path).rounds.dropna(subset="val_unseen.sr")
+        assert scores["val_unseen.asr"].between(0, 1).all() and len(scores) == 2
+        assert (scores["val_unseen.triggered"] > 0).all()
     assert "val_unseen.asr" not in plain
     same = [c for c in plain if c.startswith("val_")]
     assert same and plain[same].equals(load_runs(scored.path).rounds[same])
-    assert "ASR" in poisoned.results.read_text() and "ASR" not in honest.results.read_text()
+    for folder, shown in ((honest, False), (poisoned, True)):
+        config = read_config(FedVLNConfig, read_stored_config(folder))
+        assert ("ASR" in scores_text(outcome_of(config, folder.path), "agent")) == shown
 
 
 @pytest.mark.slow
