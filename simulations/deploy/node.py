@@ -18,12 +18,13 @@ from fedsuite.storage.files import locked, make_private, telling, write_atomical
 from simulations.deploy.check.probe import Unreachable, ask
 from simulations.deploy.kit.address import Address, read_address
 from simulations.deploy.kit.keys import fingerprint_of_private, read_private
-from simulations.deploy.polling import DEFAULT_S, FLOWERS_S
-from simulations.deploy.programs import ended, run_program
+from simulations.deploy.polling import DEFAULT_S, FLOWERS_S, POLL_S
+from simulations.deploy.programs import WARM, ended, run_program
 from simulations.engines.flower import command_path, flower_settings, free_port
 
 REFUSED_S = 75.0  # Flower forgets a silent node after 60
 AGAIN_S = 5.0
+SUPERNODE = "flower-supernode"
 LOCK_PATIENCE_S = 15.0
 Say = Callable[[str], None]
 
@@ -45,11 +46,14 @@ class NodeStart:
         """Flower's: the apps that runs bring."""
         return Path(self.own.state_dir) / "flower"
 
-    def command(self) -> list[str]:
+    def command(self, warm: str = "") -> list[str]:
+        """warm: the folder of programs that start warm, as `warm_clients` names it; "" for a process of its own."""
+        program = command_path(SUPERNODE)
         quicker = [sys.executable, "-m", "simulations.deploy.polling", f"{self.poll_s:g}"]
+        cold = [*(quicker if self.poll_s < FLOWERS_S else []), program]
         return [
-            *(quicker if self.poll_s < FLOWERS_S else []),
-            *(command_path("flower-supernode"), "--superlink", str(self.superlink)),
+            *([str(Path(warm) / SUPERNODE)] if warm else cold),
+            *("--superlink", str(self.superlink)),
             *("--root-certificates", str(self.authority)),
             *("--auth-supernode-private-key", str(self.key)),
             *("--host", "127.0.0.1", "--port", str(self.port or free_port())),
@@ -98,7 +102,7 @@ def superlink_of(own: NodeSettings, given: str, file: Path) -> Address:
 
 def run_node(start: NodeStart, say: Say, warm: bool = False) -> None:
     """Run until we are asked to end (KeyboardInterrupt); InputError or RunFailed, with the cure, where it cannot go on."""
-    environment = {**os.environ, **flower_settings(start.home)}
+    environment = {**os.environ, **flower_settings(start.home), POLL_S: f"{start.poll_s:g}"}
     with _alone(start), _clients(start, environment, warm) as prepared:
         _stay_connected(start, prepared, say)
 
@@ -109,7 +113,9 @@ def _stay_connected(start: NodeStart, environment: Mapping[str, str], say: Say) 
     while True:
         _wait_for_answer(start, say)
         ears = _Ears(start, say)
-        status = run_program(start.command(), environment, start.home, ears.hear)
+        status = run_program(
+            start.command(environment.get(WARM, "")), environment, start.home, ears.hear
+        )
         if ears.online:
             raise RunFailed(
                 f"flower-supernode {ended(status)} after it had connected; start it again"

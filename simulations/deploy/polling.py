@@ -8,6 +8,7 @@ Where the loop of another version has no such clock, that is said, and the Super
 """
 
 import importlib
+import os
 import runpy
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any
 
 LOOP = "flwr.supernode.start_client_internal"
 DEFAULT_S, FLOWERS_S = 1.0, 3.0
+POLL_S = "FEDSUITE_POLL_S"  # in the environment of `supernode`
 
 
 class Clock:
@@ -49,6 +51,11 @@ def main(arguments: list[str]) -> None:
         )
     sys.argv = arguments[1:]
     runpy.run_path(program, run_name="__main__")
+
+
+def supernode() -> None:
+    """In a process forked for a SuperNode, whose program and arguments are sys.argv: as often as the environment says."""
+    main([os.environ.get(POLL_S, f"{FLOWERS_S:g}"), *sys.argv])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from simulations.engines.guard import Guard
 from simulations.engines.processes import MARK, Family
 
+WARM = "FEDSUITE_WARM"  # in an environment: the folder of programs that start warm
 FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
 
 

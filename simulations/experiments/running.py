@@ -13,7 +13,6 @@ from functools import partial
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import OnEvent
@@ -65,6 +64,8 @@ def run_request(
         raise typer.Exit(EXIT_STOPPED) from None
     results = RunFolder(experiment.folder).results
     if results.is_file():
+        from rich.markdown import Markdown  # 4 MB, which other commands need not hold
+
         console.print(Markdown(results.read_text(encoding="utf-8"), hyperlinks=False))
     say(f"completed: {experiment.folder}")
 

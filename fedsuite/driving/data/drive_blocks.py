@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.ndimage import maximum_filter1d
 
 from fedsuite.driving.data.readers import Drive
 from fedsuite.errors import InputError
@@ -218,5 +217,7 @@ def _held_out(count: int, share: float) -> frozenset[int]:
 
 def _open_gaps(role: np.ndarray, gap_frames: int) -> None:
     """Drop training frames within `gap_frames` of a test frame; in place."""
+    from scipy.ndimage import maximum_filter1d  # 7 MB, and converted drives do without
+
     near = maximum_filter1d(role == TEST, 2 * gap_frames + 1, mode="constant")
     role[near & (role == TRAIN)] = UNUSED

@@ -16,11 +16,11 @@ ONE_SEED = 67280421310721  # what every process of an older torch starts from
 
 @dataclass(frozen=True)
 class Job:
-    """files: stdin, stdout, stderr."""
+    """files: stdin, stdout, stderr; words: the program and its arguments."""
 
     folder: bytes
     umask: int
-    arguments: list[str]
+    words: list[str]
     environment: dict[str, str]
     files: list[int]
 
@@ -40,20 +40,22 @@ def received(connection: socket.socket) -> Job:
             if not parts[-1]:
                 raise ValueError("the program ended")
         folder, umask, count, *texts = b"".join(parts).split(b"\0")
-        words = [os.fsdecode(text) for text in texts]
-        named = (pair.partition("=") for pair in words[int(count) :])
+        decoded = [os.fsdecode(text) for text in texts]
+        named = (pair.partition("=") for pair in decoded[int(count) :])
         environment = {name: value for name, _, value in named}
-        if len(files) != 3:
-            raise ValueError(f"{len(files)} files came, expected 3")
-        return Job(folder, int(umask), words[: int(count)], environment, files)
+        if len(files) != 3 or int(count) < 1:
+            raise ValueError(
+                f"{len(files)} files and {count} words came, expected 3 and at least 1"
+            )
+        return Job(folder, int(umask), decoded[: int(count)], environment, files)
     except BaseException:
         for number in files:
             os.close(number)
         raise
 
 
-def become(job: Job, program: str, set_by_imports: Mapping[str, str]) -> None:
-    """Have this process stand for `program`, started with the job; set_by_imports: what importing adds to an environment."""
+def become(job: Job, set_by_imports: Mapping[str, str]) -> None:
+    """Have this process stand for the job's program; set_by_imports: what importing adds to an environment."""
     for target, number in enumerate(job.files):
         os.dup2(number, target)
     job.close()
@@ -61,8 +63,8 @@ def become(job: Job, program: str, set_by_imports: Mapping[str, str]) -> None:
     os.umask(job.umask)
     os.environ.clear()
     os.environ.update({**job.environment, **set_by_imports})
-    sys.argv = [program, *job.arguments]
-    own = [] if sys.flags.safe_path else [os.path.dirname(os.path.realpath(program))]
+    sys.argv = job.words
+    own = [] if sys.flags.safe_path else [os.path.dirname(os.path.realpath(job.words[0]))]
     sys.path[:1] = own
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
     _draw_anew()

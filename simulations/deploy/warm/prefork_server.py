@@ -1,4 +1,4 @@
-"""The server behind warm client processes: imports once, then forks a child for every program that asks.
+"""The server behind warm processes: imports once, then forks a child for every program that asks.
 
 A child differs from a new process in nothing that a result could depend on: it has the program's folder, umask, files,
 arguments and environment; random states are as in a new process; torch and BLAS start their threads in the child; our
@@ -59,12 +59,15 @@ class Child:
     connection: socket.socket
 
 
-def main(folder: str, program: str, entry: str, systems: Sequence[str]) -> None:
-    """sys.argv[1]: the number of the listening socket. In a child this ends as `program` does, which runs `entry`."""
+def main(folder: str, programs: Mapping[str, str], systems: Sequence[str]) -> None:
+    """sys.argv[1]: the number of the listening socket; programs: path -> module:FUNCTION that it runs.
+
+    In a child this ends as its program does.
+    """
     environment = dict(os.environ)
-    server = Server(socket.socket(fileno=int(sys.argv[1])), environment)
-    module, _, name_there = entry.partition(":")
-    wanted = [*MODULES, module, *(m.format(system) for system in systems for m in OF_A_SYSTEM)]
+    server = Server(socket.socket(fileno=int(sys.argv[1])), programs, environment)
+    modules = [entry.partition(":")[0] for entry in programs.values()]
+    wanted = [*MODULES, *modules, *(m.format(system) for system in systems for m in OF_A_SYSTEM)]
     for name in wanted:
         try:
             importlib.import_module(name)
@@ -80,19 +83,22 @@ def main(folder: str, program: str, entry: str, systems: Sequence[str]) -> None:
     with suppress(SystemExit):
         job = server.serve()
     if job is not None:
-        become(job, program, set_by_imports)
+        module, _, function = programs[job.words[0]].partition(":")
+        become(job, set_by_imports)
         kept.offer()
-        leave_after(getattr(importlib.import_module(module), name_there))
+        leave_after(getattr(importlib.import_module(module), function))
     server.end_all()
     delete_made(Path(folder))
     os._exit(0)  # what is kept is not taken apart
 
 
 class Server:
-    """environment: what its modules were imported with."""
+    """programs: those that it stands for, by path; environment: what its modules were imported with."""
 
-    def __init__(self, listener: socket.socket, environment: Mapping[str, str]) -> None:
-        self.listener, self.environment = listener, environment
+    def __init__(
+        self, listener: socket.socket, programs: Mapping[str, str], environment: Mapping[str, str]
+    ) -> None:
+        self.listener, self.programs, self.environment = listener, programs, environment
         self.children: list[Child] = []
         self.selector = selectors.DefaultSelector()
         self.selector.register(listener, selectors.EVENT_READ)
@@ -127,7 +133,7 @@ class Server:
         try:
             connection.settimeout(JOB_LIMIT_S)
             job = received(connection)
-            if complaint := self._unlike(job.environment):
+            if complaint := self._unlike(job):
                 job.close()
                 connection.sendall(complaint.encode())
                 connection.close()
@@ -152,9 +158,11 @@ class Server:
         job.close()
         return None
 
-    def _unlike(self, environment: Mapping[str, str]) -> str:
-        """What keeps a child from being like a new process with this environment."""
-        own = self.environment
+    def _unlike(self, job: Job) -> str:
+        """What keeps a child from being like a new process of this program with this environment."""
+        if job.words[0] not in self.programs:
+            return f"it does not know {job.words[0]}"
+        own, environment = self.environment, job.environment
         added = {name for name in environment.keys() - own.keys() if name.startswith(READ)}
         changed = {name for name, value in own.items() if environment.get(name) != value}
         differing = sorted((added | changed) - FREE)

@@ -1,4 +1,4 @@
-"""The program `flwr-clientapp` that warm.py puts on PATH: has the server run the real one, and ends as that ends.
+"""The program that start.py puts on PATH under a name of Flower's: has the server run the real one, and ends as that ends.
 
 Run by itself, with the standard library alone: SOCKET PROGRAM ARGUMENTS. Where the server does not answer, the real program
 takes this process's place: slower, but the same. No message is handled twice: once the server has said that it starts a
@@ -20,11 +20,11 @@ def main(address: str, program: str, *arguments: str) -> None:
     try:
         connection.settimeout(PATIENCE_S)
         connection.connect(address)
-        hand_over(connection, arguments)
+        hand_over(connection, program, arguments)
         if (answer := connection.recv(1000))[:1] != STARTED:
             raise OSError(answer.decode() or "it has ended")
     except OSError as error:
-        say(f"starts cold, the warm server is of no use: {error}")
+        say(program, f"starts cold, the warm server is of no use: {error}")
         connection.close()
         os.execv(program, [program, *arguments])
     connection.settimeout(None)
@@ -33,15 +33,16 @@ def main(address: str, program: str, *arguments: str) -> None:
     try:
         end_as(exit_code(connection, answer[1:]))
     except OSError as error:
-        say(f"the warm server is gone, and the client process with it: {error}")
+        say(program, f"the warm server is gone, and the process with it: {error}")
         sys.exit(1)
 
 
-def hand_over(connection: socket.socket, arguments: tuple[str, ...]) -> None:
-    """Folder, umask, arguments and environment, with stdin, stdout and stderr."""
+def hand_over(connection: socket.socket, program: str, arguments: tuple[str, ...]) -> None:
+    """Folder, umask, program with its arguments, and environment, with stdin, stdout and stderr."""
     umask = os.umask(0o77)
     os.umask(umask)
-    texts = [os.getcwdb(), b"%d" % umask, b"%d" % len(arguments), *map(os.fsencode, arguments)]
+    words = (program, *arguments)
+    texts = [os.getcwdb(), b"%d" % umask, b"%d" % len(words), *map(os.fsencode, words)]
     texts += [name + b"=" + value for name, value in os.environb.items()]
     job = b"\0".join(texts)
     socket.send_fds(connection, [b"%16d" % len(job)], [0, 1, 2])
@@ -65,8 +66,8 @@ def end_as(code: int) -> None:
     os.kill(os.getpid(), -code)
 
 
-def say(line: str) -> None:
-    print("flwr-clientapp:", line, file=sys.stderr, flush=True)
+def say(program: str, line: str) -> None:
+    print(f"{os.path.basename(program)}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

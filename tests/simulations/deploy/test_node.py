@@ -148,6 +148,7 @@ def test_what_it_is_started_with(kit: Path) -> None:
     quick = start_of(folder / "node.toml", "", None, None, 9094, 0.5).command()
     assert quick[1:4] == ["-m", "simulations.deploy.polling", "0.5"]
     assert quick[4:] == start.command()
+    assert start.command("/warm") == ["/warm/flower-supernode", *start.command()[1:]]
     words = start.command()[1:]
     assert words == [
         *("--superlink", "localhost:9092", "--root-certificates", str(folder / "ca.crt")),
@@ -173,10 +174,11 @@ def test_what_it_is_started_with(kit: Path) -> None:
 # --- processes ------------------------------------------------------------------------------------
 
 COMMAND = """
-import sys
+import shutil, sys
 import simulations.deploy.node as deployed
-program = sys.argv.pop()
+program, found = sys.argv.pop(), shutil.which
 deployed.command_path = lambda _: program
+shutil.which = lambda name, **where: program if program.endswith(name) else found(name, **where)
 from simulations.commands.cli import main
 main()
 """

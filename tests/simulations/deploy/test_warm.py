@@ -1,5 +1,6 @@
 """Warm client processes: as cold ones but quick, and nothing of them is left behind."""
 
+import importlib
 import os
 import re
 import shutil
@@ -10,10 +11,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsuite.errors import InputError
+from simulations.deploy.programs import WARM
 from simulations.deploy.warm import start as warm
 from simulations.engines.processes import living_processes, wait_until
 from tests.harness import ROOT
@@ -37,7 +40,8 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def environment(place: Path) -> dict[str, str]:
-    paths = os.pathsep.join([str(place / "real"), os.environ["PATH"]])
+    programs = str(Path(sys.executable).parent)
+    paths = os.pathsep.join([str(place / "real"), programs, os.environ["PATH"]])
     own = {"PATH": paths, "PYTHONPATH": str(ROOT), "OWN": "ü\n2", "FLWR_HOME": str(place / "home")}
     return {**os.environ, **own}
 
@@ -48,16 +52,18 @@ def warmed(environment: dict[str, str]) -> Iterator[dict[str, str]]:
         yield found
 
 
-def start(environment: dict[str, str], *arguments: str, **popen: object) -> subprocess.Popen[str]:
+def start(
+    environment: dict[str, str], *arguments: str, program: str = warm.CLIENT, **popen: object
+) -> subprocess.Popen[str]:
     """`flwr-clientapp ARGUMENTS`, found on PATH as SuperExec finds it."""
-    program = shutil.which("flwr-clientapp", path=environment["PATH"])
-    assert program is not None
+    found = shutil.which(program, path=environment["PATH"])
+    assert found is not None
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     options = {**pipes, "env": environment, "text": True, **popen}
-    return subprocess.Popen([program, *arguments], **options)  # type: ignore[call-overload]
+    return subprocess.Popen([found, *arguments], **options)  # type: ignore[call-overload]
 
 
-def done(environment: dict[str, str], *arguments: str, **popen: object) -> tuple[int, str, str]:
+def done(environment: dict[str, str], *arguments: str, **popen: Any) -> tuple[int, str, str]:
     process = start(environment, *arguments, **popen)
     out, err = process.communicate("typed", timeout=LIMIT_S)
     return process.returncode, out, err
@@ -168,6 +174,17 @@ def test_a_server_that_is_gone_is_said_and_replaced(environment: dict[str, str])
         assert code == 5 and out.startswith("exit") and "starts cold" in err
         folder = Path(found["PATH"].split(os.pathsep)[0]).parent
     assert not folder.exists()
+
+
+def test_all_of_a_supernodes_programs_start_warm(warmed: dict[str, str]) -> None:
+    folder = Path(warmed[WARM])
+    assert warmed["PATH"].split(os.pathsep)[0] == str(folder)
+    assert sorted(p.name for p in folder.iterdir()) == sorted([warm.CLIENT, *warm.OTHERS])
+    for entry in (warm.ENTRY, *warm.OTHERS.values()):
+        module, _, name = entry.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+    code, out, err = done(warmed, "--help", program="flower-superexec")
+    assert code == 0 and "--runtime-api-address" in out and err == ""
 
 
 OWNER = """
