@@ -15,11 +15,11 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp.typing import ClientAppCallable
 
-import fedsuite
 from clients.numpy_client_app import error_reply, numpy_client_app
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.roster.node import NodeSettings
+from fedsuite.roster.software import facts, keeping_out, of_here
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings
 from fedsuite.settings.values import importing_only
@@ -111,15 +111,15 @@ def _plain(context: Context) -> tuple[Any, ...]:
 
 
 def says_who(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """With who a node is go its roster and its version; where these are not the server's, that is all that it does."""
+    """With who a node is go its roster, versions and machine; where it must not take part, its roster and versions alone."""
     if message.metadata.message_type != "query":
         return call_next(message, context)
     asked = message.content["config"]
     try:
         own = own_node(context.node_config)
         roster, name = _known(own, context)
-        mine = {"roster": roster.digest, "version": fedsuite.__version__}
-        if "roster" in asked and any(asked.get(key) != value for key, value in mine.items()):
+        mine = facts(roster.digest)
+        if "roster" in asked and keeping_out(asked, mine):
             told = ConfigRecord({"name": name, **mine})
             return Message(RecordDict({"properties": told}), reply_to=message)
         if own is not None:
@@ -129,7 +129,7 @@ def says_who(message: Message, context: Context, call_next: ClientAppCallable) -
     reply = call_next(message, context)
     properties = None if reply.has_error() else reply.content["properties"]
     if "roster" in asked and isinstance(properties, ConfigRecord):
-        properties.update(mine)
+        properties.update({**of_here(), **mine})
     return reply
 
 

@@ -1,11 +1,13 @@
 """A deployment's folder, a SuperLink that only says that it is there, and a SuperNode that says what a test wants."""
 
+import json
 import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 from fedsuite.roster.members import Member, Roster
@@ -32,10 +34,16 @@ class Saying(BaseHTTPRequestHandler):
     """Answers as a SuperLink that is up."""
 
     behind_s = 0.0
+    flower = version("flwr")  # "": it does not show it
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/health" else 404)
+        told = {"/health": ""}
+        told |= (
+            {"/openapi.json": json.dumps({"info": {"version": self.flower}})} if self.flower else {}
+        )
+        self.send_response(200 if self.path in told else 404)
         self.end_headers()
+        self.wfile.write(told.get(self.path, "").encode())
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         return super().date_time_string((timestamp or time.time()) - self.behind_s)
@@ -45,9 +53,11 @@ class Saying(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(kit: Path, behind_s: float = 0.0, listen: str = "127.0.0.1") -> Iterator[Address]:
-    """A port that answers with the kit's certificate; its clock may be behind."""
-    handler = type("Handler", (Saying,), {"behind_s": behind_s})
+def answering(
+    kit: Path, behind_s: float = 0.0, listen: str = "127.0.0.1", flower: str = Saying.flower
+) -> Iterator[Address]:
+    """A port that answers with the kit's certificate; its clock may be behind, its Flower another."""
+    handler = type("Handler", (Saying,), {"behind_s": behind_s, "flower": flower})
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(kit / "server" / "server.pem", kit / "server" / "server.key")
     with HTTPServer((listen, 0), handler) as server:

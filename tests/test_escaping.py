@@ -84,7 +84,12 @@ def hostile_run(folder: Path, text: str) -> Path:
     ]
     fit = CONTROLS.sub("", text).replace("\n", "")  # settings with others are refused
     settings = {"num-rounds": 1, "name": "x", "data.dir": fit, "start-from": fit}
-    record = {"error": text, "versions": {"fedsuite": text, text: "1"}, "placement": {text: text}}
+    record = {
+        "error": text,
+        "versions": {"fedsuite": text, text: "1"},
+        "placement": {text: text},
+        "nodes": {text: {text: text}},
+    }
     return write_run(folder, "fedvln", rows, settings, "failed", **record)
 
 

@@ -44,6 +44,8 @@ def line_about(event: Mapping[str, Any]) -> str:
     """A sentence on what numbers do not show: who is lost or back, and what is not known here; "" for all else."""
     where, who = f"round {event.get('round')}", one_line(str(event.get("client")), 40)
     match kind_of(event):
+        case Kind.READY if "unlike" in event:
+            return f"nodes differ, so that last digits may: {one_line(str(event['unlike']), 1000)}"
         case Kind.LOST:
             reason = one_line(str(event.get("reason")), 200)
             return f"{where}: {who} is lost ({reason}); waiting for it to come back"

@@ -3,8 +3,8 @@
 config.json, metrics.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors,
 ledger.jsonl (with differential privacy), clients/<name>/, errors.log; during a round spill/.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
-placement (engine, workers, GPUs). One process at a time writes: it holds a lock that the system releases when the process
-ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
+placement (engine, workers, GPUs), nodes (by name, what real nodes run on). One process at a time writes: it holds a lock
+that the system releases when the process ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
 disk takes no other word of it.
 """
 
@@ -35,33 +35,15 @@ from fedsuite.storage.files import (
 _KEY = re.compile(r"[0-9a-f]{32}")
 # All that a run writes but for what its system leaves (System.leaves), as fedsuite.storage.deleting takes names.
 WRITTEN = (
-    *(
-        "config.json",
-        "run.json",
-        "run-key",
-        "roster.json",
-        "vocabulary.json",
-        "metrics.json",
-        ".lock",
-        ".unfinished",
-    ),
-    *(
-        "history.jsonl",
-        "timings.jsonl",
-        "ledger.jsonl",
-        "model.safetensors",
-        "results.md",
-        "audit.csv",
-        "audit.md",
-        "errors.log",
-        "flower.log",
-    ),
+    "config.json", "run.json", "run-key", "roster.json", "vocabulary.json", "metrics.json", ".lock", ".unfinished",
+    "history.jsonl", "timings.jsonl", "ledger.jsonl", "model.safetensors", "results.md", "audit.csv", "audit.md",
+    "errors.log", "flower.log",
     *(f"{place}/round-[0-9]*.safetensors" for place in ("checkpoints", "clients/*", "clients/*/*")),
     *(f"{place}/ledger.jsonl" for place in ("clients/*", "clients/*/*")),
     *(f"{place}/aside-round-[0-9]*.safetensors" for place in ("clients/*", "clients/*/*")),
     "spill/*.numbers",
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
-)
+)  # fmt: skip
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
 _BUSY = "another process is writing to this run; stop it first or use another name"
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
@@ -136,6 +118,10 @@ class RunFolder:
             | self.status()
             | {"status": status, "error": line, "error-kind": kind, "ended": _now()},
         )
+
+    def note(self, **about: Any) -> None:
+        """Add to run.json what has become known of the run."""
+        write_json(self.status_file, self.status() | about)
 
     def log_error(self, whose: str, text: str) -> None:
         """Add an error's full text to errors.log: its last 20,000 characters, made fit to be shown."""

@@ -91,6 +91,7 @@ class RunDisplay(OnTerminal):
                 self.rounds, self.done = int(event["rounds"]), int(event["round"])
                 self._begun = (time.monotonic(), self.done)
                 self.doing = "round"
+                self._say(line_about(event))
             case Kind.EXCHANGE:
                 self.clients, self.answered = int(event["clients"]), 0
                 self.doing = str(event["task"])

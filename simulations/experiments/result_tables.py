@@ -71,7 +71,7 @@ def _record_of(folder: RunFolder) -> dict[str, Any]:
 
 
 def run_record(run: str, last: int) -> dict[str, Any]:
-    """Run, status, error, placement, versions, settings that differ from the defaults, and metrics of the last rounds."""
+    """Run, status, error, placement, versions here and at nodes, settings that are not defaults, metrics of the last rounds."""
     folder = find_run(run)
     status, stored = folder.status(), read_stored_config(folder)
     error = str(status.get("error", ""))
@@ -88,6 +88,7 @@ def run_record(run: str, last: int) -> dict[str, Any]:
         "error": error,
         "placement": status.get("placement") or {},
         "versions": dict(sorted(status.get("versions", {}).items())),
+        "nodes": status.get("nodes") or {},
         "settings": {k: v for k, v in sorted(stored.items()) if defaults.get(k) != v},
         "rounds": [{"round": n, "metrics": m} for n, m in by_round.items()][-last:],
     }
@@ -103,6 +104,8 @@ def run_tables(record: Mapping[str, Any]) -> list[Table]:
         head.add_row("placement", ", ".join(f"{name} {value}" for name, value in placement.items()))
     for name, version in record["versions"].items():
         head.add_row(name, str(version))
+    for name, told in record["nodes"].items():
+        head.add_row(f"node {name}", ", ".join(f"{k} {v}" for k, v in told.items()))
     settings = Table("setting", Column("value", overflow="fold"), box=None)
     for key, value in record["settings"].items():
         settings.add_row(key, str(value))

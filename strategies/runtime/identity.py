@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from fedsuite.arrays import LARGEST_COUNT
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import ClientInfo, Scalar
+from fedsuite.roster.software import TOLD
 
 _IDENTITY = ("partition", "name", "num-examples")
-FACTS = ("roster", "version")  # what a node's roster and program are, next to who it is
 
 
 def read_identity(properties: Mapping[str, object], whose: str = "a client") -> ClientInfo:
@@ -30,6 +30,6 @@ def read_identity(properties: Mapping[str, object], whose: str = "a client") -> 
     details: dict[str, Scalar] = {
         one_line(key): one_line(value) if isinstance(value, str) else value
         for key, value in properties.items()
-        if key not in (*_IDENTITY, *FACTS) and isinstance(value, int | float | str | bool)
+        if key not in (*_IDENTITY, *TOLD) and isinstance(value, int | float | str | bool)
     }
     return ClientInfo(partition, name, examples, details)

@@ -1,10 +1,11 @@
 """Who takes part in a run, and by which node each is reached."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Scalar
+from fedsuite.roster.software import differences
 
 
 @dataclass(frozen=True)
@@ -13,13 +14,20 @@ class Members:
 
     unmet: nobody has said who it is yet. The server knows them from a roster that it made itself, and simulated nodes play
     whichever member a message names; one that is asked for the first time says with its reply who it is. resume_round: the
-    round that the run goes on from.
+    round that the run goes on from; machines: by name what each real node has told of its programs and its machine.
     """
 
     clients: tuple[ClientInfo, ...]
     node_of: Mapping[int, int]
     unmet: bool = False
     resume_round: int = 0
+    machines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the event says that all are ready with: how real nodes differ, if they do."""
+        line = differences(self.machines)
+        return {"unlike": line} if line else {}
 
 
 class Introductions:

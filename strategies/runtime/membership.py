@@ -37,7 +37,7 @@ def gather(
 ) -> Members:
     """Learn which node is which member of the roster; RunFailed if that does not work out.
 
-    Nodes that do not take part although the run goes on are noted in errors.log. known: what the roster says of the clients
+    Nodes that do not take part although the run goes on are noted in errors.log, what real nodes run on in run.json. known: what the roster says of the clients
     of a simulation, if nobody is to be asked before it has something to do.
     """
     deadline_s, strict = settings.reply_deadline_s, not settings.roster
@@ -65,7 +65,10 @@ def gather(
             post.pause()
     for node, note in roll.notes().items():
         folder.log_error(f"node {node}", note)
-    return roll.members({node: deadline_s for node in post.unanswered}, settings.node_deadline_s)
+    members = roll.members({n: deadline_s for n in post.unanswered}, settings.node_deadline_s)
+    if members.machines:
+        folder.note(nodes=members.machines)
+    return members
 
 
 def _connected(grid: Grid) -> list[tuple[int, str]]:

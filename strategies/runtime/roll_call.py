@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import fedsuite
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import ClientInfo
 from fedsuite.roster.members import Roster
-from strategies.runtime.identity import FACTS, read_identity
+from fedsuite.roster.software import facts, keeping_out, minor_of, told_by
+from strategies.runtime.identity import read_identity
 from strategies.runtime.members import Members
 from strategies.runtime.messages import RawReply
 
@@ -22,7 +22,8 @@ _SHOWN = 4  # nodes that a failure names
 @dataclass
 class RollCall:
     """keys: by node id the fingerprint of its public key, "" where Flower knows none; found: by partition who it is, and
-    its node. Why others do not take part: failed, nodes of this run; strange, nodes that need not be of this run.
+    its node; machines: by name what each runs on (software.py). Why others do not take part: failed, nodes of this run;
+    strange, nodes that need not be of this run.
 
     strict: all nodes must be of this run, and nothing is compared but names, as in a simulation.
     """
@@ -31,6 +32,7 @@ class RollCall:
     strict: bool
     keys: dict[int, str] = field(default_factory=dict)
     found: dict[int, tuple[ClientInfo, int]] = field(default_factory=dict)
+    machines: dict[str, dict[str, str]] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     strange: dict[int, str] = field(default_factory=dict)
 
@@ -54,7 +56,7 @@ class RollCall:
     @property
     def facts(self) -> Mapping[str, str]:
         """What every node must have in common with the server."""
-        return {"roster": self.roster.digest, "version": fedsuite.__version__}
+        return facts(self.roster.digest)
 
     def learn(self, node: int, raw: RawReply) -> None:
         """What a node answered; RunFailed for what no node of any run may answer."""
@@ -81,6 +83,8 @@ class RollCall:
                 f"{info.partition}; give each its own name, and bind names to keys (key in the roster)"
             )
         self.found[info.partition] = (info, node)
+        if not self.strict:
+            self.machines[info.name] = told_by(raw.properties)
 
     def _note_error(self, node: int, error: str) -> None:
         """Only its key tells whether it is this run's matter."""
@@ -108,8 +112,8 @@ class RollCall:
         elif own and own in claims.values() and not bound:
             other = next(n for n, key in claims.items() if key == own)
             self.failed[node] = f"{here}, but the roster binds its key {own} to {other}"
-        elif unlike := [k for k in FACTS if said.get(k) != self.facts[k]]:
-            self.failed[node] = f"{here}, {self._difference(unlike[-1], said)}"
+        elif unlike := keeping_out(self.facts, said):
+            self.failed[node] = f"{here}, {self._difference(unlike, said)}"
         else:
             return True
         return False
@@ -118,6 +122,9 @@ class RollCall:
         its = one_line(str(said.get(fact, "none")), 40)
         if fact == "version":
             return f"and has fedsuite {its}, the server {self.facts[fact]}; give both the same"
+        if fact == "flwr":
+            wanted = minor_of(self.facts[fact])
+            return f"and has Flower {its}, expected {wanted}, which the server has; install flwr {wanted} there"
         return (
             f"but its roster is not the server's (digest {its[:12]}, here {self.facts[fact][:12]}): members, facts or words "
             "differ; give it this run's roster.json"
@@ -134,7 +141,7 @@ class RollCall:
         """
         if self.complete:
             clients, nodes = zip(*(self.found[p] for p in sorted(self.found)), strict=True)
-            return Members(clients, dict(enumerate(nodes)))
+            return Members(clients, dict(enumerate(nodes)), machines=self.machines)
         if silent and self.strict:
             raise RunFailed(
                 f"{len(silent)} of {len(self.roster)} clients did not say who they are within "

@@ -60,7 +60,7 @@ def run_rounds(
     at = resumed.round if resumed else 0
     members = gather(grid, roster, at, settings, folder, known)
     loop = RoundLoop(grid, settings, folder, members, on_event)
-    ready = {"clients": len(roster), "rounds": settings.num_rounds}
+    ready = {"clients": len(roster), "rounds": settings.num_rounds, **members.told}
     loop.emit(event(at, Kind.READY) | ready | {"seconds": time.monotonic() - begin})
     if resumed is None:
         state = loop.start(strategy)

@@ -13,6 +13,7 @@ from fedsuite.federation import Task
 from fedsuite.fedrl.learning.party import Party
 from fedsuite.roster.members import write_roster
 from fedsuite.roster.node import NodeSettings
+from fedsuite.roster.software import FACTS
 from fedsuite.settings.config import limits_of
 from simulations.engines.inprocess import server_identity
 from strategies.runtime.messages import RawReply, TaskMessages, identity_message, read_reply
@@ -298,7 +299,7 @@ def test_a_node_is_nobody_else(liar: Liar) -> None:
 
 def test_another_roster_is_told_of_and_nothing_else(liar: Liar) -> None:
     raw = liar.query(facts={**KEY, "roster": "0" * 64, "version": "0.1.0"})
-    assert set(raw.properties) == {"name", "roster", "version"}
+    assert set(raw.properties) == {"name", *FACTS}
 
 
 def test_systems_and_modules_that_the_file_does_not_allow(liar: Liar) -> None:

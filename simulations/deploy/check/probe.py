@@ -2,13 +2,16 @@
 
 import email.utils
 import http.client
+import json
 import ssl
 import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.client import HTTPResponse
 from pathlib import Path
+from typing import cast
 
 from fedsuite.errors import InputError
 from fedsuite.storage.files import telling
@@ -31,11 +34,8 @@ class Answer:
 
 def ask(address: Address, authority: Path, timeout_s: float = TIMEOUT_S) -> Answer:
     """What the SuperLink there says; Unreachable if nothing, InputError with the cure for a wrong certificate."""
-    request = urllib.request.Request(f"https://{address}/health")
-    direct = urllib.request.ProxyHandler({} if address.is_local else None)
-    secure = urllib.request.HTTPSHandler(context=_context(authority))
     try:
-        with urllib.request.build_opener(direct, secure).open(request, timeout=timeout_s) as reply:
+        with _opened(address, authority, "health", timeout_s) as reply:
             return Answer(_ahead_s(reply.headers.get("Date")))
     except urllib.error.HTTPError as error:
         raise Unreachable(f"{address} answers {error.code}, which no SuperLink does") from None
@@ -46,6 +46,25 @@ def ask(address: Address, authority: Path, timeout_s: float = TIMEOUT_S) -> Answ
         if isinstance(reason, ssl.SSLError):
             raise Unreachable(f"{address} does not speak TLS ({reason.reason or reason})") from None
         raise Unreachable(f"{address} cannot be reached ({reason})") from None
+
+
+def flower_version(address: Address, authority: Path, timeout_s: float = TIMEOUT_S) -> str:
+    """The version of Flower that the SuperLink there has, by its own description of its API; "" where it shows none.
+
+    A proxy that passes on what nodes need, and nothing else, hides it.
+    """
+    try:
+        with _opened(address, authority, "openapi.json", timeout_s) as reply:
+            return str(json.load(reply)["info"]["version"])
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        return ""
+
+
+def _opened(address: Address, authority: Path, path: str, timeout_s: float) -> HTTPResponse:
+    direct = urllib.request.ProxyHandler({} if address.is_local else None)
+    secure = urllib.request.HTTPSHandler(context=_context(authority))
+    opener = urllib.request.build_opener(direct, secure)
+    return cast(HTTPResponse, opener.open(f"https://{address}/{path}", timeout=timeout_s))
 
 
 def _context(authority: Path) -> ssl.SSLContext:

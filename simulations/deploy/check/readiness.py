@@ -13,8 +13,9 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.roster.members import Member, Roster, read_roster
 from fedsuite.roster.node import NodeSettings, read_node
 from fedsuite.roster.node_report import Part, disagreement
+from fedsuite.roster.software import minor_of
 from fedsuite.settings.devices import check_device, device_of
-from simulations.deploy.check.probe import Answer, Unreachable, ask
+from simulations.deploy.check.probe import Answer, Unreachable, ask, flower_version
 from simulations.deploy.kit.address import Address
 from simulations.deploy.kit.certificates import read_authority
 from simulations.deploy.kit.keys import check_private, fingerprint_of_private, read_private
@@ -172,7 +173,7 @@ def _flower() -> str:
             raise InputError(
                 f"flwr {here} is installed, expected {need.specifier}; pip install 'flwr{need.specifier}'"
             )
-    return f"{here}; the SuperLink's must be of the same minor version"
+    return f"{here}, as fedsuite needs it"
 
 
 def _network(own: NodeSettings, subject: Subject) -> Iterator[Finding]:
@@ -199,6 +200,19 @@ def _network(own: NodeSettings, subject: Subject) -> Iterator[Finding]:
     yield _found("SuperLink", superlink)
     for address, answer in heard:
         yield _found("clock", lambda answer=answer, address=address: _clock(answer, address))  # type: ignore[misc]
+        yield _found("versions", lambda address=address: _same_flower(address, file))  # type: ignore[misc]
+
+
+def _same_flower(address: Address, authority: Path) -> str:
+    here, there = version("flwr"), flower_version(address, authority)
+    if not there:
+        return f"{address} does not show its version of Flower, which must be {minor_of(here)}, as here"
+    if minor_of(here) != minor_of(there):
+        raise InputError(
+            f"{address} has Flower {there}, expected {minor_of(here)}, as here; install the same minor version on both "
+            "machines"
+        )
+    return f"Flower {there} at {address}, {here} here"
 
 
 def _clock(answer: Answer, address: Address) -> str:

@@ -52,6 +52,7 @@ def test_all_is_well(node: Path, made: tuple[Path, Address]) -> None:
     assert wrong(lines) == {}
     assert list(lines) == [
         "node file", "roster", "data", "key", "state", "disk", "device", "threads", "Flower", "ca.crt", "SuperLink", "clock",
+        "versions",
     ]  # fmt: skip
     assert lines["roster"] == "ok    roster: oak is 1 of 3, seen"
     assert lines["key"].endswith("as on the roster")
@@ -60,7 +61,7 @@ def test_all_is_well(node: Path, made: tuple[Path, Address]) -> None:
 def test_the_command_says_so(node: Path, made: tuple[Path, Address], call: Call) -> None:
     command = ["deploy", "check", str(node), "--superlink", str(made[1])]
     code, out, err = call(*command, engine=False)
-    assert (code, err, out.count("ok    ")) == (0, "", 12), out
+    assert (code, err, out.count("ok    ")) == (0, "", 13), out
     (node.parent / "node.key").chmod(0o644)
     code, out, err = call(*command, engine=False)
     assert code == 2 and err == f"error: {node}: 1 of these things must be put right\n"
@@ -164,10 +165,25 @@ def test_the_machine(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     change(node, '# device = "cuda"', 'device = "cuda"')
     found = wrong(said(node, made))
-    assert list(found) == ["disk", "device", "Flower"]
+    assert list(found) == ["disk", "device", "Flower", "versions"]
     assert "0.5 GiB free, expected 1 GiB at least; make room" in found["disk"]
     assert "torch sees no GPU" in found["device"]
     assert "flwr 1.28.0 is installed, expected <1.42,>=1.41" in found["Flower"]
+
+
+@pytest.mark.parametrize("flower", ["", "1.2.3"])
+def test_the_superlinks_flower_is_asked_for(
+    node: Path, made: tuple[Path, Address], flower: str
+) -> None:
+    own = ".".join(checks.version("flwr").split(".")[:2])
+    with answering(made[0], flower=flower) as address:
+        line = said(node, (made[0], address))["versions"]
+    if flower:
+        assert line.startswith(
+            f"WRONG versions: {address} has Flower 1.2.3, expected {own}, as here"
+        )
+    else:
+        assert line.startswith("ok    ") and "does not show its version of Flower" in line
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

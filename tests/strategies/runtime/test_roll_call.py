@@ -1,6 +1,7 @@
 """Which node is which member: by name and key, among nodes of other runs; the toy on nodes with files of their own."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,9 @@ from flwr.app import Context, Message
 
 import fedsuite
 from fedsuite.errors import RunFailed
+from fedsuite.history import TIMINGS, line_about, read_rows
 from fedsuite.privacy.identity import fingerprint
+from fedsuite.roster import software
 from fedsuite.roster.members import Roster, read_roster, write_roster
 from fedsuite.runs.folder import RunFolder, folder_of
 from simulations.client_app import app as client_app
@@ -236,3 +239,63 @@ def test_a_node_with_another_version_is_refused(
     found = f"node 50 calls itself 'site-2', and has fedsuite 0.0.9, the server {here}; give both"
     with pytest.raises(RunFailed, match=found):
         ground.run(answer)
+
+
+def at_node_50(monkeypatch: pytest.MonkeyPatch, **versions: str) -> Callable[..., Message]:
+    """Client apps, of which node 50's has other versions installed."""
+
+    def answer(message: Message, context: Context) -> Message:
+        with monkeypatch.context() as patch:
+            software.of_here.cache_clear()
+            if context.node_id == 50:
+                patch.setattr(software, "version", lambda name: versions.get(name) or real(name))
+            return client_app(message, context)
+
+    real = software.version
+    return answer
+
+
+def minor(step: int) -> str:
+    """A release of Flower, whose minor version is so many steps from the one here."""
+    major, second, *_ = software.version("flwr").split(".")
+    return f"{major}.{int(second) + step}.7"
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_node_with_another_minor_version_of_flower_is_refused(
+    ground: Field, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    ground.add(50, "site-2")
+    own = software.minor_of(software.version("flwr"))
+    found = (
+        f"node 50 calls itself 'site-2', and has Flower {minor(step)}, expected {own}, which the server has; install "
+        f"flwr {own} there"
+    )
+    with pytest.raises(RunFailed, match=re.escape(found)):
+        ground.run(at_node_50(monkeypatch, flwr=minor(step)))
+
+
+def test_what_nodes_run_on_is_kept_and_differences_are_told_once(
+    ground: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another patch of Flower and another numpy keep nobody out, and change no byte."""
+    ground.add(50, "site-2")
+    other = {"flwr": minor(0), "numpy": "9.9.9"}
+    done = ground.run(at_node_50(monkeypatch, **other))
+    nodes = done.status()["nodes"]
+    assert set(nodes) == {"site-0", "site-1", "site-2"}
+    assert nodes["site-2"].items() >= {**other, "fedsuite": fedsuite.__version__}.items()
+    assert nodes["site-0"] == {
+        **software.of_here(), "fedsuite": fedsuite.__version__, "flwr": software.version("flwr")
+    }  # fmt: skip
+    lines = [line for row in read_rows(done.path / TIMINGS) if (line := line_about(row))]
+    assert len(lines) == 1 and lines[0].startswith("nodes differ, so that last digits may: flwr ")
+    assert ", 9.9.9 (site-2)" in lines[0] and "cpu" not in lines[0]
+    simulated = run_toy(ground.folder / "simulated", num_rounds=2)
+    assert done.model.read_bytes() == simulated.model.read_bytes()
+
+
+def test_nodes_that_are_alike_are_not_told_of(ground: Field) -> None:
+    ground.add(50, "site-2")
+    software.of_here.cache_clear()
+    assert not any(map(line_about, read_rows(ground.run().path / TIMINGS)))
