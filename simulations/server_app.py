@@ -27,6 +27,7 @@ from fedsuite.settings.ineffective import unread_lines
 from fedsuite.storage.escaping import LONGEST
 from fedsuite.storage.files import write_atomically, write_json
 from fedsuite.storage.progress import Progress, in_lines, silent
+from simulations.deploy.log_lines import stamped
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import is_real
@@ -99,7 +100,7 @@ def in_log(event: Mapping[str, Any]) -> None:
 
 
 def _say(line: str) -> None:
-    print(one_line(line, LONGEST), flush=True)
+    print(stamped(one_line(line, LONGEST)), flush=True)
 
 
 @contextmanager

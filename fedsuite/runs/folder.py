@@ -4,8 +4,8 @@ config.json, metrics.json, history.jsonl, timings.jsonl, run.json, run-key, chec
 ledger.jsonl (with differential privacy), clients/<name>/, errors.log; during a round spill/.
 run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
 placement (engine, workers, GPUs), nodes (by name, what real nodes run on). One process at a time writes: it holds a lock
-that the system releases when the process ends, however it ends. A file .unfinished lies there from before the training until the last table is written, for a full
-disk takes no other word of it.
+that the system releases when the process ends, however it ends. A file .unfinished lies there from before the training until
+the last table is written, for a full disk takes no other word of it.
 """
 
 import re

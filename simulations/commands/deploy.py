@@ -1,6 +1,5 @@
 """`fedsuite deploy`: from nothing to nodes that are connected over TLS; docs/deployment.md walks through it."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,23 +8,15 @@ import typer
 from fedsuite.errors import InputError
 from simulations.commands.options import AsJson, print_json
 from simulations.commands.roster import part_of_node, words_of
-from simulations.commands.stopping import EXIT_STOPPED, stop_as_ctrl_c
+from simulations.commands.running import Authority, Key, NodeFile, Server, Superlink, node, server
 from simulations.deploy.check.cost import cost
-from simulations.deploy.polling import DEFAULT_S
 
 deploy = typer.Typer(help="Real nodes: a SuperLink, SuperNodes.", no_args_is_help=True)
 deploy.command("cost")(cost)
+deploy.command("server")(server)
+deploy.command("node")(node)
 
 Kit = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `deploy init` made.")]
-Server = Annotated[
-    Path, typer.Argument(metavar="DIR/server", help="The SuperLink's folder, from `deploy init`.")
-]
-NodeFile = Annotated[Path, typer.Argument(metavar="NODE.toml", help="The node's own file.")]
-Superlink = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Default: superlink of NODE.toml.")
-]
-Authority = Annotated[Path | None, typer.Option("--ca", help="Default: ca.crt beside NODE.toml.")]
-Key = Annotated[Path | None, typer.Option(help="Private key; default: node.key beside NODE.toml.")]
 Change = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the run.")
 ]
@@ -101,29 +92,6 @@ def roster(
 
 
 @deploy.command()
-def server(
-    folder: Server,
-    listen: Annotated[
-        str, typer.Option(help="Address to listen on; default: listen of server.toml.")
-    ] = "",
-) -> None:
-    """Run the SuperLink; Ctrl-C ends it."""
-    from dataclasses import replace
-
-    from simulations.deploy.kit.server_folder import read_server
-    from simulations.deploy.serving import run_server
-
-    found = read_server(folder)
-    found = replace(found, listen=listen) if listen else found
-    stop_as_ctrl_c()
-    try:
-        run_server(found, _say)
-    except KeyboardInterrupt:
-        _say("stopped")
-        raise typer.Exit(EXIT_STOPPED) from None
-
-
-@deploy.command()
 def register(
     folder: Server,
     keys: Annotated[
@@ -140,40 +108,6 @@ def register(
         raise InputError(f"{folder / 'keys'}: no KEY.pub in it; name the public keys to register")
     for line in register_keys(found, chosen):
         _say(line)
-
-
-@deploy.command()
-def node(
-    file: NodeFile,
-    superlink: Superlink = "",
-    ca: Authority = None,
-    key: Key = None,
-    port: Annotated[
-        int, typer.Option(help="Of the SuperNode's own API, on 127.0.0.1; 0: any free one.")
-    ] = 0,
-    warm: Annotated[
-        bool,
-        typer.Option(
-            "--warm/--cold",
-            help="Answer messages from a process that has imported everything; cold: each starts anew, 3 s slower.",
-        ),
-    ] = True,
-    poll_s: Annotated[
-        float,
-        typer.Option(
-            min=0.1, help="How often to ask for messages, in seconds; Flower's own way: 3."
-        ),
-    ] = DEFAULT_S,
-) -> None:
-    """Run a SuperNode; Ctrl-C ends it."""
-    from simulations.deploy.node import run_node, start_of
-
-    stop_as_ctrl_c()
-    try:
-        run_node(start_of(file, superlink, ca, key, port, poll_s), _say, warm)
-    except KeyboardInterrupt:
-        _say("stopped")
-        raise typer.Exit(EXIT_STOPPED) from None
 
 
 @deploy.command()
@@ -229,4 +163,4 @@ def status(
 
 def _say(line: str) -> None:
     """At once, also to a log."""
-    print(line, flush=True, file=sys.stdout)
+    print(line, flush=True)

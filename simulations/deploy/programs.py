@@ -1,5 +1,6 @@
 """A program of Flower's in the foreground: what it starts ends with it, and with us, even by `kill -9`."""
 
+import re
 import subprocess
 import tempfile
 import threading
@@ -12,6 +13,8 @@ from simulations.engines.processes import MARK, Family
 
 WARM = "FEDSUITE_WARM"  # in an environment: the folder of programs that start warm
 FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
+_TRACEBACK = "Traceback (most recent call last):"
+_LOGGED = re.compile(r"(\x1b\[[\d;]*m)*((DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|\d{4}-\d\d-\d\d)")
 
 
 def run_program(
@@ -22,9 +25,10 @@ def run_program(
 ) -> int:
     """Run to its end, in `folder`; every line that it says goes to `on_line`. Its exit status, negative for a signal.
 
-    KeyboardInterrupt, which stands for all that asks us to end, ends it first.
+    KeyboardInterrupt, which stands for all that asks us to end, ends it first. Flower's processes are then ended while they
+    still speak with one another, and print what that comes to: such tracebacks are not passed on.
     """
-    family = Family()
+    family, leaving = Family(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="fs-", ignore_cleanup_errors=True) as home:
         guard = Guard(family, Path(home))
         try:
@@ -40,10 +44,13 @@ def run_program(
                 start_new_session=True,  # Ctrl-C in the terminal is for us, who end it properly
             )
             # In a thread: what a killed program leaves behind may hold the pipe.
-            reader = threading.Thread(target=_read, args=(process, on_line), daemon=True)
+            reader = threading.Thread(target=_read, args=(process, leaving, on_line), daemon=True)
             reader.start()
             try:
                 status = process.wait()
+            except KeyboardInterrupt:
+                leaving.set()
+                raise
             finally:
                 _say_goodbye(process)
         finally:
@@ -53,10 +60,18 @@ def run_program(
         return status
 
 
-def _read(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> None:
+def _read(
+    process: subprocess.Popen[str], leaving: threading.Event, on_line: Callable[[str], None]
+) -> None:
     assert process.stdout is not None
+    in_traceback = False
     for line in process.stdout:
-        on_line(line.rstrip("\n"))
+        if leaving.is_set() and line.startswith(_TRACEBACK):
+            in_traceback = True
+        elif in_traceback and _LOGGED.match(line):
+            in_traceback = False
+        if not in_traceback:
+            on_line(line.rstrip("\n"))
 
 
 def _say_goodbye(process: subprocess.Popen[str]) -> None:

@@ -71,7 +71,7 @@ def _record_of(folder: RunFolder) -> dict[str, Any]:
 
 
 def run_record(run: str, last: int) -> dict[str, Any]:
-    """Run, status, error, placement, versions here and at nodes, settings that are not defaults, metrics of the last rounds."""
+    """Run, status, error, placement, versions here and at nodes, settings that are no defaults, metrics of last rounds."""
     folder = find_run(run)
     status, stored = folder.status(), read_stored_config(folder)
     error = str(status.get("error", ""))

@@ -37,8 +37,8 @@ def gather(
 ) -> Members:
     """Learn which node is which member of the roster; RunFailed if that does not work out.
 
-    Nodes that do not take part although the run goes on are noted in errors.log, what real nodes run on in run.json. known: what the roster says of the clients
-    of a simulation, if nobody is to be asked before it has something to do.
+    Nodes that do not take part although the run goes on are noted in errors.log, what real nodes run on in run.json.
+    known: what the roster says of the clients of a simulation, if nobody is to be asked before it has something to do.
     """
     deadline_s, strict = settings.reply_deadline_s, not settings.roster
     if known is not None:

@@ -72,6 +72,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "deploy roster config": ("deploy roster new mine",),
     "deploy roster --vocabulary": ("deploy roster new toy.toml --vocabulary mine",),
     "deploy server folder": ("deploy server mine",),
+    "deploy server --log-file": ("deploy server mine --log-file mine/mine.json",),
+    "deploy node --log-file": ("deploy node mine/mine.toml --log-file mine/mine.json",),
     "deploy register folder": ("deploy register mine",),
     "deploy register keys": ("deploy register new mine",),
     "deploy node file": ("deploy node mine/mine.toml",),
