@@ -17,10 +17,20 @@ import numpy as np
 import torch
 
 from fedsuite.arrays import Arrays
+from fedsuite.errors import InputError
 
 Role = Literal["alpha", "beta", "gamma", "full"]
 Split = Literal["train", "valid", "test"]
 IDLE = -1  # the action of an env that takes no part
+
+
+def check_party(own: str, role: str, source: str) -> None:
+    """InputError where data of one party alone are asked for what another one has; own: whose they are, "" = everybody's."""
+    if own and own != role:
+        raise InputError(
+            f"{source}: holds what {own} alone may have, asked for is what {role} has; name {role}'s own data, or the whole "
+            "file they were split from, in data.dir"
+        )
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,7 @@ class World(Protocol):
 
     @property
     def facts(self) -> Mapping[str, int | float | str]:
-        """What every party's world must have in common (sizes, history length, number of episodes, digest)."""
+        """What every party's world must have in common (sizes, history, numbers of episodes, a digest of what all see)."""
 
     def num_episodes(self, split: Split) -> int:
         """Episodes in a split."""

@@ -70,7 +70,7 @@ data.command("prepare-node")(prepare_node)
 data.command("make-roster")(make_roster)
 app.command("slurm")(slurm)
 cdl.add_to(app)
-fedrl.add_to(app)
+fedrl.add_to(app, data)
 
 
 def _version(wanted: bool) -> None:

@@ -32,17 +32,19 @@ def make_client(config: FedRLConfig, node: Node) -> NumPyClient:
         )
     data_dir = str(node.options.get("data-dir", config.data.dir))
     if node.own is not None:
-        prepare_world(config, silent)
+        prepare_world(config, silent, (node.member.role,))
     return PartyClient(_open_site(with_keys(config, {"data.dir": data_dir}), node))
 
 
 @lru_cache(maxsize=8)
 def _open_site(config: FedRLConfig, node: Node) -> PartySite:
+    world = open_world(config)
+    world.check_party(node.member.role)
     return PartySite(
         partition=node.partition,
         role=cast(Role, node.member.role),
         config=config,
-        world=open_world(config),
+        world=world,
         folder=node.folder,
         resident=bool(node.options.get("resident", False)),
         device=device_of(config.device, config.precision),

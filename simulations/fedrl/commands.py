@@ -1,7 +1,7 @@
-"""`fedsuite play`: an episode of a finished FedRL run, step by step."""
+"""`fedsuite play`: an episode of a finished FedRL run, step by step; `fedsuite data split-parties`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -59,5 +59,33 @@ def play(
     print(f"drawn: {out}")
 
 
-def add_to(app: typer.Typer) -> None:
+def split_parties(
+    source: Annotated[
+        Path, typer.Argument(help="Maps (frl_grid_N.npz) or texts (t2a_NAME.json.gz), whole.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="New folder.")],
+    parties: Annotated[
+        int, typer.Option(min=2, max=3, help="Maps: 3 writes gamma's file too.")
+    ] = 2,
+    task: Annotated[
+        Literal["names", "arguments"] | None,
+        typer.Option(help="Texts: the run's world.task; default: names."),
+    ] = None,
+) -> None:
+    """Split FedRL's data into what each party may have: DIR/alpha, DIR/beta, each for that party's machine."""
+    from fedsuite.fedrl import splitting
+    from fedsuite.storage.files import make_new_folder
+
+    names: list[str] = []
+
+    def fill(folder: Path) -> None:
+        names.extend(splitting.split_parties(source, folder, parties, task or ""))
+
+    make_new_folder(out, fill)
+    for name in names:
+        print(f"{out / name}: the data.dir of {name}; for its machine alone")
+
+
+def add_to(app: typer.Typer, data: typer.Typer) -> None:
     app.command()(play)
+    data.command("split-parties")(split_parties)

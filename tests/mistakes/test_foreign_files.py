@@ -53,6 +53,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "data prepare-node config": ("data prepare-node toy.toml mine",),
     "data prepare-node --key": ("data prepare-node toy.toml toy.toml --key mine",),
     "data prepare-node --out": ("data prepare-node toy.toml toy.toml --out mine/mine.json",),
+    "data split-parties source": ("data split-parties mine -o new", "data split-parties mine/thesis.txt -o new"),
+    "data split-parties --out": ("data split-parties x.npz -o mine", "data split-parties mine/mine.toml -o mine"),
     "data make-roster parts": ("data make-roster mine/mine.json --out new.json",),
     "data make-roster --out": ("data make-roster x.json --out mine/mine.json", "data make-roster x.json --out mine"),
     "data make-roster --vocabulary": ("data make-roster x.json --out new.json --vocabulary mine",),

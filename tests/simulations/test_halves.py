@@ -4,13 +4,7 @@ Whole tiny runs in this process: what is opened while the client app answers is 
 Python reports every file that it opens; what safetensors reads (models and private states, no data) it does not.
 """
 
-import functools
-import gc
-import os
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,56 +19,11 @@ from simulations.server_app import serve
 from tests import cdl_runs, fedrl_runs
 from tests.fedvln_runs import METHODS, chain_in
 from tests.harness import prepared
+from tests.watching import SERVER, Opened, forget, watch
 
-SERVER = "the server"
 LEFT_FOR_REPORTS = ("spoken_", "submission_")  # by houses, which live in the run folder here
-OURS = ("fedsuite", "strategies", "clients", "simulations")
-Opened = dict[str, set[Path]]  # by who opened it
 
 # --- who opens what -------------------------------------------------------------------------------
-
-
-class Watch:
-    """Notes files that are opened; opened: None as long as nobody watches."""
-
-    opened: Opened | None = None
-    who = SERVER
-
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Python's audit hook."""
-        if self.opened is None or event != "open" or isinstance(arguments[0], int):
-            return
-        self.opened[self.who].add(Path(os.fsdecode(arguments[0])).absolute())
-
-    @contextmanager
-    def on(self) -> Iterator[Opened]:
-        """Files that are opened meanwhile."""
-        opened = self.opened = defaultdict(set)
-        try:
-            yield opened
-        finally:
-            self.opened = None
-
-    @contextmanager
-    def acting(self, name: str) -> Iterator[None]:
-        """What is opened meanwhile is opened by `name`."""
-        self.who = name
-        try:
-            yield
-        finally:
-            self.who = SERVER
-
-
-watch = Watch()
-sys.addaudithook(watch)  # cannot be taken away again
-
-
-def forget() -> None:
-    """As in a new process: what was opened before and kept must be opened again."""
-    for thing in gc.get_objects():
-        # isinstance() would ask the object, and some warn when they are asked anything
-        if type(thing) is functools._lru_cache_wrapper and str(thing.__module__).startswith(OURS):
-            thing.cache_clear()
 
 
 def run_watched(config: dict[str, Any], roster: Roster) -> Opened:

@@ -6,6 +6,7 @@ Alpha starts at the first cell of a path, beta at its last.
 """
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,24 +16,50 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.worlds import Split
 
 PATHS_PER_MAP = 8
+NO_CELL = 255  # a coordinate, in files, of what does not exist
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 SHARES = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}  # tenths of the maps, by index
 
 
 @dataclass(frozen=True)
+class OwnStarts:
+    """What the file of a party without rewards tells in place of paths (own_maps.py).
+
+    party: whose it is; longest: cells of the longest path; cells: by rule of starts and agent, int64 [M, 2] (row, col),
+    NO_CELL in maps that are not played.
+    """
+
+    party: str
+    longest: int
+    cells: Mapping[str, Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
 class MapSet:
     """maps: uint8 [M, N, N], 1 = free; path_len: int64 [M, K] cells of a path, ends included, 0 = no path;
-    cells: int32 [sum of path_len] cell indices of all paths, map by map; name: where it came from."""
+    cells: int32 [sum of path_len] cell indices of all paths, map by map; name: where it came from; own: None = whole.
+    The file of a party without rewards has no paths: path_len is [0, K], cells [0]."""
 
     maps: np.ndarray
     path_len: np.ndarray
     cells: np.ndarray
     name: str
+    own: OwnStarts | None = None
 
     @property
     def size(self) -> int:
         """N: cells a side."""
         return int(self.maps.shape[1])
+
+    @property
+    def party(self) -> str:
+        """Whose file it is; "" for a whole one."""
+        return self.own.party if self.own else ""
+
+    @property
+    def longest(self) -> int:
+        """Cells of the longest path."""
+        return self.own.longest if self.own else int(self.path_len.max())
 
     @cached_property
     def first_cell(self) -> np.ndarray:
@@ -50,7 +77,7 @@ class Episodes:
     """The episodes of a split, one per map with a usable path; all int64.
 
     map_index [n]; alpha, beta [n, 2] start cells (row, col); path_len [n]; first_cell [n]: where the
-    episode's path begins in MapSet.cells.
+    episode's path begins in MapSet.cells. What a party's own file does not tell has no rows.
     """
 
     map_index: np.ndarray
@@ -71,6 +98,8 @@ def episodes(maps: MapSet, split: Split, starts: str) -> Episodes:
     begins inside an obstacle is.
     """
     rows = maps.rows_of(split)
+    if maps.own is not None:
+        return _own_episodes(maps.own, rows, starts)
     length, first = maps.path_len[rows], maps.first_cell[rows]
     found = length > 0
     shift = 0 if starts == "exact" else 1
@@ -97,11 +126,29 @@ def episodes(maps: MapSet, split: Split, starts: str) -> Episodes:
     )
 
 
-def digest(maps: MapSet, played: dict[Split, Episodes]) -> str:
-    """Names maps and starts: parties that play on different ones must not train together."""
+def _own_episodes(own: OwnStarts, rows: slice, starts: str) -> Episodes:
+    """The same episodes, of a file that tells some agents' starts alone."""
+    cells = {agent: told[rows] for agent, told in own.cells[starts].items()}
+    index = np.flatnonzero(cells["beta"][:, 0] != NO_CELL)
+    alpha = cells["alpha"][index] if "alpha" in cells else np.zeros((0, 2), np.int64)
+    nothing = np.zeros(0, np.int64)
+    return Episodes(index + rows.start, alpha, cells["beta"][index], nothing, nothing)
+
+
+def shared_digest(maps: MapSet, played: Mapping[Split, Episodes]) -> str:
+    """Names what every party has: the maps, those that are played, and where beta starts. Parties that differ in it must
+    not train together."""
+    return _digest(maps, [a for s in SPLITS for a in (played[s].map_index, played[s].beta)])
+
+
+def digest(maps: MapSet, played: Mapping[Split, Episodes]) -> str:
+    """Names maps and starts of a whole file."""
+    of_split = ((p.map_index, p.alpha, p.beta) for p in (played[s] for s in SPLITS))
+    return _digest(maps, [array for arrays in of_split for array in arrays])
+
+
+def _digest(maps: MapSet, arrays: Iterable[np.ndarray]) -> str:
     total = hashlib.sha256(np.ascontiguousarray(maps.maps).tobytes())
-    for split in SPLITS:
-        part = played[split]
-        for array in (part.map_index, part.alpha, part.beta):
-            total.update(array.astype("<i8").tobytes())
+    for array in arrays:
+        total.update(array.astype("<i8").tobytes())
     return total.hexdigest()[:16]

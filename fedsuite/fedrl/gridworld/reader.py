@@ -3,6 +3,7 @@
 maps uint8 [M, N, N] (1 free, ring of obstacles); path_len [M, 8] cells of path k (0 = none); path_start,
 path_end [M, 8, 2] (row, col); moves2bit uint8 [ceil(n_moves / 4)]: all moves of all paths, map by map, 2 bits
 each, lowest first: 0 (-1,0), 1 (+1,0), 2 (0,-1), 3 (0,+1); n_moves = sum of max(path_len - 1, 0).
+path_start and path_end of paths that do not exist are NO_CELL. A party's own file (own_maps.py) has the same name.
 """
 
 import io
@@ -14,11 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.fedrl.gridworld.maps import PATHS_PER_MAP, MapSet
+from fedsuite.fedrl.gridworld.maps import NO_CELL, PATHS_PER_MAP, MapSet
+from fedsuite.fedrl.gridworld.own_maps import check, check_maps, decoded_own
 from fedsuite.storage.files import check_readable, write_atomically
 
-NO_CELL = 255  # path_start and path_end of paths that do not exist
-LEAST_MAPS = 20  # so that a tenth of them is a split
 ARRAYS = ("maps", "path_len", "path_start", "path_end", "moves2bit", "n_moves")
 
 
@@ -42,10 +42,13 @@ def load_maps(data_dir: Path, size: int) -> MapSet:
 
 
 def read_maps(path: Path, size: int, cure: str) -> MapSet:
-    """One file, checked whole; every complaint names the file and ends in `cure`."""
+    """One file, checked whole; every complaint names the file and ends in `cure`. size: 0 = as the file has it."""
     check_readable(path)
     try:
         with np.load(path, allow_pickle=False) as file:
+            size = size or int(np.atleast_1d(file["maps"]).shape[-1])
+            if "party" in file.files:
+                return decoded_own({name: file[name] for name in file.files}, size, str(path))
             arrays = {name: file[name] for name in ARRAYS}
         return _decoded(arrays, size, str(path))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -53,35 +56,24 @@ def read_maps(path: Path, size: int, cure: str) -> MapSet:
         raise InputError(f"{path}: not a readable file of maps ({reason}); {cure}") from error
 
 
-def _check(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise ValueError(complaint)
-
-
 def _check_forms(arrays: Mapping[str, np.ndarray], size: int) -> None:
-    count = len(arrays["maps"]) if arrays["maps"].ndim else 0
-    _check(count >= LEAST_MAPS, f"expected at least {LEAST_MAPS} maps, got {count}")
+    count = check_maps(arrays["maps"], size)
     shapes = {
-        "maps": (count, size, size),
         "path_len": (count, PATHS_PER_MAP),
         "path_start": (count, PATHS_PER_MAP, 2),
         "path_end": (count, PATHS_PER_MAP, 2),
         "n_moves": (),
     }
     for name in ARRAYS:
-        _check(arrays[name].dtype.kind in "iu", f"{name}: expected whole numbers")
+        check(arrays[name].dtype.kind in "iu", f"{name}: expected whole numbers")
     for name, shape in shapes.items():
         got = arrays[name].shape
-        _check(got == shape, f"{name}: expected shape {shape}, got {got}")
-    maps = arrays["maps"]
-    _check(bool(((maps == 0) | (maps == 1)).all()), "maps: expected 0 and 1 only")
-    ring = maps.sum(dtype=np.int64) - maps[:, 1:-1, 1:-1].sum(dtype=np.int64)
-    _check(int(ring) == 0, "maps: expected obstacles all around")
+        check(got == shape, f"{name}: expected shape {shape}, got {got}")
     moves = int(np.maximum(arrays["path_len"].astype(np.int64) - 1, 0).sum())
-    _check(int(arrays["path_len"].min()) >= 0, "path_len: expected no negative number")
-    _check(int(arrays["n_moves"]) == moves, f"n_moves: expected {moves}, got {arrays['n_moves']}")
+    check(int(arrays["path_len"].min()) >= 0, "path_len: expected no negative number")
+    check(int(arrays["n_moves"]) == moves, f"n_moves: expected {moves}, got {arrays['n_moves']}")
     got = arrays["moves2bit"].shape
-    _check(got == (-(-moves // 4),), f"moves2bit: expected shape ({-(-moves // 4)},), got {got}")
+    check(got == (-(-moves // 4),), f"moves2bit: expected shape ({-(-moves // 4)},), got {got}")
 
 
 def _decoded(arrays: Mapping[str, np.ndarray], size: int, name: str) -> MapSet:
@@ -104,10 +96,10 @@ def _decoded(arrays: Mapping[str, np.ndarray], size: int, name: str) -> MapSet:
     cells = walked + np.repeat(start - walked[first], flat) if len(hops) else walked
     owner = np.repeat(np.nonzero(found)[0], flat)
     inside = bool(((cells >= 0) & (cells < size * size)).all())
-    _check(inside, "a path leaves its map")
+    check(inside, "a path leaves its map")
     free = arrays["maps"].reshape(len(length), -1)[owner, cells]
-    _check(bool(free.all()), "a path runs through an obstacle")
-    _check(bool((cells[first + flat - 1] == end).all()), "a path does not end at its path_end")
+    check(bool(free.all()), "a path runs through an obstacle")
+    check(bool((cells[first + flat - 1] == end).all()), "a path does not end at its path_end")
     return MapSet(arrays["maps"].astype(np.uint8), length, cells.astype(np.int32), name)
 
 

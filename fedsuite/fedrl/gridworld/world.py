@@ -13,7 +13,7 @@ import torch
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.gridworld.generator import GENERATOR_VERSION, write_generated
-from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes
+from fedsuite.fedrl.gridworld.maps import SPLITS, MapSet, digest, episodes, shared_digest
 from fedsuite.fedrl.gridworld.reader import file_of, load_maps, read_maps
 from fedsuite.fedrl.gridworld.reward import MeetingReward
 from fedsuite.fedrl.gridworld.views import (
@@ -26,7 +26,7 @@ from fedsuite.fedrl.gridworld.views import (
 )
 from fedsuite.fedrl.gridworld.walkers import MOVES, NUM_ACTIONS, NUM_MOVES, make_ground
 from fedsuite.fedrl.learning.networks import POSITION_HIDDEN, TwoLayers, WindowNetwork
-from fedsuite.fedrl.worlds import IDLE, Role, Split
+from fedsuite.fedrl.worlds import IDLE, Role, Split, check_party
 from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 
@@ -42,7 +42,7 @@ class GridWorld:
     def __init__(self, config: FedRLConfig, maps: MapSet) -> None:
         self.config, self.rules, self.maps = config, config.published.rules, maps
         self.episodes = {split: episodes(maps, split, self.rules.starts) for split in SPLITS}
-        self.longest = config.world.step_limit or 2 * int(maps.path_len.max())
+        self.longest = config.world.step_limit or 2 * maps.longest
         self.ground = make_ground(maps.maps, max(self.rules.window_sides))
         self._lookups = [WindowLookup(self.ground, side) for side in self.rules.window_sides]
         self._demonstrations: dict[Role, tuple[np.ndarray, np.ndarray]] = {}
@@ -58,14 +58,24 @@ class GridWorld:
             "distance": self.rules.distance,
             "starts": self.rules.starts,
             "first-frame": self.rules.first_frame,
-            "maps": digest(self.maps, self.episodes),
+            "shared-maps": shared_digest(self.maps, self.episodes),
         }
+
+    @property
+    def content(self) -> dict[str, str]:
+        """Digest of what whole files hold, which a resumed run is held to."""
+        return {} if self.maps.own else {"maps": digest(self.maps, self.episodes)}
+
+    def check_party(self, role: str) -> None:
+        """InputError if these maps are another party's own."""
+        check_party(self.maps.party, role, self.maps.name)
 
     def num_episodes(self, split: Split) -> int:
         """Maps of a split that have a usable path."""
         return len(self.episodes[split])
 
     def view(self, role: Role, split: Split, envs: int) -> WindowView | FullView | PositionView:
+        self.check_party(role)
         played, missing = self.episodes[split], self.rules.first_frame == "missing"
         if role == "gamma":
             return PositionView(self.ground, played, envs, missing)
@@ -78,6 +88,7 @@ class GridWorld:
         return FullView(*windows) if role == "full" else windows[0]
 
     def reward_function(self, split: Split, envs: int) -> MeetingReward:
+        self.check_party("alpha")
         return MeetingReward(self.ground, self.episodes[split], self.config, envs, self.longest)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
@@ -97,6 +108,7 @@ class GridWorld:
 
         Both agents walk the whole path; they meet in the middle of it, on the way.
         """
+        self.check_party("alpha")
         played = self.episodes[split]
         length, first = played.path_len[episodes], played.first_cell[episodes]
         walking = tick < length - 1

@@ -19,6 +19,7 @@ from fedsuite.fedrl.worlds import Split
 
 NONE, REQUIRED, OPTIONAL, EXCLUSIVE = range(4)
 PAD, UNKNOWN = "PAD", "UNK"
+UNTOLD = ""
 NUM_FOLDS = 5
 MAX_WORDS = {"names": 500, "arguments": 100}  # N_w of the published code
 
@@ -68,16 +69,33 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """Whose file a party's own texts are (own_texts.py), and for which task; known: all tags by id (alpha), or words of
+    passages that no text has (beta)."""
+
+    party: str
+    task: str
+    known: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
 class Corpus:
-    """Texts and their folds; folds["names"] hold indices of texts, folds["arguments"] of samples. digest: SHA-256."""
+    """Texts and their folds; folds["names"] hold indices of texts, folds["arguments"] of samples. digest: SHA-256.
+
+    own: None = whole. In a party's own file each word, or each tag, that it does not tell is UNTOLD.
+    """
 
     name: str
     digest: str
     texts: tuple[Text, ...]
     folds: Mapping[str, tuple[tuple[int, ...], ...]]
+    own: Owner | None = None
 
     def tag_ids(self) -> dict[str, int]:
         """Tag -> id: PAD is 0, then the order of first appearance in texts, then in passages; last the UNK token's."""
+        if self.own and self.own.party == "alpha":
+            return {tag: k for k, tag in enumerate(self.own.known)}
         ids = {PAD: 0}
         texts = (tag for text in self.texts for tag in text.whole.tags)
         passages = (tag for text in self.texts for p in text.sentences if p for tag in p.tags)
@@ -97,6 +115,26 @@ class Corpus:
             if passage is not None
             for action in passage.actions
         )
+
+    def vocabulary(self) -> list[str]:
+        """Words of texts and passages, once each, as they are written."""
+        passages = [p.words for text in self.texts for p in text.sentences if p is not None]
+        known = self.own.known if self.own and self.own.party == "beta" else ()
+        texts = [text.whole.words for text in self.texts]
+        return list(dict.fromkeys(word for words in (*texts, *passages, known) for word in words))
+
+    def shared(self, task: str) -> object:
+        """What every party has of a task, as JSON values: how long texts are, where the actions stand whose arguments are
+        asked for, and the folds."""
+        lengths = [len(text.whole.words) for text in self.texts]
+        asked = [
+            [
+                None if p is None else [len(p.words), [a.word for a in p.actions]]
+                for p in t.sentences
+            ]
+            for t in self.texts
+        ]
+        return [lengths, asked if task == "arguments" else [], self.folds[task]]
 
     def splits(self, task: str, fold: int, selection: str) -> dict[Split, np.ndarray]:
         """Samples [n] of each split; selection as in FedRLConfig: "validation" tests on the fold that chooses the round."""

@@ -10,16 +10,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedsuite.errors import InputError
 from fedsuite.fedrl.config import DataSettings, FedRLConfig
 from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.fedrl.text2action.corpus import MAX_WORDS, Corpus, Sample
+from fedsuite.fedrl.text2action.document import digest_of
 from fedsuite.fedrl.text2action.labels import expert_selection, label_table
 from fedsuite.fedrl.text2action.reader import corpus_file, read_corpus
 from fedsuite.fedrl.text2action.reward import RewardRule, TextReward
 from fedsuite.fedrl.text2action.text_cnn import TextCNN
 from fedsuite.fedrl.text2action.vectors import WordVectors, read_vectors, trained_or_cached
 from fedsuite.fedrl.text2action.views import NUM_ACTIONS, TextTable, TextView, records_at
-from fedsuite.fedrl.worlds import Role, Split
+from fedsuite.fedrl.worlds import Role, Split, check_party
+from fedsuite.storage.files import sha256_of
 from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 
@@ -34,6 +37,11 @@ class TextWorld:
 
     def __init__(self, config: FedRLConfig, corpus: Corpus) -> None:
         self._config, self._corpus = config, corpus
+        if corpus.own and corpus.own.task != config.world.task:
+            raise InputError(
+                f"{corpus.own.source}: was split for the task {corpus.own.task}, the run's (world.task) is "
+                f"{config.world.task}; give the file that was split for it"
+            )
         self._max_words = config.world.max_words or MAX_WORDS[config.world.task]
         self._selection = config.published.rules.selection
         self.samples = corpus.samples(config.world.task, self._max_words)
@@ -47,7 +55,7 @@ class TextWorld:
     @property
     def facts(self) -> Mapping[str, int | float | str]:
         return {
-            "corpus": self._corpus.digest,
+            "shared-texts": digest_of(self._corpus.shared(self._config.world.task)),
             "task": self._config.world.task,
             "fold": self._config.data.fold,
             "selection": self._selection,
@@ -55,6 +63,20 @@ class TextWorld:
             "step-limit": self.longest,
             **{f"{split}-episodes": len(rows) for split, rows in self.splits.items()},
         }
+
+    @property
+    def content(self) -> dict[str, str]:
+        """Digests of what whole files hold, which a resumed run is held to."""
+        if self._corpus.own:
+            return {}
+        used = sha256_of(self.table.word_vectors.tobytes())
+        vectors = {"data.word-vectors": used} if self._config.data.word_vectors else {}
+        return {"texts": self._corpus.digest, **vectors}
+
+    def check_party(self, role: str) -> None:
+        """InputError if these texts are another party's own."""
+        if own := self._corpus.own:
+            check_party(own.party, role, own.source)
 
     @property
     def tag_names(self) -> tuple[str, ...]:
@@ -65,9 +87,11 @@ class TextWorld:
         return len(self.splits[split])
 
     def view(self, role: Role, split: Split, envs: int) -> TextView:
+        self.check_party(role)
         return TextView(self.table, role, self.splits[split], envs)
 
     def reward_function(self, split: Split, envs: int) -> TextReward:
+        self.check_party("alpha")
         config = self._config
         rule = RewardRule(
             config.world.text_reward,
@@ -78,6 +102,7 @@ class TextWorld:
         return TextReward(self._labels, self.splits[split], envs, rule, metrics_of(config).computed)
 
     def network(self, role: Role, generator: torch.Generator) -> torch.nn.Module:
+        self.check_party(role)
         return TextCNN(
             self.table,
             role,
@@ -88,6 +113,7 @@ class TextWorld:
 
     def demonstrations(self, role: Role) -> tuple[np.ndarray, np.ndarray]:
         """Records and actions of an expert that selects what the labels ask for; see `expert_selection`."""
+        self.check_party("alpha")
         records, actions = [], []
         for row in self.splits["train"]:
             selected = expert_selection(self.samples[row])
@@ -100,6 +126,7 @@ class TextWorld:
 
     def expert(self, split: Split, episodes: np.ndarray, tick: int) -> np.ndarray:
         """Decisions [n] of the expert at word `tick` of episodes [n]; neglect beyond the last word."""
+        self.check_party("alpha")
         decisions = np.zeros(len(episodes), np.int64)
         for k, row in enumerate(self.splits[split][episodes]):
             selected = expert_selection(self.samples[row])
@@ -129,14 +156,17 @@ def text_table(
 
 
 def word_vectors(data: DataSettings, corpus: Corpus) -> WordVectors:
-    """From the file that `data` names, else trained on the whole corpus (no labels) and kept in cache_dir."""
+    """From the file that `data` names, else trained on the whole corpus (no labels) and kept in cache_dir.
+
+    alpha's own texts have no words, and alpha sees none: it has row 0 alone.
+    """
+    if corpus.own and corpus.own.party == "alpha":
+        return WordVectors({}, np.zeros((1, data.word_vector_size), np.float32))
     texts = [text.whole.words for text in corpus.texts]
     if not data.word_vectors:
         size, cache = data.word_vector_size, Path(data.cache_dir)
         return trained_or_cached(texts, size, VECTOR_SEED, corpus.digest, cache)
-    passages = [p.words for text in corpus.texts for p in text.sentences if p is not None]
-    words = dict.fromkeys(word for text in (*texts, *passages) for word in text)
-    return read_vectors(Path(data.word_vectors), words)
+    return read_vectors(Path(data.word_vectors), corpus.vocabulary())
 
 
 def _read_files(config: FedRLConfig) -> list[Path]:

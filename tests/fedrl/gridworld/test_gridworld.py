@@ -373,7 +373,7 @@ def test_facts_tell_worlds_apart(cache: Path) -> None:
         {"step_limit": 9},
     ):
         assert world_of(cache, **changes).facts != facts
-    assert world_of(cache, starts="shifted").facts["maps"] != facts["maps"]
+    assert world_of(cache, starts="shifted").facts["shared-maps"] != facts["shared-maps"]
     assert world_of(cache, seed=9).facts == facts
 
 

@@ -102,7 +102,7 @@ def test_files_that_are_damaged_are_named(cache: Path, tmp_path: Path) -> None:
     [
         ("history", 4),
         ("train-episodes", 3),
-        ("maps", "0123abcd"),
+        ("shared-maps", "0123abcd"),
         ("step-limit", 9),
         ("longest", 7),
     ],
