@@ -136,9 +136,13 @@ class Peers:
 
     def introduced(self, number: int, member: int, public: PublicKeys) -> bytes:
         """What they are told of this member's keys of a round."""
+        return announced(self.identity(), number, member, public)
+
+    def identity(self) -> Key:
+        """The own key, which stays the same from here on."""
         if not self._stored:
             self._save()
-        return announced(self.key, number, member, public)
+        return self.key
 
     def meet(self, told: Mapping[int, str], refuse: Refuse) -> None:
         """Hold every member to who it is known to be; who is new and not pinned is known from then on."""
@@ -151,7 +155,7 @@ class Peers:
             return
         for p, who in told.items():
             if who != self._known.setdefault(p, who):
-                refuse(f"member {p} as {who}", f"{self._known[p]}, as in the rounds before")
+                refuse(f"member {p} as {who}", f"{self._known[p]}, as before in this run")
         self._save()
 
     def unmask(self, number: int) -> None:

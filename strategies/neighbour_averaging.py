@@ -107,16 +107,11 @@ class NeighbourAveraging(RoundStrategy):
             number, state, mixed.stacked, collected, matrix, present, replies
         )
         arrays = after.arrays
-        metrics = _training_metrics(replies, self.config)
+        metrics = training_metrics(replies, self.config)
         metrics |= {
             "consensus-distance": consensus_distance(self._models(arrays)),
             "consensus-distance-before-mixing": consensus_distance(self._models(collected)),
-            "mixings": float(first + per_round),
-            "serial-depth": float(self.config.training.local_updates * (first + per_round)),
-            "overlay-bytes": (first + per_round) * self.costs.edges * self.costs.bits / 8,
-        }
-        if self.costs.cycle_time_ms is not None:
-            metrics["simulated-seconds"] = (first + per_round) * self.costs.cycle_time_ms / 1000
+        } | self.costs_after(first + per_round)
         if mixed.clipped:
             metrics["links-clipped"] = mixed.clipped
         if not present.all():
@@ -142,7 +137,7 @@ class NeighbourAveraging(RoundStrategy):
             )
             for c in clients
         ]
-        return RoundResult(state, _errors_by_silo(replies, self.metrics))
+        return RoundResult(state, errors_by_silo(replies, self.metrics))
 
     def finish(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         """The result is the average model, with every silo's backbone beside it."""
@@ -158,6 +153,17 @@ class NeighbourAveraging(RoundStrategy):
         return average_model(self._models(state.arrays)) | under_prefix(state.optimizer, MODEL)
 
     # --- one round -------------------------------------------------------------------------------
+
+    def costs_after(self, mixings: int) -> dict[str, float]:
+        """What so many mixing steps have cost."""
+        metrics = {
+            "mixings": float(mixings),
+            "serial-depth": float(self.config.training.local_updates * mixings),
+            "overlay-bytes": mixings * self.costs.edges * self.costs.bits / 8,
+        }
+        if self.costs.cycle_time_ms is not None:
+            metrics["simulated-seconds"] = mixings * self.costs.cycle_time_ms / 1000
+        return metrics
 
     def _models(self, arrays: Arrays) -> Arrays:
         """Backbones alone [N, ...], without what is mixed beside them and without messages under way."""
@@ -199,15 +205,16 @@ def _rows(arrays: Mapping[str, np.ndarray], held: Sequence[int]) -> Arrays:
     return {k: v[list(held)] for k, v in arrays.items()}
 
 
-def _errors_by_silo(replies: Sequence[Reply], rows: Sequence[Metric]) -> dict[str, float]:
-    """Scores of the average model and of the silos' own backbones, together and silo by silo."""
+def errors_by_silo(replies: Sequence[Reply], rows: Sequence[Metric]) -> dict[str, float]:
+    """Scores of the average model, where there is one, and of the silos' own backbones, together and silo by silo."""
     found = {silo: m for r in replies for silo, m in by_silo(r.metrics).items()}
     own, average = (
-        {silo: _errors(m, label, rows) for silo, m in sorted(found.items())}
+        {s: _errors(m, label, rows) for s, m in sorted(found.items()) if f"{label}.count" in m}
         for label in ("own", "average")
     )
     values = {m.name: {silo: e.scores[m.name] for silo, e in own.items()} for m in rows}
-    metrics = merged(_errors(m, "average", rows) for m in found.values()).scores
+    everybody = [_errors(m, "average", rows) for s, m in found.items() if s in average]
+    metrics = merged(everybody).scores if everybody else {}
     for row in rows:
         by, worst = values[row.name], min if row.lower is False else max
         metrics |= {f"silo-{row.name}.mean": float(np.mean([*by.values()]))}
@@ -224,7 +231,7 @@ def _errors(metrics: Mapping[str, float], label: str, rows: Sequence[Metric]) ->
     )
 
 
-def _training_metrics(replies: Sequence[Reply], config: CDLConfig) -> dict[str, float]:
+def training_metrics(replies: Sequence[Reply], config: CDLConfig) -> dict[str, float]:
     """Means over silos of the loss terms and, with CDL, of the distance between backbone and sub-network; under privacy of
     single frames, whose losses nobody is told, the most that a silo has spent of it."""
     silos = [m for r in replies for m in by_silo(r.metrics).values()]

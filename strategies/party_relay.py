@@ -62,6 +62,9 @@ class PartyRelay(RoundStrategy):
         alpha, split = clients[ALPHA], plan["split"]
         envs, num_actions = alpha.count(f"envs.{split}"), alpha.count("actions")
         actions: Arrays = {}
+        looking = going_on = (
+            envs  # partners' episodes in this tick's look, and alpha's after its choice
+        )
         if self.partners:
             for tick in range(alpha.count("longest")):
                 here = {"tick": tick, **plan}
@@ -71,11 +74,11 @@ class PartyRelay(RoundStrategy):
                 sent = {ALPHA: q | with_prefix(mlp, MLP)}
                 may_be = {"actions": (-1, num_actions - 1), "active": (0, envs)}
                 chosen = yield from self._ask(sent, "choose", {"actions": (envs,)}, here, may_be)
-                # A partner learns from the next actions only that an env's episode is over.
-                envs_looked = int((actions["actions"] >= 0).sum()) if actions else envs
-                add_released(self.partners, envs_looked, scalars)
+                add_released(self.partners, looking, scalars)
                 actions = dict(chosen[ALPHA].arrays)
-                if not chosen[ALPHA].metrics["active"]:
+                # A partner learns from the next actions only that an env's episode is over.
+                looking, going_on = going_on, int(chosen[ALPHA].metrics["active"])
+                if not going_on:
                     break
         scored = yield from self._ask({ALPHA: {}}, "scores", {}, plan)
         return dict(scored[ALPHA].metrics)

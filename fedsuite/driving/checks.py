@@ -14,6 +14,7 @@ from fedsuite.driving.federation_settings import CUSTOM, SERVER_SCENARIOS
 from fedsuite.driving.metrics import metrics_of
 from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import make_plan
+from fedsuite.driving.sealed_checks import sealed_complaints
 from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
@@ -51,7 +52,7 @@ def validate(config: CDLConfig) -> None:
     with tried(KEY, config.evaluation.metrics):
         errors_of(np.linspace(-0.5, 0.5, 3), np.zeros(3), metrics_of(config).computed)
     _check_server(config)
-    for complaint in _of_privacy(config):
+    for complaint in (*_of_privacy(config), *sealed_complaints(config)):
         raise InputError(complaint)
     _check_sums(config)
     _check_loss(config)

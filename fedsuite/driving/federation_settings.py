@@ -68,6 +68,12 @@ class FederationSettings:
         ge=1, le=10**6,
     )  # fmt: skip
 
+    sealed: bool = setting(
+        False,
+        "rings and other overlays without a server: silos seal their models for their neighbours and mix themselves, so "
+        "that whoever relays them sees none",
+        added=True,
+    )
     server_optimizer: str = _as_averaging("server_optimizer")
     server_learning_rate: float = _as_averaging("server_learning_rate")
     server_momentum: float = _as_averaging("server_momentum")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 OWN, AVERAGE = "own.", "average."  # evaluation: each silo's backbone [S, ...]; one model for all
 SILOS = "silos."  # in the run's result: every silo's backbone [N, ...] beside the average network
+MIX, PRESENT, BOXES, CLIPPED = "mix", "present", "boxes", "links-clipped"  # of sealed mixing
+SEALED_MIXED = "sealed-mixed"  # folder of a silo's own backbones of a sealed run, by round
 TERMS = ("regression-loss", "cd-plus", "cd-minus", "loss")  # of the objective, in training
 
 

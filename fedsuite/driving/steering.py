@@ -21,7 +21,7 @@ from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.data.given import Given, held_out_frames, joined, read_given
 from fedsuite.driving.data.readers.angles import IN_DEGREES
 from fedsuite.driving.evaluation.predict import predict
-from fedsuite.driving.message_keys import SILOS
+from fedsuite.driving.message_keys import SEALED_MIXED, SILOS
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.silo_networks import BACKBONE
@@ -62,7 +62,8 @@ class Pilot:
                 f"{folder}: every silo has BatchNorm of its own (network.batch-norm = local), so no average network can "
                 f"steer; name a silo: {', '.join(silo_names(roster))}"
             )
-        arrays = _mixed(model_of(run), roster, silo)
+        sealed = config.federation.sealed
+        arrays = _sealed(run, roster, silo) if sealed else _mixed(model_of(run), roster, silo)
         if local:
             arrays |= _private(run, roster, silo, local)
         tensors = {k: torch.tensor(v, device=device) for k, v in arrays.items()}
@@ -110,6 +111,22 @@ def _mixed(model: Arrays, roster: Roster, silo: str) -> Arrays:
         return {k: v for k, v in model.items() if not k.startswith(SILOS)}
     row = silo_names(roster).index(silo)
     return {k: v[row] for k, v in under_prefix(model, SILOS).items()}
+
+
+def _sealed(run: RunFolder, roster: Roster, silo: str) -> Arrays:
+    """The backbone of a silo whose run nobody else has seen, where it keeps it."""
+    cure = f"name a silo: {', '.join(silo_names(roster))}"
+    if not silo:
+        raise InputError(
+            f"{run.path}: models were sealed (federation.sealed), so there is no average; {cure}"
+        )
+    kept = Versions(run.client(silo) / SEALED_MIXED, silo).load(sys.maxsize)
+    if kept is None:
+        raise InputError(
+            f"{run.client(silo)}: models were sealed (federation.sealed), and {silo}'s does not lie here; steer where its "
+            "node keeps its state, or with a run made in simulation"
+        )
+    return {name: values[0] for name, values in kept[0].items()}
 
 
 def _private(run: RunFolder, roster: Roster, silo: str, local: frozenset[str]) -> Arrays:

@@ -20,6 +20,10 @@ def validate(config: FedRLConfig) -> None:
         raise InputError("min-reply-fraction: a party cannot go on without the others; set it to 1")
     if config.evaluation_clients:
         raise InputError("evaluation-clients: parties are scored together; set it to 0")
+    if config.federation.sealed and len(config.federation.roles) == 1:
+        raise InputError(
+            f"federation.sealed: {config.federation.method} has one party, with nobody to seal messages for; set it to false"
+        )
     method, starts = config.federation.method, config.published.rules.starts
     if len(config.federation.roles) > 1 and config.published.rules.mlp_start == "sum":
         _check_sum(config)

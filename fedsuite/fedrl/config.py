@@ -132,6 +132,11 @@ class FederationSettings:
         ge=1,
         le=10**6,
     )
+    sealed: bool = setting(
+        False,
+        "parties seal Q-values, targets, actions and ids for each other, so that whoever relays them sees none",
+        added=True,
+    )
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -123,11 +123,11 @@ class Protocol:
 
     def check_arrays(self, message: Mapping[str, Any], arrays: Arrays) -> None:
         """InputError for other names, types or shapes than the phase has, and for NaN and infinities."""
-        complaint = forms_complaint(forms_of(arrays), self._arrays(message))
+        complaint = forms_complaint(forms_of(arrays), self.forms(message))
         if complaint := complaint or range_complaint(arrays):
             raise refused(f"{message['phase']} message", "arrays", complaint, "those of its phase")
 
-    def _arrays(self, message: Mapping[str, Any]) -> dict[str, Form]:
+    def forms(self, message: Mapping[str, Any]) -> dict[str, Form]:
         """Names, types and shapes of what comes with a message."""
         phase, actions = message["phase"], self.world.num_actions
         envs, partners = Schedule(self.config).envs, range(1, self.parties)

@@ -1,7 +1,9 @@
 """Who somebody is to its peers: a key of the curve P-384, as SuperNodes have one, and what is signed with it.
 
-In a sum a member announces its two public keys of the round (fedsuite/privacy/secure_sum.py), in ANNOUNCED bytes: the
-identity's public key as a point, c_u, s_u, and the signature (ECDSA with SHA-384) of round, member and both keys.
+What somebody announces is its identity's public key as a point, what it says, and the signature (ECDSA with SHA-384) of what
+that is for and what it says. In a sum that is a member's two public keys of the round, c_u and s_u
+(fedsuite/privacy/secure_sum.py), in ANNOUNCED bytes; where messages are sealed, its public key of the run
+(fedsuite/privacy/sealing.py).
 """
 
 import base64
@@ -25,7 +27,8 @@ from fedsuite.privacy.secure_sum import SECRET, PublicKeys
 
 CURVE = ec.SECP384R1()
 _POINT, _NUMBER = 97, 48
-ANNOUNCED = _POINT + 2 * SECRET + 2 * _NUMBER
+SIGNED_WITH = _POINT + 2 * _NUMBER  # bytes beside what is said
+ANNOUNCED = SIGNED_WITH + 2 * SECRET
 _SIGNED_WITH = ec.ECDSA(SHA384())
 Key = ec.EllipticCurvePrivateKey
 
@@ -70,28 +73,36 @@ def read_key(data: bytes) -> Key:
 
 
 def announced(key: Key, round: int, member: int, public: PublicKeys) -> bytes:
-    """What a member says of its keys."""
-    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    signature = key.sign(_statement(round, member, public), _SIGNED_WITH)
-    numbers = (n.to_bytes(_NUMBER, "big") for n in decode_dss_signature(signature))
-    return b"".join([point, public.seal, public.mask, *numbers])
+    """What a member of a sum says of its keys."""
+    return signed(key, _purpose(round, member), public.seal + public.mask)
 
 
 def read_announced(data: bytes, round: int, member: int) -> tuple[str, PublicKeys]:
     """The fingerprint of who says so, and the keys; ValueError for a false signature, and for what is no key."""
-    if len(data) != ANNOUNCED:
-        raise ValueError(f"{len(data)} bytes, expected {ANNOUNCED}")
-    point, rest = data[:_POINT], data[_POINT:]
-    public = PublicKeys(rest[:SECRET], rest[SECRET : 2 * SECRET])
-    signed = rest[2 * SECRET :]
-    r, s = (int.from_bytes(part, "big") for part in (signed[:_NUMBER], signed[_NUMBER:]))
+    who, keys = read_signed(data, _purpose(round, member), 2 * SECRET)
+    return who, PublicKeys(keys[:SECRET], keys[SECRET:])
+
+
+def signed(key: Key, purpose: bytes, said: bytes) -> bytes:
+    """What is said, with whose it is and the signature; a purpose is of one kind of message alone."""
+    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    numbers = decode_dss_signature(key.sign(purpose + said, _SIGNED_WITH))
+    return b"".join([point, said, *(n.to_bytes(_NUMBER, "big") for n in numbers)])
+
+
+def read_signed(data: bytes, purpose: bytes, size: int) -> tuple[str, bytes]:
+    """The fingerprint of who has signed for this purpose, and the `size` bytes that it says; ValueError as above."""
+    if len(data) != (expected := size + SIGNED_WITH):
+        raise ValueError(f"{len(data)} bytes, expected {expected}")
+    point, said, rest = data[:_POINT], data[_POINT : _POINT + size], data[_POINT + size :]
+    r, s = (int.from_bytes(part, "big") for part in (rest[:_NUMBER], rest[_NUMBER:]))
     key = ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point)
     try:
-        key.verify(encode_dss_signature(r, s), _statement(round, member, public), _SIGNED_WITH)
+        key.verify(encode_dss_signature(r, s), purpose + said, _SIGNED_WITH)
     except InvalidSignature:
         raise ValueError("the signature is not that of its key") from None
-    return fingerprint_of(key), public
+    return fingerprint_of(key), said
 
 
-def _statement(round: int, member: int, public: PublicKeys) -> bytes:
-    return f"fedsuite secure sum keys 1|{round}|{member}|".encode() + public.seal + public.mask
+def _purpose(round: int, member: int) -> bytes:
+    return f"fedsuite secure sum keys 1|{round}|{member}|".encode()

@@ -94,7 +94,7 @@ def public_of(secret: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def _agreed(secret: bytes, public: bytes) -> bytes:
+def agreed(secret: bytes, public: bytes) -> bytes:
     """Diffie-Hellman on Curve25519; ValueError for a key that agrees on nothing."""
     other = X25519PublicKey.from_public_bytes(public)
     return X25519PrivateKey.from_private_bytes(secret).exchange(other)
@@ -115,7 +115,7 @@ def sealed_shares(own: int, drawn: Secrets, listed: Listed) -> dict[int, bytes]:
     found = {}
     for number, public in listed.keys.items():
         purpose = _between("shares", listed.digest, own, number)
-        key = derived(_agreed(drawn.seal, public.seal), purpose)
+        key = derived(agreed(drawn.seal, public.seal), purpose)
         nonce = secrets.token_bytes(NONCE)
         plain = seeds[number + 1] + keys[number + 1]
         found[number] = nonce + AESGCM(key).encrypt(nonce, plain, None)
@@ -146,7 +146,7 @@ def opened_shares(
     found = {}
     for number, box in sealed.items():
         purpose = _between("shares", listed.digest, number, own)
-        key = derived(_agreed(drawn.seal, listed.keys[number].seal), purpose)
+        key = derived(agreed(drawn.seal, listed.keys[number].seal), purpose)
         try:
             plain = AESGCM(key).decrypt(box[:NONCE], box[NONCE:], None)
         except InvalidTag:
@@ -190,8 +190,8 @@ def _add_pair(
     total: np.ndarray, secret: bytes, own: int, other: int, listed: Listed, digest: bytes
 ) -> None:
     """Put what `own` adds for its pair with `other` on top of `total`."""
-    agreed = _agreed(secret, listed.keys[other].mask)
-    words = mask(agreed, _between("pair", digest, *sorted((own, other))), len(total))
+    shared = agreed(secret, listed.keys[other].mask)
+    words = mask(shared, _between("pair", digest, *sorted((own, other))), len(total))
     if own < other:
         total += words
     else:

@@ -65,9 +65,14 @@ class NodeSettings:
     secure_sums: bool = setting(
         False, "take part only in runs whose server gets sums alone (federation.secure-sum)"
     )
+    sealed: bool = setting(
+        False,
+        "CDL, FedRL: take part only in runs whose messages to peers are sealed (federation.sealed)",
+    )
     own_key: str = setting(
         "",
-        "private key by which peers of secure sums know it, and they by the keys of the roster; empty = drawn by the run",
+        "private key by which peers of secure sums and of sealed messages know it, and they by the keys of the roster; "
+        "empty = drawn by the run",
         path=True,
     )
     least_noise_sigma: float = setting(

@@ -1,14 +1,16 @@
-"""Clients as members of secure sums, where a run has them (clients/summing.py), whatever their system."""
+"""Clients as members among peers: of secure sums (clients/summing.py), or with keys to seal messages for each other."""
 
 from pathlib import Path
 from typing import Any
 
 from flwr.client import NumPyClient
 
+from clients.sealed_keys import SealedKeys
 from clients.sum_state import Peers, SumState
 from clients.summing import SummingClient
 from fedsuite.errors import InputError
 from fedsuite.privacy.identity import Key, read_key
+from fedsuite.privacy.sealing import ON as SEALED
 from fedsuite.privacy.sum_terms import ON, SumTerms, terms_of
 from fedsuite.roster.node import NodeSettings
 from fedsuite.settings.config import RunSettings
@@ -20,15 +22,29 @@ def as_member(client: NumPyClient, config: RunSettings, node: Node) -> NumPyClie
     """The client, which masks what it sends if its run says so."""
     if (terms := _terms(config)) is None:
         return client
-    name, own_key = node.member.name, _own_key(node)
+    state, many = SumState(node.folder, node.member.name), len(node.roster)
+    rounds = config.num_rounds
+    return SummingClient(client, terms, state, _peers(node), node.partition, many, rounds)
+
+
+def sealed_keys(config: RunSettings, node: Node) -> SealedKeys:
+    """The keys with which a client seals what it sends its peers (fedsuite/privacy/sealing.py)."""
+    name, many = node.member.name, len(node.roster)
+    return SealedKeys(node.folder, name, config.name, node.partition, many, _peers(node))
+
+
+def _peers(node: Node) -> Peers:
+    own_key = _own_key(node)
     pinned = {p: member.key for p, member in enumerate(node.roster.members)} if own_key else None
-    peers = Peers(node.folder, name, own_key, pinned)
-    state, many = SumState(node.folder, name), len(node.roster)
-    return SummingClient(client, terms, state, peers, node.partition, many, config.num_rounds)
+    return Peers(node.folder, node.member.name, own_key, pinned)
 
 
 def accepts_sums(config: RunSettings, own: NodeSettings) -> None:
-    """InputError where a node that wants its changes masked would send them in the clear."""
+    """InputError where a node that wants its changes masked, or its messages sealed, would send them in the clear."""
+    if own.sealed and not getattr(getattr(config, "federation", None), "sealed", False):
+        raise InputError(
+            f"{SEALED}: false, or a system that has no such key, but this node seals what it sends its peers (sealed)"
+        )
     if own.secure_sums and _terms(config) is None:
         raise InputError(
             f"{ON}: false, or a system that has none, but this node takes part in secure sums only (secure-sums)"

@@ -4,12 +4,18 @@ from collections.abc import Mapping
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.findings import inversion, matching, membership, undivided
+from fedsuite.errors import InputError
 from simulations.audits.audited import Attack
 from simulations.audits.cores import attack_of
 
 
 def attacks(config: CDLConfig) -> Mapping[str, Attack]:
     """Division needs a linear layer from features to the angle, which FADNet does not have, and steps of one frame."""
+    if config.federation.sealed:
+        raise InputError(
+            "federation.sealed: no message of this run shows a model to a server, and an audit of what neighbours see is of "
+            "a run without it; audit one with federation.sealed = false"
+        )
     divided = {} if undivided(config) else {"inversion": inversion}
     cores = {**divided, "matching": matching, "membership": membership}
     return {name: attack_of(core) for name, core in cores.items()}

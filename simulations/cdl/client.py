@@ -1,10 +1,11 @@
 """A client's half of CDL: opens its own silos and nothing of others."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from flwr.client import NumPyClient
 
+from clients.sealed_vehicle import SealedVehicle
 from clients.vehicle import VehicleClient, VehicleSite
 from fedsuite.arrays import module_arrays
 from fedsuite.driving.config import CDLConfig
@@ -12,8 +13,10 @@ from fedsuite.driving.data.frames import with_false_angles
 from fedsuite.driving.data.sources import open_own, prepare_own, roster_folder, with_limit
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network, mixing_of
+from fedsuite.driving.topology.mixing_matrix import MixingSchedule
 from fedsuite.runs.versions import Versions
 from fedsuite.settings.devices import device_of
+from simulations.app.members_of_sums import sealed_keys
 from simulations.app.opened import Opened
 from simulations.systems import Node
 
@@ -29,7 +32,16 @@ def make_client(config: CDLConfig, node: Node) -> NumPyClient:
         rows = schedule().rows_of(site.numbers)
         return schedule().matrix(t)[np.ix_(rows, rows)]
 
-    return VehicleClient(site, config, own_matrix)
+    silo = VehicleClient(site, config, own_matrix)
+    if not config.federation.sealed:
+        return silo
+    return SealedVehicle(silo, sealed_keys(config, node), lambda: _schedule(config, node))
+
+
+@lru_cache(maxsize=16)
+def _schedule(config: CDLConfig, node: Node) -> MixingSchedule:
+    """Who mixes with whom in a sealed run, which a silo asks in every round."""
+    return mixing_of(config, node.roster)
 
 
 @Opened

@@ -22,6 +22,8 @@ def costs_of(config: CDLConfig, roster: Roster | None = None) -> StepCosts:
     # In the end every silo's backbone may drive in all others.
     finish = silos if config.evaluation.cross_evaluation else 0
     training = 4 if config.federation.secure_sum else 1  # with keys, shares and unmasking
+    if config.federation.sealed:  # with everybody's keys, and mixing
+        return StepCosts(lambda _: 2, start=2, cure=CURE)
     return StepCosts(lambda _: training, finish=finish, cure=CURE)
 
 

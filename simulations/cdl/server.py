@@ -27,6 +27,7 @@ from strategies.fedavg import server_values
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
 from strategies.private import check_first, planned_limit, private_values
 from strategies.sabotage import with_saboteurs
+from strategies.sealed_mixing import SealedMixing
 from strategies.secure_sums import check_planned, with_secure_sum
 from strategies.star_server import StarServer
 
@@ -53,6 +54,8 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
     bits = _message_bits(config, plan, exchange, initial)
     costs = Costs(plan.cycle_time_ms, plan.links_per_mixing, bits)
     schedule = mixing_of(config, roster)
+    if own.sealed:
+        return SealedMixing(config, initial, plan.silos_of, schedule, costs)
     strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, server)
     hostile = config.sabotage
     check_planned(own, len(plan.silos_of))

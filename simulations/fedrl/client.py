@@ -6,6 +6,7 @@ from typing import cast
 from flwr.client import NumPyClient
 
 from clients.party import PartyClient, PartySite
+from clients.sealed_party import SealedParty
 from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.learning.own_noise import OwnNoise
@@ -14,6 +15,7 @@ from fedsuite.fedrl.worlds import Role
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import device_of
 from fedsuite.storage.progress import silent
+from simulations.app.members_of_sums import sealed_keys
 from simulations.systems import Node
 
 
@@ -33,7 +35,8 @@ def make_client(config: FedRLConfig, node: Node) -> NumPyClient:
     data_dir = str(node.options.get("data-dir", config.data.dir))
     if node.own is not None:
         prepare_world(config, silent, (node.member.role,))
-    return PartyClient(_open_site(with_keys(config, {"data.dir": data_dir}), node))
+    party = PartyClient(_open_site(with_keys(config, {"data.dir": data_dir}), node))
+    return SealedParty(party, sealed_keys(config, node)) if config.federation.sealed else party
 
 
 @lru_cache(maxsize=8)

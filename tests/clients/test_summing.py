@@ -180,7 +180,7 @@ def test_another_in_the_place_of_a_peer(members: Members) -> None:
     members.masked(1)
     members.keys(2)
     members.announced[2] = announced(drawn_key(), 2, 2, Secrets.drawn().public)
-    with refused("keys = member 2 as SHA256:", "as in the rounds before"):
+    with refused("keys = member 2 as SHA256:", "as before in this run"):
         members.ask(0, 2, "shares", members.list(), threshold=3)
 
 

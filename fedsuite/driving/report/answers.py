@@ -103,6 +103,11 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     sent = f"its network, and as much again for {beside}," if beside else "its network"
     if own.scenario == "local":
         yield "No weights are mixed: every silo trains for itself."
+    elif own.sealed:
+        yield (
+            "A silo sends, at each mixing step, its network to its neighbours, sealed: whoever relays it sees how large "
+            "it is, and each neighbour sees the network."
+        )
     else:
         model = RunFolder(run.folder).model
         yield shared_line(model, f"A silo sends, at each mixing step, {sent}", Share(), ROWS) + "."

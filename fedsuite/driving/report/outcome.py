@@ -6,6 +6,8 @@ Loads torch for the parameters of a completed run only: they are counted of its 
 import math
 from pathlib import Path
 
+import pandas as pd
+
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import LEFT_OUT
 from fedsuite.driving.metrics import metrics_of
@@ -19,7 +21,12 @@ from fedsuite.storage.escaping import in_markdown
 
 def last_metrics(frames: RunFrames) -> dict[str, float]:
     """Metrics of the last evaluated round, and those of the end."""
-    return last_values(frames.rounds.dropna(subset="rmse"), frames.closing)
+    return last_values(frames.rounds.dropna(subset=headline_of(frames.rounds)), frames.closing)
+
+
+def headline_of(rounds: pd.DataFrame) -> str:
+    """The metric of every evaluation: of the average model, or of the silos' own where nobody sees all of these."""
+    return "rmse" if "rmse" in rounds else "silo-rmse.mean"
 
 
 def left_out_line(run_dir: Path) -> str:

@@ -24,7 +24,7 @@ from fedsuite.driving.evaluation.metrics import (
 )
 from fedsuite.driving.metrics import ERRORS, metrics_of
 from fedsuite.driving.plan import plan_of
-from fedsuite.driving.report.outcome import last_metrics, left_out_text
+from fedsuite.driving.report.outcome import headline_of, last_metrics, left_out_text
 from fedsuite.driving.report.overlays import overlay_of
 from fedsuite.driving.report.silos import plot_frames, plot_steering
 from fedsuite.history import load_runs
@@ -76,7 +76,7 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
 
 
 def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
-    """RMSE of the average model over mixing steps and over simulated time."""
+    """RMSE of the average model, or where there is none of silos' own, over mixing steps and over simulated time."""
     for file, metric, label in (
         ("learning.png", "mixings", "mixing steps"),
         ("wall-clock.png", "simulated-seconds", "simulated wall-clock of the overlay (s)"),
@@ -84,7 +84,8 @@ def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
         shown = {k: f for k, f in runs.items() if metric in f}
         if shown:
             headline = ERRORS[0]
-            panels = {headline.name: headline.curve}
+            names = {headline_of(f): headline.curve for f in shown.values()}
+            panels = {k: v if k == headline.name else f"own models: {v}" for k, v in names.items()}
             learning_curves(shown, panels, folder / file, x=metric, x_label=label)
 
 

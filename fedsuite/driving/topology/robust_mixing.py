@@ -26,11 +26,13 @@ from fedsuite.driving.topology.mixing import Stack, mix
 @dataclass(frozen=True)
 class Mixed:
     """stacked: new models [N, ...] by name; admitted [N]: how much of its weight with others each silo's model had, 1 all;
-    empty where single numbers are weighed; clipped: share of the links on which something was clipped."""
+    empty where single numbers are weighed; clipped: share of the links on which something was clipped; cut [N]: of how many
+    neighbours' models, by receiver, empty where nothing is clipped."""
 
     stacked: Arrays
     admitted: np.ndarray = field(default_factory=lambda: np.ones(0))
     clipped: float = 0.0
+    cut: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,11 @@ def clipped(before: Stack, stacked: Stack, a: np.ndarray, limits: MixingLimits) 
     given = np.where(links, a, 0.0).sum(axis=0)
     admitted = np.where(given > 0, kept.sum(axis=0) / np.where(given > 0, given, 1.0), 1.0)
     cut = links & (factor < 1)
-    lowered = kept + np.diag(1.0 - kept.sum(axis=1)) if cut.any() else a
-    return Mixed(mix(stacked, lowered), admitted, float(cut.sum() / max(1, links.sum())))
+    by_receiver = cut.sum(axis=1)
+    lowered = kept + np.diag(1.0 - kept.sum(axis=1))
+    lowered = np.where(by_receiver[:, None] > 0, lowered, a)  # a row depends on its own links alone
+    share = float(cut.sum() / max(1, links.sum()))
+    return Mixed(mix(stacked, lowered), admitted, share, by_receiver)
 
 
 def trimmed_mean(before: Stack, stacked: Stack, a: np.ndarray, limits: MixingLimits) -> Mixed:

@@ -151,6 +151,7 @@ superlink = {json.dumps(str(address))}  # for `fedsuite deploy node`
 # allow-systems = ["fedvln"]  # left out: fedvln, cdl, fedrl
 # most-shared = "language-encoder"  # FedVLN; left out: agent
 # secure-sums = true  # FedVLN, CDL; left out: false
+# sealed = true  # CDL, FedRL; left out: false
 own-key = "{KEY}"  # by which peers of secure sums know this node
 # least-noise-sigma = 1.0  # FedRL; needs noise-seed
 # largest-q-clip = 10.0  # FedRL
