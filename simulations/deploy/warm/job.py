@@ -44,9 +44,8 @@ def received(connection: socket.socket) -> Job:
         named = (pair.partition("=") for pair in decoded[int(count) :])
         environment = {name: value for name, _, value in named}
         if len(files) != 3 or int(count) < 1:
-            raise ValueError(
-                f"{len(files)} files and {count} words came, expected 3 and at least 1"
-            )
+            came = f"{len(files)} files and {int(count)} words came"
+            raise ValueError(f"{came}, expected 3 and at least 1")
         return Job(folder, int(umask), decoded[: int(count)], environment, files)
     except BaseException:
         for number in files:
