@@ -28,6 +28,7 @@ from fedsuite.storage.escaping import LONGEST
 from fedsuite.storage.files import write_atomically, write_json
 from fedsuite.storage.progress import Progress, in_lines, silent
 from simulations.deploy.log_lines import stamped
+from simulations.deploy.meter import metered
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import is_real
@@ -44,7 +45,15 @@ ENDED_BY_FLOWER = (
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """What it prints is shown by `flwr log` and `flwr run --stream`."""
-    serve(grid, context.run_config, in_log, in_lines(_say))
+    folder = folder_of(settings_of(context.run_config)[1])
+    with metered(folder, context.run_id) as hear:
+
+        def tell(event: Mapping[str, Any]) -> None:
+            in_log(event)
+            hear(event)
+
+        placement = {"engine": "flower", "flower-run": str(context.run_id)}
+        serve(grid, context.run_config, tell, in_lines(_say), placement)
 
 
 def serve(

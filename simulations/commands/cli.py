@@ -22,6 +22,7 @@ from simulations.commands.data_export import export_data
 from simulations.commands.deploy import deploy
 from simulations.commands.envdrop import export_envdrop, import_envdrop
 from simulations.commands.options import (
+    Attach,
     Changes,
     Cluster,
     Config,
@@ -39,6 +40,7 @@ from simulations.commands.roster import make_roster, prepare_node
 from simulations.commands.slurm import slurm
 from simulations.commands.stopping import EXIT_STOPPED, stop_as_ctrl_c
 from simulations.engines.ray.placement import Resources
+from simulations.experiments.attaching import attach as attach_to
 from simulations.experiments.launching import Engine
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
@@ -103,6 +105,7 @@ def run(
     ] = None,
     start: Start = "",
     resume: Resume = "",
+    attach: Attach = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is there; with --only these runs.")
     ] = False,
@@ -155,6 +158,13 @@ def run(
 ) -> None:
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     stop_as_ctrl_c()
+    if attach:
+        if config or resume or start or change:
+            raise InputError(
+                "--attach watches a run as it is; leave out CONFIG, --set, --from and --resume"
+            )
+        attach_to(attach, connection)
+        return
     swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant, optuna))
     typed = (
         SweepOptions(vary or [], metric, target or [], lower, variant, optuna) if swept else None

@@ -145,20 +145,25 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Who is registered and online, beside the roster."""
+    """Who is registered and online, beside the roster, and the runs that go on."""
     from fedsuite.roster.members import read_roster
     from fedsuite.storage.escaping import PlainConsole
-    from simulations.deploy.check.registered import registered
-    from simulations.deploy.check.status import TITLES, status_rows, status_table
+    from simulations.deploy.check.registered import registered_and_running
+    from simulations.deploy.check.status import going_on, lines_about, status_rows, status_table
     from simulations.deploy.kit.server_folder import read_server
+    from simulations.deploy.meter import seen_in
 
     found = read_server(folder)
     place = members or (found.roster if found.roster.is_file() else None)
-    rows = status_rows(registered(found), read_roster(place) if place else None)
+    nodes, running = registered_and_running(found)
+    runs = going_on(seen_in(found.now), running)
+    rows = status_rows(nodes, read_roster(place) if place else None, runs)
     if as_json:
-        print_json([dict(zip(TITLES, row, strict=True)) for row in rows])
+        print_json(rows)
         return
     PlainConsole().print(status_table(rows))
+    for line in lines_about(runs):
+        _say(line)
 
 
 def _say(line: str) -> None:

@@ -44,6 +44,14 @@ Resume = Annotated[
         autocompletion=completion.runs,
     ),
 ]
+Attach = Annotated[
+    str,
+    typer.Option(
+        metavar="RUN",
+        help="Only watch this run of the SuperLink of --connection (path or name); Ctrl-C leaves it running.",
+        autocompletion=completion.runs,
+    ),
+]
 Run = Annotated[
     str,
     typer.Argument(

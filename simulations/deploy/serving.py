@@ -8,6 +8,7 @@ from contextlib import closing
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.storage.files import locked, open_new
 from simulations.deploy.kit.server_folder import ServerFolder, misplaced
+from simulations.deploy.meter import METRICS, NOW
 from simulations.deploy.programs import ended, run_program
 from simulations.engines.flower import command_path, flower_settings
 from simulations.engines.processes import wait_until
@@ -19,7 +20,8 @@ PATIENCE_S = 15.0
 def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
     """Run until we are asked to end (KeyboardInterrupt); RunFailed if it ends by itself."""
     command = [command_path("flower-superlink"), *server.superlink_arguments()]
-    environment = {**os.environ, **flower_settings(server.home)}
+    environment = {**os.environ, **flower_settings(server.home), NOW: str(server.now)}
+    environment |= {METRICS: str(server.metrics or "")}
     with locked(server.path / ".lock", PATIENCE_S) as ours:
         if not ours:
             raise InputError(

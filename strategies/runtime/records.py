@@ -91,6 +91,12 @@ class RoundRecords:
         self._messages += 1
         return None
 
+    @property
+    def totals(self) -> dict[str, float]:
+        """Of all clients: bytes down and up, and how many of their replies could not be used."""
+        sums = {k: sum(row[k] for row in self.history) for k in ("bytes-down", "bytes-up")}
+        return sums | {"rejected": sum(row["status"] not in ("ok", LATE) for row in self.history)}
+
     def sums(self) -> list[Event]:
         return list(self._times.values())
 

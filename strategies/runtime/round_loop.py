@@ -165,7 +165,7 @@ class RoundLoop:
         over = event(number, Kind.CLOSING if prefix else Kind.ROUND)
         if metrics or not prefix:
             self.history.append([over | {"metrics": metrics}])
-        took = {"seconds": time.monotonic() - begin}
+        took = {"seconds": time.monotonic() - begin, **rows.totals}
         took |= {f"{name}-seconds": seconds for name, seconds in rows.seconds.items()}
         self.emit(over | took | {"metrics": metrics})
 

@@ -95,6 +95,7 @@ for command, line in (("run", RUN), ("sweep", SWEEP)):
         f"{command} --set": (placed, f"{placed} --overwrite", f"{placed} --only a --overwrite"),
         f"{command} --resume": (f"{line} --resume mine", f"{command} --resume mine --engine inprocess"),
         f"{command} --from": (f"{line} --from mine",),
+        f"{command} --attach": (f"{command} --attach mine --connection mine",),
         f"{command} --connection": (f"{command} toy.toml --engine deploy --connection mine",),
     }  # fmt: skip
 FOREIGN = (

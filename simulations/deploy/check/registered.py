@@ -6,11 +6,14 @@ It asks Flower's Control API, as `flwr supernode` does, whose answers leave out 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 from flwr.cli.cli_client_interceptor import CliClientHttpInterceptor
-from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
+from flwr.common.constant import HEARTBEAT_PATIENCE
+from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, RegisterNodeRequest
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import FlowerError
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
@@ -23,24 +26,37 @@ from simulations.deploy.kit.keys import read_public
 from simulations.deploy.kit.server_folder import ServerFolder
 from simulations.engines.processes import wait_until
 
+MOST_RUNS, RUNNING = 100, "running"  # the newest ones are looked at
 PATIENCE_S = 30.0  # for a SuperLink that has just been started
 
 
 @dataclass(frozen=True)
 class Registered:
-    """One SuperNode. status: registered (it has never connected), online or offline; since: of that status, UTC."""
+    """One SuperNode. status: registered (it has never connected), online or offline; since: of that status, UTC.
+
+    heartbeat: when an online one was last heard of, UTC.
+    """
 
     name: str
     key: str
     node_id: int
     status: str
     since: str
+    heartbeat: str = ""
 
 
 def registered(server: ServerFolder) -> list[Registered]:
     """All SuperNodes that are registered now, in order of registration."""
     with _client(server) as client:
         return _listed(client)
+
+
+def registered_and_running(server: ServerFolder) -> tuple[list[Registered], set[str]]:
+    """The same, and Flower's ids of the runs that go on."""
+    with _client(server) as client:
+        runs = client.ListRuns(ListRunsRequest(limit=MOST_RUNS)).run_dict
+        going = {str(number) for number, run in runs.items() if run.status.status == RUNNING}
+        return _listed(client), going
 
 
 def register(server: ServerFolder, keys: Sequence[Path]) -> Iterator[str]:
@@ -67,10 +83,19 @@ def _listed(client: ControlHttpClient) -> list[Registered]:
             node.node_id,
             node.status,
             getattr(node, since.get(node.status, "registered_at"))[:19].replace("T", " "),
+            _heard(node),
         )
         for node in sorted(nodes, key=lambda node: str(node.registered_at))
         if node.status != "unregistered"
     ]
+
+
+def _heard(node: NodeInfo) -> str:
+    """A heartbeat lets a node count as online for so many of its intervals."""
+    if node.status != "online" or not node.online_until:
+        return ""
+    at = node.online_until - HEARTBEAT_PATIENCE * node.heartbeat_interval
+    return datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")[:19]
 
 
 def _answers(server: ServerFolder) -> bool:

@@ -1,7 +1,7 @@
 """The SuperLink's folder: what `fedsuite deploy init` writes for it, and where it listens.
 
 server.toml, ca.crt, server.pem, server.key, flwr/config.toml (Flower's home), keys/ (public keys of the nodes), runs/; later
-roster.json and superlink.db.
+roster.json, superlink.db and now/ (how runs stand, for `fedsuite deploy status`).
 """
 
 import json
@@ -25,15 +25,17 @@ class _Listening:
 
     listen: str = setting("0.0.0.0", "address of this machine that the SuperLink listens on")
     port: int = setting(9092, "its port", ge=1, le=65535)
+    metrics: str = setting("", "folder for Prometheus' textfiles; empty: none are written")
 
 
 @dataclass(frozen=True)
 class ServerFolder:
-    """Paths, and where it listens."""
+    """Paths, and where it listens; metrics: where Prometheus' textfiles go, None for nowhere."""
 
     path: Path
     listen: str
     port: int
+    metrics: Path | None = None
 
     @property
     def address(self) -> Address:
@@ -52,6 +54,10 @@ class ServerFolder:
     @property
     def database(self) -> Path:
         return self.path / "superlink.db"
+
+    @property
+    def now(self) -> Path:
+        return self.path / "now"
 
     @property
     def roster(self) -> Path:
@@ -90,7 +96,12 @@ def read_server(path: Path) -> ServerFolder:
     for name in ("ca.crt", "server.pem", "server.key"):
         if not (path / name).is_file():
             raise InputError(f"{path / name}: no such file; put it back, or make a new folder")
-    return ServerFolder(path.absolute(), own.listen, own.port)
+    metrics = path.absolute() / own.metrics if own.metrics else None
+    if metrics and not metrics.is_dir():
+        raise InputError(
+            f"{file}: metrics is {metrics}, which is no folder; make it, or leave metrics empty"
+        )
+    return ServerFolder(path.absolute(), own.listen, own.port, metrics)
 
 
 def settings_text(listen: str, port: int) -> str:
@@ -99,6 +110,8 @@ def settings_text(listen: str, port: int) -> str:
     return (
         "# Where the SuperLink listens. 0.0.0.0: on all addresses of this machine; 127.0.0.1: for this machine alone.\n"
         f"listen = {json.dumps(listen)}\nport = {port}\n"
+        '# A folder for numbers on runs that go on, as node_exporter\'s textfile collector reads them; "": none.\n'
+        'metrics = ""\n'
     )
 
 

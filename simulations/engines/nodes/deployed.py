@@ -44,7 +44,7 @@ def run_deployed(
     try:
         if came:
             raise KeyboardInterrupt
-        _watch(commands, run_id, follower, on_event)
+        _watch(commands, run_id, follower, on_event, ours=True)
     except KeyboardInterrupt:
         _stop(commands, run_id, folder)
         if follower.has_begun and folder.status().get("status") != "completed":
@@ -52,8 +52,21 @@ def run_deployed(
         raise
 
 
-def _watch(commands: Commands, run_id: str, follower: Follower, on_event: OnEvent) -> None:
-    """Pass on progress until the run has ended; raise if it did not end well."""
+def attach_deployed(
+    folder: RunFolder, connection: Connection, run_id: str, on_event: OnEvent = lambda _: None
+) -> None:
+    """Follow Flower's run `run_id`, which writes to the folder, from its first event to its end. It is not stopped, and
+    nothing is written; RunFailed or InputError as the run has ended.
+    """
+    _watch(connection.commands, run_id, Follower(folder, begun=True), on_event, ours=False)
+
+
+def _watch(
+    commands: Commands, run_id: str, follower: Follower, on_event: OnEvent, ours: bool
+) -> None:
+    """Pass on progress until the run has ended; raise if it did not end well. ours: whether it is stopped, and that written
+    down, where nobody works on it any more.
+    """
     folder, worked_on = follower.folder, time.monotonic()
     ask_at, over = worked_on + ASK_SOON_S, False
     while True:
@@ -67,8 +80,10 @@ def _watch(commands: Commands, run_id: str, follower: Follower, on_event: OnEven
             status, details = commands.status(run_id)
             over = status.startswith("finished")
             if not over and now - worked_on > (GONE_LIMIT_S if begun else BEGIN_LIMIT_S):
-                _stop(commands, run_id, folder)
-                _give_up(folder, begun, f"Flower reports {status}: {details}".rstrip(": "))
+                if ours:
+                    _stop(commands, run_id, folder)
+                reported = f"Flower reports {status}: {details}".rstrip(": ")
+                _give_up(folder, begun, reported, ours)
             ask_at = now + (ASK_LATE_S if lively else ASK_SOON_S)
         time.sleep(POLL_S)
     raise_failure(folder, state)
@@ -79,18 +94,18 @@ def _watch(commands: Commands, run_id: str, follower: Follower, on_event: OnEven
             f"the run was stopped by somebody else, at the SuperLink; continue with --resume {as_typed(folder.path)}"
         )
     reason = f"the run ended without a word of its server; Flower reports {status}: {details}"
-    _note(folder, follower.has_begun, reason)
+    _note(folder, follower.has_begun and ours, reason)
     raise RunFailed(reason)
 
 
-def _give_up(folder: RunFolder, begun: bool, reported: str) -> None:
+def _give_up(folder: RunFolder, begun: bool, reported: str, ours: bool) -> None:
     """RunFailed for a run of which nothing is seen any more, or nothing was seen at all."""
     if begun:
         reason = (
             f"no process works on the run any more ({reported}); see whether the SuperLink runs, then continue with "
             f"--resume {as_typed(folder.path)}"
         )
-        _note(folder, begun, reason)
+        _note(folder, ours, reason)
         raise RunFailed(reason)
     raise RunFailed(
         f"{folder.path}: the server has not begun to write here within {BEGIN_LIMIT_S:g} s ({reported}), so the run was "
@@ -98,9 +113,9 @@ def _give_up(folder: RunFolder, begun: bool, reported: str) -> None:
     )
 
 
-def _note(folder: RunFolder, begun: bool, reason: str) -> None:
+def _note(folder: RunFolder, ours: bool, reason: str) -> None:
     """run.json says how a run ended whose server could not."""
-    if begun and folder.status().get("status") == "running":
+    if ours and folder.status().get("status") == "running":
         folder.end("failed", reason, "run")
 
 

@@ -11,11 +11,11 @@ from fedsuite.runs.folder import RunFolder
 
 
 class Follower:
-    """To be made before the run is started: what is there then is of an earlier one."""
+    """To be made before the run is started: what is there then is of an earlier one. begun: it is the run's own."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, begun: bool = False) -> None:
         self.folder = folder
-        self._before = _stamp(folder.status_file)
+        self._before = None if begun else _stamp(folder.status_file)
         self._tail = Tail(folder.path / TIMINGS)
 
     @property

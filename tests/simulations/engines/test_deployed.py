@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -30,7 +31,8 @@ from simulations.app.message_costs import StepCosts
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.nodes import deployed
 from simulations.engines.nodes.connection import Connection, connection_of
-from simulations.engines.nodes.deployed import run_deployed
+from simulations.engines.nodes.deployed import attach_deployed, run_deployed
+from simulations.experiments import attaching
 from simulations.experiments.progress import RunDisplay
 from tests.harness import write_toml
 
@@ -160,6 +162,58 @@ def test_a_folder_that_nobody_writes_to_is_told(folder: RunFolder) -> None:
     flower = play(folder, lambda _: None, RUNNING)
     assert "has not begun to write here within 0.6 s (Flower reports running)" in str(flower.error)
     assert "share its results-dir" in str(flower.error) and flower.stopped == ["7"]
+
+
+def watched(folder: RunFolder, *answers: tuple[str, str]) -> FakeFlower:
+    """What somebody sees who only watches."""
+    flower = FakeFlower(folder, lambda _: None, *answers)
+    try:
+        attach_deployed(folder, Connection("fake", flower, {}), "7", flower.rows.append)
+    except (InputError, RunFailed) as error:
+        flower.error = error
+    return flower
+
+
+def test_whoever_attaches_sees_all_of_the_run_and_how_it_ended(folder: RunFolder) -> None:
+    thread = threading.Thread(target=ends("failed", "oak is lost", "run"), args=[folder])
+    thread.start()
+    while not (folder.path / TIMINGS).is_file():
+        time.sleep(0.01)
+    flower = watched(folder, RUNNING)
+    thread.join()
+    assert flower.rows == [{"kind": "ready"}] and flower.stopped == []
+    assert isinstance(flower.error, RunFailed) and str(flower.error) == "oak is lost"
+
+
+def test_whoever_attaches_to_a_dead_run_changes_nothing(folder: RunFolder) -> None:
+    folder.begin()
+    before = folder.status_file.read_bytes()
+    flower = watched(folder, RUNNING)
+    assert "no process works on the run any more (Flower reports running)" in str(flower.error)
+    assert flower.stopped == [] and folder.status_file.read_bytes() == before
+
+
+def test_ctrl_c_of_whoever_attached_leaves_the_run(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.begin({"engine": "flower", "flower-run": "7"})
+    flower = FakeFlower(folder, lambda _: None, RUNNING)
+    monkeypatch.setattr(Connection, "check", lambda _: None)
+    monkeypatch.setattr(attaching, "connection_of", lambda s: Connection(s, flower, {}))
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(typer.Exit) as caught:
+        attaching.attach(str(folder.path), "kit/server")
+    assert caught.value.exit_code == 130 and flower.stopped == []
+    assert folder.status()["status"] == "running"
+    assert "no longer watched; the run goes on, watch it with: fedsuite run --attach" in (
+        capsys.readouterr().out.replace("\n", " ")
+    )
+
+
+def test_a_run_of_no_superlink_cannot_be_attached_to(folder: RunFolder) -> None:
+    folder.begin({"engine": "inprocess"})
+    with pytest.raises(InputError, match="no run of a SuperLink; look at any run with `fedsuite"):
+        attaching.attach(str(folder.path), "kit/server")
 
 
 def test_ctrl_c_stops_the_run(folder: RunFolder) -> None:
