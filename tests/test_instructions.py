@@ -6,6 +6,7 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.messages.instructions import MOST_ROUNDS, OneOf, Rounds, Text, Whole, query, task
+from fedsuite.roster.software import facts
 
 TRAIN = task(10, {"steps": Whole(1, 5)}, {"keep": OneOf((True, False))})
 HONEST: dict[str, Any] = {"round": 3, "checkpoint-rounds": "0,2", "steps": 5, "last-trained": 2}
@@ -15,7 +16,7 @@ GONE = object()
 def test_what_a_run_asks_is_answered() -> None:
     TRAIN.check(HONEST, "train message")
     TRAIN.check({**HONEST, "keep": False, "best-round": 0}, "train message")
-    query(10).check({"resume-round": 10, "run-key": "a" * 32}, "query message")
+    query(10).check({"resume-round": 10, "run-key": "a" * 32, **facts("b" * 64)}, "query message")
 
 
 @pytest.mark.parametrize(

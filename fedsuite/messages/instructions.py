@@ -118,7 +118,7 @@ def refused(whose: str, name: str, found: str, expected: object) -> InputError:
 
 def query(num_rounds: int) -> Instruction:
     """Who are you; with the round that the run goes on from, to which private state is rolled back."""
-    facts = {"roster": Text(), "version": Text(), "run-key": Text()}
+    facts = {name: Text() for name in ("roster", "version", "flwr", "run-key")}
     return Instruction({"resume-round": Whole(0, num_rounds)}, facts)
 
 
