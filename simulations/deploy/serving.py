@@ -13,6 +13,8 @@ from simulations.deploy.programs import ended, run_program
 from simulations.engines.flower import command_path, flower_settings
 from simulations.engines.processes import wait_until
 
+# How often it looks whether a run is to be started; each look is a request to itself.
+SELDOM = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "2"}
 # What a killed SuperLink left behind is being ended meanwhile.
 PATIENCE_S = 15.0
 
@@ -21,7 +23,7 @@ def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
     """Run until we are asked to end (KeyboardInterrupt); RunFailed if it ends by itself."""
     command = [command_path("flower-superlink"), *server.superlink_arguments()]
     environment = {**os.environ, **flower_settings(server.home), NOW: str(server.now)}
-    environment |= {METRICS: str(server.metrics or "")}
+    environment |= {METRICS: str(server.metrics or ""), **SELDOM}
     with locked(server.path / ".lock", PATIENCE_S) as ours:
         if not ours:
             raise InputError(

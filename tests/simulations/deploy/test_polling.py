@@ -18,15 +18,56 @@ def test_flowers_loop_has_the_clock_that_is_replaced() -> None:
     assert "time.sleep(3)" in source and "from time import" not in source
 
 
-def test_the_clock_cuts_sleeps_short_and_is_otherwise_the_time(
+class Watch:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.slept = 1000.0, list[float]()
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "sleep", self.pass_by)
+
+    def pass_by(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def test_a_node_without_messages_asks_more_and_more_seldom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
+    """A message that comes at any time waits a twentieth of what it has been waited for, and Flower's loop as often as said
+    where messages come."""
+    watch = Watch(monkeypatch)
     clock = polling.Clock(0.7)
-    for seconds in (3, 0.5):
-        clock.sleep(seconds)
-    assert slept == [0.7, 0.5] and clock.monotonic is time.monotonic
+    began = watch.now
+    while watch.now < began + 600:
+        clock.sleep(3)
+        assert watch.slept[-1] <= max(0.7, 0.05 * (watch.now - began))
+    assert watch.slept[:10] == [0.7] * 10 and watch.slept[-1] == polling.LONGEST_S
+    assert watch.slept == sorted(watch.slept)
+    clock.sleep(0.5)  # one has come, and its answer is waited for
+    watch.slept.clear()
+    clock.sleep(3)
+    assert watch.slept == [0.7]
+
+
+def test_answers_of_its_clients_are_seen_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(monkeypatch)
+    clock = polling.Clock(0.7)
+    clock.sleep(3)
+    began = watch.now
+    watch.slept.clear()
+    while watch.now < began + 60:
+        clock.sleep(0.5)
+    assert watch.slept[0] == polling.FIRST_LOOK_S and watch.slept[-1] == 0.5
+    assert polling.Clock(0.7).time is time.time
+
+
+def test_who_asks_more_often_than_flower_looks_for_answers_as_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watch(monkeypatch)
+    polling.Clock(0.05).sleep(0.5)
+    assert watch.slept == [0.05]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -45,7 +86,7 @@ def test_the_program_runs_as_if_started_by_itself(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(
         "import sys, flwr.supernode.start_client_internal as loop\n"
-        "print(__name__, sys.argv, loop.time.longest_s)\nsys.exit(7)\n"
+        "print(__name__, sys.argv, loop.time.own_s)\nsys.exit(7)\n"
     )
     command = [sys.executable, "-m", "simulations.deploy.polling", "0.5", str(program), "--a", "b"]
     done = subprocess.run(
