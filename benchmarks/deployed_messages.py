@@ -2,9 +2,9 @@
 
 N nodes over TLS, each a `fedsuite deploy node` with a folder and a key of its own, train a network of some size side by
 side; the training itself is one step on one example. Counted from the end of the second round to the end of the last: wall
-seconds of a round (median), CPU seconds of the SuperLink with all that it started but the run's own server, of the server,
-and of a node with all that it started, each divided by rounds x nodes; then CPU seconds of a minute without a run. A
-system's clients keep nothing here, so that what is left is messages.
+seconds of a round without its slowest client's computing (median), and CPU seconds of the SuperLink with all that it started
+but the run's own server, of that server, and of the nodes with all that they started, each divided by rounds x nodes; then
+the share of a core that they use without a run. A system's clients keep nothing here, so that what is left is messages.
 
     python -m benchmarks.deployed_messages [--nodes 3 12] [--megabytes 0.4 43] [--rounds 12] [--cold] [--idle-s 60]
 """
@@ -116,8 +116,8 @@ class Site:
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds so far: of the SuperLink, the server of its run, and all nodes, what they started included."""
         children: dict[int, list[int]] = {}
-        for process in living_processes():
-            children.setdefault(process.parent, []).append(process.pid)
+        for living in living_processes():
+            children.setdefault(living.parent, []).append(living.pid)
         found = dict.fromkeys(("superlink", "server", "nodes"), 0.0)
         for name, process in self.processes.items():
             if name != "run":
@@ -184,16 +184,19 @@ def measured(site: Site, megabytes: float, rounds: int) -> dict[str, float]:
         [],
         time.monotonic() + RUN_LIMIT_S,
     )
-    before: dict[str, float] = {}
+    computed, before = 0.0, dict[str, float]()
     after: dict[str, float] = {}
     while not after:
         for row in tail.rows():
+            if kind_of(row) is Kind.CLIENT:
+                computed = max(computed, float(row["compute-seconds"] or 0.0))
             if kind_of(row) is not Kind.ROUND or row["round"] < 2:
                 continue
             if row["round"] == 2:
                 before = site.cpu_s()
             else:
-                seconds.append(float(row["seconds"]))
+                seconds.append(float(row["seconds"]) - computed)
+            computed = 0.0
             if row["round"] == rounds:
                 after = site.cpu_s()
         if (run.poll() is not None and not after) or time.monotonic() > give_up:
