@@ -77,7 +77,8 @@ class Way:
         if way.engine == "ray" and not self.resources.cluster:
             yield from self.resources.remarks(plan.settings.device, len(roster))
         if self.connection is not None and plan.system.costs is not None:
-            line = long_run(plan.settings, plan.system.costs(plan.settings, roster))
+            costs = plan.system.costs(plan.settings, roster)
+            line = long_run(plan.settings, costs, len(roster))
             yield from [line] if line else []
 
     def launch(self, plan: Plan, clients: int, console: Console, told: OnEvent) -> None:

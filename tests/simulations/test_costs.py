@@ -9,7 +9,16 @@ import pytest
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import RunSettings, read_config
-from simulations.app.message_costs import StepCosts, duration, long_run, messages_of
+from simulations.app.message_costs import (
+    LINK_S,
+    NODE_S,
+    WAITS_S,
+    Deployment,
+    StepCosts,
+    duration,
+    long_run,
+    messages_of,
+)
 from simulations.deploy.check.cost import cost_table
 from simulations.engines.inprocess import InProcessGrid
 from simulations.systems import load_system
@@ -100,6 +109,31 @@ def test_a_run_of_more_than_an_hour_is_told_with_the_cure() -> None:
         "2.0 h",
         "10.0 days",
     ]
+
+
+def test_many_nodes_make_an_exchange_longer() -> None:
+    """On one machine its cores are shared; on machines of their own the SuperLink alone handles messages in turn."""
+    few, many = (Deployment(n, cores=2).exchange_s(warm=True) for n in (3, 12))
+    assert few == pytest.approx(WAITS_S + 3 * (LINK_S + NODE_S) / 2, rel=0.02)
+    assert many - WAITS_S == pytest.approx(4 * (few - WAITS_S))
+    apart = [Deployment(n).exchange_s(warm=True) for n in (3, 12)]
+    assert apart[1] - apart[0] == pytest.approx(9 * Deployment(1).link_s)
+    assert Deployment(12, cores=64).exchange_s(True) >= WAITS_S + Deployment(12).link_s
+    assert Deployment(3).exchange_s(False) > Deployment(3).exchange_s(True)
+    assert Deployment(3, 43.0).exchange_s(True) > Deployment(3, 0.4).exchange_s(True)
+    assert Deployment(12).idle_share == 4 * Deployment(3).idle_share
+
+
+def test_a_table_for_so_many_nodes() -> None:
+    known = Deployment(12, 43.0, 2)
+    *table, _, line = cost_table([FILES / "fedvln" / "three-houses.toml"], (), known)
+    warm_s = known.exchange_s(warm=True)
+    assert f"warm, {warm_s:.3g} s |" in table[0]
+    assert table[2].endswith(f" {duration(8 * warm_s)} |") and "| 8 |" in table[2]
+    assert line.startswith("An exchange with 12 nodes, 43 MB each way: ")
+    costs, settings = StepCosts(lambda _: 1, evaluate=0), RunSettings(num_rounds=400)
+    assert long_run(settings, costs) == ""
+    assert f"at {Deployment(12).exchange_s(False):.2g} s each" in long_run(settings, costs, 12)
 
 
 def test_known_runs() -> None:

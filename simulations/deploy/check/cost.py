@@ -10,7 +10,14 @@ from fedsuite.errors import InputError
 from fedsuite.roster.members import Roster, read_roster
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.config import RunSettings, parse_text, read_config
-from simulations.app.message_costs import COLD_S, WARM_S, StepCosts, duration, messages_of
+from simulations.app.message_costs import (
+    COLD_S,
+    WARM_S,
+    Deployment,
+    StepCosts,
+    duration,
+    messages_of,
+)
 from simulations.experiments.request import Request, describe, split_changes
 from simulations.shipped import config_file
 from simulations.systems import load_system
@@ -24,32 +31,57 @@ def cost(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key, in all runs."),
     ] = None,
+    nodes: Annotated[
+        int,
+        typer.Option(min=0, help="Say for so many nodes what an exchange with all of them costs."),
+    ] = 0,
+    megabytes: Annotated[
+        float, typer.Option(min=0.0, help="Of arrays in a message, each way (--nodes).")
+    ] = 0.4,
+    cores: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Of the one machine on which SuperLink and nodes all are; 0: nodes have machines of their own (--nodes).",
+        ),
+    ] = 0,
 ) -> None:
     """Say how many messages one after another each run takes, as a table in Markdown.
 
     With a roster (--set roster=FILE, or in the TOML) for its members, else for generated data or the published data set.
     """
-    for line in cost_table(configs, change or []):
+    for line in cost_table(configs, change or [], Deployment(nodes, megabytes, cores)):
         print(line)
 
 
-def cost_table(configs: Sequence[Path], changes: Sequence[str] = ()) -> Iterator[str]:
-    """Lines; runs of a file that take as many messages stand in one of them."""
-    yield f"| configuration | runs | messages | at {COLD_S:g} s | warm, {WARM_S:g} s |"
+def cost_table(
+    configs: Sequence[Path], changes: Sequence[str] = (), known: Deployment = Deployment(0)
+) -> Iterator[str]:
+    """Lines; runs of a file that take as many messages stand in one of them. known: 0 nodes where that is open."""
+    cold_s, warm_s = COLD_S, WARM_S
+    if known.nodes:
+        cold_s, warm_s = known.exchange_s(warm=False), known.exchange_s(warm=True)
+    yield f"| configuration | runs | messages | at {cold_s:.3g} s | warm, {warm_s:.3g} s |"
     yield "|---|---|---:|---:|---:|"
     for config in configs:
         alike: dict[tuple[int, bool], list[str]] = {}
         for label, settings in _runs(config, changes):
             costs = _costs(config, settings)
-            known = alike.setdefault((messages_of(settings, costs), costs.exact), [])
-            if (name := variant_of(label)) not in known:
-                known.append(name)
+            listed = alike.setdefault((messages_of(settings, costs), costs.exact), [])
+            if (name := variant_of(label)) not in listed:
+                listed.append(name)
         for (count, exact), names in alike.items():
             shown = f"{'' if exact else 'about '}{count:,}"
-            times = " | ".join(duration(count * s) for s in (COLD_S, WARM_S))
+            times = " | ".join(duration(count * s) for s in (cold_s, warm_s))
             file = config_file(config)
             place = f"{file.parent.name}/{file.name}"
             yield f"| {place} | {_listed(names)} | {shown} | {times} |"
+    if known.nodes:
+        yield ""
+        yield (
+            f"An exchange with {known.nodes} nodes, {known.megabytes:g} MB each way: {known.link_s:.1f} CPU seconds of the "
+            f"SuperLink. Without a run they keep it at {100 * known.idle_share:.1f} % of a core."
+        )
 
 
 def _listed(names: Sequence[str]) -> str:
