@@ -27,7 +27,6 @@ import torch
 from benchmarks.report import finish, median
 from fedsuite import FedAvgSettings, roster_of, setting, torch_system
 from fedsuite.history import TIMINGS, Kind, kind_of
-from fedsuite.roster.members import Roster
 from simulations.deploy.kit.address import Address
 from simulations.deploy.kit.bundle import hand_out, make_kit, node_folders
 from simulations.engines.flower import free_port
@@ -52,10 +51,6 @@ def names(count: int) -> list[str]:
     return [f"node-{number:02d}" for number in range(count)]
 
 
-def members(config: Settings) -> Roster:
-    return roster_of(names(config.nodes), [1] * config.nodes)
-
-
 def example(config: Settings, node: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.ones(1, WIDTH), torch.zeros(1, dtype=torch.long)
 
@@ -63,7 +58,7 @@ def example(config: Settings, node: Any) -> tuple[torch.Tensor, torch.Tensor]:
 SYSTEM = torch_system(
     "deployed-messages",
     Settings,
-    clients=members,
+    clients=lambda config: roster_of(names(config.nodes), [1] * config.nodes),
     model=lambda config: torch.nn.Linear(WIDTH, config.rows),
     loss=torch.nn.functional.cross_entropy,
     data=example,
@@ -83,7 +78,7 @@ class Site:
             file.write_text(
                 text.replace('# allow-systems = ["fedvln"]', f'allow-systems = ["{NAME}"]')
             )
-        hand_out(self.kit, members(Settings(nodes=count)))
+        hand_out(self.kit, roster_of(names(count), [1] * count))
 
     def start(self) -> None:
         self.launch("server", "deploy", "server", str(self.kit / "server"))
