@@ -102,7 +102,8 @@ def test_volumes_are_the_users() -> None:
 
 def test_no_address_stands_in_it() -> None:
     assert not re.search(r"https?://|\b[\w-]+\.(?:com|org|io|net|dev)/", DOCKERFILE + IGNORED)
-    assert [line.rest for line in of("installed", "ARG")] == ["TORCH_INDEX_URL="]
+    arguments = ["TORCH_INDEX_URL=", "EXTRAS=simulation,hdf5,topology"]
+    assert [line.rest for line in of("installed", "ARG")] == arguments
     assert DOCKERFILE.count("index-url") == 1
 
 

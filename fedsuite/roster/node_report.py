@@ -20,6 +20,7 @@ from fedsuite.roster.members import Member, Roster
 from fedsuite.settings.values import shown
 from fedsuite.storage.files import read_object, telling, write_json
 
+_SAME = "prepare the nodes with the same run and the same kind of data"
 _CURE = "have `fedsuite data prepare-node` write it anew where the data are"
 
 
@@ -27,7 +28,8 @@ _CURE = "have `fedsuite data prepare-node` write it anew where the data are"
 class Part:
     """One member, and what it needs from the others.
 
-    facts: equal in all parts; largest: facts of which the largest counts; numbered: a detail that becomes the member's place
+    facts: equal in all parts; alike: equal in all parts, too, and of no use afterwards; cures: what to do where one of these
+    differs; largest: facts of which the largest counts; numbered: a detail that becomes the member's place
     in the list; counted: a fact that becomes the number of members; words: uses of words in its training instructions, in
     order of first appearance, None where it does not say.
     """
@@ -39,6 +41,8 @@ class Part:
     numbered: str = ""
     counted: str = ""
     words: Mapping[str, int] | None = None
+    alike: Mapping[str, str] = field(default_factory=dict)
+    cures: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_part(file: Path, part: Part) -> None:
@@ -60,6 +64,7 @@ def read_part(file: Path) -> Part:
         )
         part = Part(**raw | {"member": Member(**raw["member"]), "words": words})
         tables = {"facts": part.facts, "largest": part.largest, "details": part.member.details}
+        tables |= {"alike": part.alike, "cures": part.cures}
         texts = {"system": part.system, "numbered": part.numbered, "counted": part.counted}
     except (KeyError, TypeError, ValueError) as error:
         why = one_line(f"{type(error).__name__}: {error}", 200)
@@ -82,12 +87,12 @@ def join(parts: Mapping[str, Part], words: Sequence[str] = ()) -> Roster:
             raise InputError(
                 f"{file}: of {part.system}, but {source} is of {first.system}; leave one out"
             )
-        for key in sorted({*part.facts, *first.facts}):
-            own, theirs = part.facts.get(key), first.facts.get(key)
-            if own != theirs:
+        own, theirs = {**part.facts, **part.alike}, {**first.facts, **first.alike}
+        for key in (*sorted({*part.facts, *first.facts}), *sorted({*part.alike, *first.alike})):
+            if own.get(key) != theirs.get(key):
                 raise InputError(
-                    f"{file}: {key} is {shown(own)}, in {source} it is {shown(theirs)}; it must be the same in all: "
-                    "prepare the nodes with the same run and the same kind of data"
+                    f"{file}: {key} is {shown(own.get(key))}, in {source} it is {shown(theirs.get(key))}; it must be the "
+                    f"same in all: {part.cures.get(key, _SAME)}"
                 )
         largest |= {k: max(v, largest.get(k, v)) for k, v in part.largest.items()}
         own_number = {part.numbered: [number]} if part.numbered else {}

@@ -40,15 +40,20 @@ def prepare_node(
         bool, typer.Option("--count-words", help="FedVLN: tell how often each word is used.")
     ] = False,
     out: Out = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --out.")
+    ] = False,
 ) -> None:
     """Convert and check what a node has, and print what is to stand in the roster for it."""
+    if out is not None and not overwrite:
+        _new(out, "give a new file, or --overwrite")
     part = part_of_node(node, config, change or [], count_words)
     if key is not None:
         part = replace(part, member=replace(part.member, key=fingerprint_of(key)))
     if out is None:
         print(json.dumps(as_json(part), indent=2, sort_keys=True, ensure_ascii=False))
     else:
-        write_part(_new(out), part)
+        write_part(out, part)
 
 
 def part_of_node(
@@ -93,11 +98,12 @@ def make_roster(
     ] = 5,
 ) -> None:
     """Join what nodes say of themselves to a roster."""
+    _new(out)
     files = {str(file): read_part(file) for file in parts}
     if len(files) < len(parts):
         raise InputError("make-roster: a file is given twice; leave one of them out")
     roster = join(files, words_of(files, vocabulary, min_word_count))
-    write_roster(_new(out), roster)
+    write_roster(out, roster)
     try:
         read_roster(out)
     except InputError:
@@ -118,7 +124,6 @@ def words_of(parts: Mapping[str, Part], file: Path | None, least: int) -> tuple[
     return (read_vocabulary(file) if file else vocabulary_of(total_words(parts), least)).words
 
 
-def _new(file: Path) -> Path:
+def _new(file: Path, cure: str = "give a new file") -> None:
     if file.exists():
-        raise InputError(f"{file}: is there already, nothing in it was touched; give a new file")
-    return file
+        raise InputError(f"{file}: is there already, nothing in it was touched; {cure}")

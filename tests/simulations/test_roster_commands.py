@@ -11,6 +11,7 @@ import pytest
 from fedsuite.roster.members import CONTENT, Member, Roster, read_roster
 from fedsuite.roster.node_report import Part, write_part
 from tests import cdl_runs, fedrl_runs, fedvln_runs
+from tests.driving.data.test_fleet import labels
 from tests.harness import config_from, prepared, toml_from
 from tests.nodes import write_node, write_own_house
 
@@ -78,6 +79,25 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path, call: Call) -> None
     assert not (tmp_path / "new.json").exists()
 
 
+def test_what_a_node_said_is_written_anew_where_that_is_asked_for(
+    tmp_path: Path, call: Call
+) -> None:
+    """And a file that is there is noticed before any data are read."""
+    own = {**cdl_runs.TINY, "num-silos": 0, "data-dir": "/all/drives"}
+    (tmp_path / "run.toml").write_text(toml_from(own))
+    node = node_of(tmp_path, "ada", data={"dir": "drives"})
+    (tmp_path / "ada.json").write_text("mine")
+    command = ["data", "prepare-node", str(node), "run.toml", "--out", "ada.json"]
+    code, out, err = call(*command, engine=False)
+    assert code == 2 and "ada.json: is there already, nothing in it was touched" in err
+    assert err.count("\n") == 1 and "drives" not in err + out and "--overwrite" in err
+    code, _, err = call(*command, "--overwrite", engine=False)
+    assert code == 2 and "drives" in err and (tmp_path / "ada.json").read_text() == "mine"
+    cdl_runs.write_drives(tmp_path / "ada" / "drives", ("ada",))
+    assert call(*command, "--overwrite", engine=False)[0] == 0
+    assert json.loads((tmp_path / "ada.json").read_text())["member"]["name"] == "ada"
+
+
 def test_vehicles(tmp_path: Path, call: Call) -> None:
     cdl_runs.write_drives(tmp_path / "drives")
     own = {**cdl_runs.TINY, "num-silos": 0, "data-dir": str(tmp_path / "drives")}
@@ -91,6 +111,30 @@ def test_vehicles(tmp_path: Path, call: Call) -> None:
     assert roster.facts == {
         k: v for k, v in simulated.facts.items() if k not in ("folder", CONTENT)
     }
+
+
+@pytest.mark.parametrize(
+    ("bobs", "complaint"),
+    [
+        ("angle-scale = 0.4363", 'unit is "radians", in part-0.json it is "fraction of full lock"'),
+        ('angle-unit = "normalised"', 'full lock is "of a car of csv", in part-0.json it is "of a car of udacity_sim"'),
+    ],
+)  # fmt: skip
+def test_vehicles_of_two_units(tmp_path: Path, call: Call, bobs: str, complaint: str) -> None:
+    """Each is right by itself; who joins them is told what both can do."""
+    cdl_runs.write_drives(tmp_path / "ada" / "drives", ("ada",))
+    own = tmp_path / "bob" / "drives" / "bob"
+    if "unit" in bobs:
+        labels(own, *(30 * [0.5, -0.5]))
+    else:
+        cdl_runs.write_drives(own.parent, ("bob",))
+    (own.parent / "drives.toml").write_text(f"[bob]\n{bobs}\n")
+    nodes = [node_of(tmp_path, name, data={"dir": "drives"}) for name in ("ada", "bob")]
+    run = toml_from({**cdl_runs.TINY, "num-silos": 0, "data-dir": "/all/drives"})
+    parts = said(call, tmp_path, run, nodes)
+    code, _, err = call("data", "make-roster", *parts, "--out", "made.json", engine=False)
+    assert code == 2 and complaint in err and not (tmp_path / "made.json").exists()
+    assert "angle-unit and angle-scale (radians at full lock) in the drives.toml" in err
 
 
 def test_parties(tmp_path: Path, call: Call) -> None:

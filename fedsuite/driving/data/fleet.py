@@ -27,7 +27,7 @@ from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.doubts import assumptions, doubts
 from fedsuite.driving.data.finding import find_drives, find_release
 from fedsuite.driving.data.readers import Drive, ReadOptions, read_drive
-from fedsuite.driving.data.readers.angles import NAMED
+from fedsuite.driving.data.readers.angles import NAMED, lock_of
 from fedsuite.driving.data.readers.drive import LEFT, RIGHT, name_of
 from fedsuite.driving.data.row_order import NAMES, ROWS, in_time
 from fedsuite.errors import InputError, suggestion
@@ -146,4 +146,10 @@ def _check_fellow(path: Path, drive: Drive, others: Sequence[Drive], fleet: Path
         raise InputError(
             f"{path}: angles in {drive.unit}, but {others[0].name} has {others[0].unit}; bring them to one unit by "
             f"angle-unit and angle-scale in {fleet}, or take drives of one unit"
+        )
+    if others and lock_of(drive.kind, drive.unit) != lock_of(others[0].kind, others[0].unit):
+        raise InputError(
+            f"{path}: angles are shares of full lock {lock_of(drive.kind, drive.unit)}, those of {others[0].name} "
+            f"{lock_of(others[0].kind, others[0].unit)}, which are two units; give every drive angle-scale, the radians at "
+            f"its full lock, in {fleet}, or take drives of one kind of car"
         )

@@ -26,6 +26,7 @@ from fedsuite.driving.data.frames import (
     silo_names,
 )
 from fedsuite.driving.data.readers import Drive
+from fedsuite.driving.data.readers.angles import ONE_UNIT, lock_of
 from fedsuite.driving.data.rendering.settings import RoadSettings
 from fedsuite.driving.data.roads import generate_silos
 from fedsuite.driving.plan import clients_of, make_plan
@@ -151,7 +152,11 @@ def part_of(config: CDLConfig, name: str, words: bool, progress: Progress) -> Pa
     largest = {"angle-limit": float(str(facts["angle-limit"]))}
     shared = {key: facts[key] for key in ("source", "unit")}
     member = Member(name, "silo", frames, {"names": [name], "frames": [frames]})
-    return Part("cdl", member, shared, largest, numbered="silos", counted="silos")
+    return Part(
+        "cdl", member, shared, largest, numbered="silos", counted="silos",
+        alike={"full lock": lock_of(drives[0].kind, drives[0].unit)},
+        cures={"unit": ONE_UNIT, "full lock": ONE_UNIT},
+    )  # fmt: skip
 
 
 def prepare_own(data: DataSettings, roster: Roster, member: Member) -> Path:

@@ -56,6 +56,23 @@ def test_every_unit_has_its_own_limit(tmp_path, write, most, beyond) -> None:
     assert wide[1].limit == 20
 
 
+def test_shares_of_two_cars_full_locks_are_two_units(tmp_path) -> None:
+    """Unless each drive says how many radians its full lock is, or both are of one kind of car."""
+    for name in ("sim", "sim-again"):
+        write_drive(tmp_path / name, 3)
+    assert len(read_drives(DataSettings(dir=str(tmp_path)))) == 2
+    labels(tmp_path / "tub", 0.5, -0.5)
+    (tmp_path / "drives.toml").write_text('[tub]\nangle-unit = "normalised"\n')
+    message = refusal(tmp_path)
+    assert "full lock of a car of csv, those of sim of a car of udacity_sim" in message
+    assert "give every drive angle-scale" in message and str(tmp_path / "drives.toml") in message
+    scales = '["*"]\nangle-scale = 0.4363\n[tub]\nangle-unit = "normalised"\nangle-scale = 0.5\n'
+    (tmp_path / "drives.toml").write_text(scales)
+    drives = read_drives(DataSettings(dir=str(tmp_path)))
+    assert {drive.unit for drive in drives} == {"radians"}
+    assert drives[-1].angles.tolist() == pytest.approx([0.25, -0.25])
+
+
 def test_a_drive_has_a_limit_of_its_own(tmp_path) -> None:
     labels(tmp_path / "slow", 0.5, 0.1)
     labels(tmp_path / "fast", 30.0, -90.0)

@@ -34,6 +34,17 @@ NAMED = {  # in drives.toml
 }  # fmt: skip
 FACTORS, CENTRES = {"degrees": DEGREE, "pwm": 2.0}, {"pwm": 0.5}
 
+ONE_UNIT = "bring all drives to one unit by angle-unit and angle-scale (radians at full lock) in the drives.toml beside each"
+"""What to do where drives have several units, or full locks."""
+
+
+def lock_of(kind: str, unit: str) -> str:
+    """Whose full lock angles are shares of: drives are of one unit where this is equal; "" where they are no shares.
+
+    Two cars' locks differ. A format that many cars write does not say which: its drives are taken for those of one car.
+    """
+    return f"of a car of {kind}" if unit == FRACTION.name else ""
+
 
 @dataclass(frozen=True)
 class Law:
