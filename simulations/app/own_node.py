@@ -13,6 +13,7 @@ from fedsuite.settings.values import shown
 from fedsuite.storage.files import full_path, make_private, telling, write_atomically
 
 FILE = "node"  # key of the node-config
+RUNS = "flower-runs"  # in state-dir: a file for each run of Flower's, with the key of its state
 _BESIDE = {FILE, "resident"}
 _GIVEN = ("data.dir", "data.features", "data.word-vectors")
 C = TypeVar("C", bound=RunSettings)
@@ -70,7 +71,7 @@ def state_of(node: NodeSettings, run_id: int) -> Path:
 
 
 def _key_file(node: NodeSettings, run_id: int) -> Path:
-    return Path(node.state_dir) / "flower-runs" / str(run_id)
+    return Path(node.state_dir) / RUNS / str(run_id)
 
 
 def as_own(config: C, node: NodeSettings, folder: Path) -> C:

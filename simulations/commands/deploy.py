@@ -10,11 +10,13 @@ from simulations.commands.options import AsJson, print_json
 from simulations.commands.roster import part_of_node, words_of
 from simulations.commands.running import Authority, Key, NodeFile, Server, Superlink, node, server
 from simulations.deploy.check.cost import cost
+from simulations.deploy.prune import prune
 
 deploy = typer.Typer(help="Real nodes: a SuperLink, SuperNodes.", no_args_is_help=True)
 deploy.command("cost")(cost)
 deploy.command("server")(server)
 deploy.command("node")(node)
+deploy.command("prune")(prune)
 
 Kit = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `deploy init` made.")]
 Change = Annotated[

@@ -25,7 +25,7 @@ NO_PLACE = {
     *("config --set", "config --only", "data prepare-node --set", "data export --set", "deploy cost --set"),
     *("deploy init --set", "deploy roster --set", "deploy check --set", "deploy init --host", "deploy init --nodes"),
     *("audit --attacks", "audit --set"),
-    *("deploy node --superlink", "deploy check --superlink"),
+    *("deploy node --superlink", "deploy check --superlink", "deploy prune --run"),
 }  # fmt: skip
 RUN, SWEEP = "run toy.toml --engine inprocess", "sweep toy.toml --engine inprocess --vary width=2"
 # Parameter -> command lines that point it at files of somebody else, in the folder `mine`.
@@ -79,6 +79,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "deploy register folder": ("deploy register mine",),
     "deploy register keys": ("deploy register new mine",),
     "deploy node file": ("deploy node mine/mine.toml",),
+    "deploy prune node": ("deploy prune mine/mine.toml --idle-days 0",),
     "deploy node --ca": ("deploy node toy.toml --ca mine",),
     "deploy node --key": ("deploy node toy.toml --key mine",),
     "deploy check file": ("deploy check mine/mine.toml",),
