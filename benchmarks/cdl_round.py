@@ -187,7 +187,7 @@ def stacked_ratio(config: CDLConfig, device: str, repeats: int = 3) -> float:
             for s in open_silos(silos_folder(own.data, make_plan(own).num_data_silos), False)
         )
         network = initial_network(own).to(device)
-        names = names_of(network, own.network.batch_norm)
+        names = names_of(network, own)
         networks = SiloNetworks(own, names, module_arrays(network), len(frames), device)
         site = Site(tuple(range(len(frames))), frames, device)
         learner = Learner(own, network, networks, site)

@@ -93,7 +93,7 @@ def mixing_step(silos: int, loss: str, stacked: str, precision: str, given: argp
         for _ in range(silos)
     ]
     network = initial_network(config).to(device)
-    names, arrays = names_of(network, "group"), module_arrays(network)
+    names, arrays = names_of(network, config), module_arrays(network)
     networks = SiloNetworks(config, names, arrays, silos, device)
     learner = Learner(config, network, networks, Site(tuple(range(silos)), tuple(frames), device))
     near = np.eye(silos)

@@ -33,10 +33,11 @@ def validate(config: CDLConfig) -> None:
         raise InputError(
             "sabotage.clients: a hostile client is one silo; set federation.silos-per-client=1"
         )
-    if config.network.batch_norm == "local" and config.evaluation.cross_evaluation:
+    kept = config.network.batch_norm == "local" or config.federation.share != "all"
+    if kept and config.evaluation.cross_evaluation:
         raise InputError(
-            "evaluation.cross-evaluation: with network.batch-norm=local a backbone is not whole away from home; "
-            "set it to false"
+            "evaluation.cross-evaluation: with network.batch-norm=local, or federation.share other than all, a backbone is "
+            "not whole away from home; set it to false"
         )
     if config.federation.mixing_matrix in SOLVED:
         check_solver()

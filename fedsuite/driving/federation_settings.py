@@ -81,6 +81,7 @@ class FederationSettings:
     server_tau: float = _as_averaging("server_tau")
     server_bias_correction: bool = _as_averaging("server_bias_correction")
     control_variates: bool = _as_averaging("control_variates")
+    share: str = _as_averaging("share")
     codec: str = _as_averaging("codec")
     secure_sum: bool = _as_averaging("secure_sum")
     secure_sum_threshold: float = _as_averaging("secure_sum_threshold")

@@ -208,7 +208,7 @@ def message_bits(config: CDLConfig) -> int:
     if config.wall_clock.model_bits:
         return config.wall_clock.model_bits * (1 + beside)
     network = initial_network(config)
-    state, names = network.state_dict(), names_of(network, config.network.batch_norm)
+    state, names = network.state_dict(), names_of(network, config)
     bits = {n: 8 * state[n].numel() * state[n].element_size() for n in names.mixed}
     return sum(bits.values()) + beside * sum(bits.get(n, 0) for n in names.parameters)
 

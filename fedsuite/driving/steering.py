@@ -48,19 +48,19 @@ class Pilot:
     def of_run(cls, folder: Path | str, silo: str = "", device: str = "cpu") -> "Pilot":
         """The average network of the run in `folder`, or a silo's own, each with the statistics that it steers with.
 
-        InputError: not a completed CDL run; no such silo; a network that has none of its own (BatchNorm of each silo) asked
-        for without a silo; BatchNorm that a silo on a real node kept to itself.
+        InputError: not a completed CDL run; no such silo; a network that is whole at the silos alone asked
+        for without a silo; tensors that a silo on a real node kept to itself.
         """
         run, config = open_finished(folder, CDLConfig)
         roster = read_roster(run.path / ROSTER)
         if silo and silo not in (names := silo_names(roster)):
             raise InputError(f"--silo: no silo {silo!r} in {folder}; {suggestion(silo, names)}")
         network = initial_network(config)
-        local = names_of(network, config.network.batch_norm).local
+        local = names_of(network, config).local
         if local and not silo:
             raise InputError(
-                f"{folder}: every silo has BatchNorm of its own (network.batch-norm = local), so no average network can "
-                f"steer; name a silo: {', '.join(silo_names(roster))}"
+                f"{folder}: every silo has tensors of its own (network.batch-norm = local, or federation.share), so no "
+                f"average network can steer; name a silo: {', '.join(silo_names(roster))}"
             )
         sealed = config.federation.sealed
         arrays = _sealed(run, roster, silo) if sealed else _mixed(model_of(run), roster, silo)
@@ -130,13 +130,14 @@ def _sealed(run: RunFolder, roster: Roster, silo: str) -> Arrays:
 
 
 def _private(run: RunFolder, roster: Roster, silo: str, local: frozenset[str]) -> Arrays:
-    """BatchNorm's tensors that the silo has kept to itself."""
+    """Tensors that the silo has kept to itself."""
     member = next(m for m in roster.members if silo in m.names("names"))
     kept = Versions(run.client(member.name), member.name).load(sys.maxsize)
     if kept is None:
         raise InputError(
-            f"{run.client(member.name)}: {silo} has kept its BatchNorm to itself (network.batch-norm = local), and nothing "
-            "of it lies here; steer where the silo's node keeps its state, or with a run made in simulation"
+            f"{run.client(member.name)}: {silo} has kept tensors to itself (network.batch-norm = local, or "
+            "federation.share), and nothing of them lies here; steer where the silo's node keeps its state, or with a run "
+            "made in simulation"
         )
     row = member.names("names").index(silo)
     own = under_prefix(kept[0], BACKBONE)

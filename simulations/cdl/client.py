@@ -62,7 +62,7 @@ def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
         silos=silos,
         private=Versions(node.folder, node.member.name),
         network=network,
-        names=names_of(network, config.network.batch_norm),
+        names=names_of(network, config),
         initial=module_arrays(network),
         device=device_of(config.device, config.precision),
     )

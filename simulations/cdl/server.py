@@ -38,7 +38,7 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
         config.sabotage.check_among(clients_of(config, roster))
     plan, network = plan_of(config, roster), initial_network(config)
     names, method = (
-        names_of(network, config.network.batch_norm),
+        names_of(network, config),
         LOCAL_OPTIMIZERS[config.training.optimizer],
     )
     initial = {k: v for k, v in module_arrays(network).items() if k in names.mixed}

@@ -48,7 +48,7 @@ def client_of(folder: Path, count: int = 2, **changes: Any) -> VehicleClient:
     network = build_network("resnet8", 40, 1, dropout=config.network.dropout, seed=config.seed)
     site = VehicleSite(
         partition=1, name="pair", numbers=NUMBERS[:count], silos=SILOS[:count],
-        private=Versions(folder), network=network, names=names_of(network, config.network.batch_norm),
+        private=Versions(folder), network=network, names=names_of(network, config),
         initial=module_arrays(network), device="cpu",
     )  # fmt: skip
     return VehicleClient(site, config, lambda t: np.full((count, count), 1 / count))

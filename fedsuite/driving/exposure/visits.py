@@ -74,7 +74,7 @@ class ExposedSilo:
         """Mixing step `turn` after the run's last, settings changed; start: another backbone, without what was kept."""
         config = with_keys(self.config, dict(changes))
         network = initial_network(config)
-        names = names_of(network, config.network.batch_norm)
+        names = names_of(network, config)
         own = self.backbone if start is None else start
         networks = SiloNetworks(config, names, own, 1, "cpu")
         if start is None:
@@ -114,7 +114,7 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
     roster = read_roster(run.path / ROSTER)
     config, model = with_limit(config, roster), model_of(run)
     data, silos = roster_folder(config.data, roster), list[ExposedSilo]()
-    local = names_of(initial_network(config), config.network.batch_norm).local
+    local = names_of(initial_network(config), config).local
     for member in roster.members:
         kept = Versions(run.client(member.name), member.name).load(sys.maxsize)
         if kept is None:

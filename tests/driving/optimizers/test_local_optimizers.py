@@ -31,7 +31,7 @@ ACROSS = [name for name, method in LOCAL_OPTIMIZERS.items() if method.rule]
 def parts_of(config: CDLConfig, silos: tuple[Silo, ...]) -> Parts:
     """Networks of these silos before training, and their learner."""
     network = initial_network(config)
-    names = names_of(network, config.network.batch_norm)
+    names = names_of(network, config)
     networks = SiloNetworks(config, names, module_arrays(network), len(silos), "cpu")
     networks.load_backbone(networks.backbone_arrays())  # as the server sends them at first
     site = Site(tuple(range(len(silos))), tuple(s.train for s in silos))

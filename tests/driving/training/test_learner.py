@@ -46,7 +46,7 @@ def network_of(config: CDLConfig) -> torch.nn.Module:
 
 
 def networks_of(config: CDLConfig, network: torch.nn.Module, count: int) -> SiloNetworks:
-    names = names_of(network, config.network.batch_norm)
+    names = names_of(network, config)
     return SiloNetworks(config, names, module_arrays(network), count, "cpu")
 
 

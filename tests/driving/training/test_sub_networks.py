@@ -48,7 +48,7 @@ UNTRAINED = [name for name, rule in SUB_NETWORKS.items() if not rule.trained]
 def parts_of(config: CDLConfig, silos: tuple[Silo, ...]) -> tuple[SiloNetworks, Learner]:
     """Networks of the first two silos before training, and their learner."""
     network = initial_network(config)
-    names = names_of(network, config.network.batch_norm)
+    names = names_of(network, config)
     networks = SiloNetworks(config, names, module_arrays(network), 2, "cpu")
     site = Site((0, 1), tuple(s.train for s in silos[:2]))
     return networks, Learner(config, network, networks, site)

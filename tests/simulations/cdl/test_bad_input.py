@@ -32,6 +32,7 @@ from tests.cdl_runs import write_drives
         ({"batch-size": 1, "image-size": 32, "batch-norm": "average"}, "batch-size"),
         ({"data-weighted": True}, "data-weighted"),
         ({"batch-norm": "local", "cross-evaluation": True}, "cross-evaluation"),
+        ({"share": "!trunk.head", "cross-evaluation": True}, "cross-evaluation"),
         ({"learning-rate": -1.0}, "learning-rate"),
         ({"optimizer": "gradient-tracking", "local-updates": 3}, "local-updates: 3, but gradient-tracking makes one update"),
         (

@@ -66,7 +66,7 @@ def test_bare_loop_makes_the_same_steps(tmp_path: Path, loss: str) -> None:
     config = changed(base, dropout=0.0, train_frames=8)
     silos = open_silos(prepare_sources(config.data, 3), False)
     plan, network = make_plan(config), initial_network(config)
-    names = names_of(network, config.network.batch_norm)
+    names = names_of(network, config)
     networks = SiloNetworks(config, names, module_arrays(network), 3, "cpu")
     start = networks.backbone_arrays()
     site = Site((0, 1, 2), tuple(s.train for s in silos))

@@ -24,7 +24,7 @@ UNDRAWN = {"system": "tests.golden.runs:CDL"}  # without plots
 @pytest.mark.parametrize(
     "changes",
     [
-        {}, {"batch_norm": "local", "silos_per_client": 2},
+        {}, {"batch_norm": "local", "silos_per_client": 2}, {"share": "!trunk.head"},
         {"sub_network": "own"}, {"sub_network": "average"}, {"sub_network": "reset", "local_updates": 2},
     ],
 )  # fmt: skip
