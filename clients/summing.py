@@ -188,6 +188,8 @@ class SummingClient(NumPyClient):
         own = int(self.inner.get_properties({})["num-examples"]) if self.terms.counted else 1
         if listed.counts[self.partition] != own:
             refuse(self.partition, "counts", listed.counts[self.partition], own)
+        if len(listed.keys) < self.terms.least:
+            refuse(self.partition, "members", len(listed.keys), f"at least {self.terms.least}")
         if listed.threshold != (needed := self.terms.needed(len(listed.keys))):
             refuse(self.partition, "threshold", listed.threshold, needed)
 

@@ -24,7 +24,7 @@ from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings
 from fedsuite.settings.values import importing_only
 from simulations.app.machine import keep_freed_memory, leave_the_compiler_out
-from simulations.app.members_of_sums import accepts_sums, as_member
+from simulations.app.members_of_sums import accepts_secrecy, as_member
 from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Later, Node, System, load_system, settings_of
 
@@ -55,7 +55,7 @@ def _own_client(own: NodeSettings, context: Context) -> NumPyClient:
     folder = state_of(own, context.run_id)
     config = as_own(settings, own, folder)
     system.accepts(config, own)
-    accepts_sums(config, own)
+    accepts_secrecy(config, own)
     node = _own(own, _stamp(Path(own.roster)), folder, _plain(context))
     return as_member(system.make_client(config, node), config, node)
 

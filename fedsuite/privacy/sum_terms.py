@@ -16,12 +16,14 @@ ON = "federation.secure-sum"
 @dataclass(frozen=True)
 class SumTerms:
     """threshold: share of the members of which more must answer; bound: c of masked_vectors.py; most: largest weight of one
-    member; counted: members weigh by their examples, else alike."""
+    member; counted: members weigh by their examples, else alike; least: members that a sum must have, whatever the run says.
+    """
 
     threshold: float
     bound: float
     most: float = 1.0
     counted: bool = True
+    least: int = FEWEST
 
     def needed(self, members: int) -> int:
         """t of `members`, more than half of them."""
@@ -29,7 +31,7 @@ class SumTerms:
 
     def fewest(self, members: int) -> int:
         """How many of `members` must answer."""
-        return max(FEWEST, self.needed(members))
+        return max(self.least, self.needed(members))
 
 
 def terms_of(own: Any) -> SumTerms | None:

@@ -65,6 +65,20 @@ class NodeSettings:
     secure_sums: bool = setting(
         False, "take part only in runs whose server gets sums alone (federation.secure-sum)"
     )
+    fewest_members: int = setting(
+        3, "fewest members of a secure sum that it takes part in, and fewest that must answer", ge=3
+    )
+    least_noise_multiplier: float = setting(
+        0.0,
+        "least privacy.noise-multiplier of the noise that it adds to every training step itself (privacy.unit = example, "
+        "privacy.noise = secret); 0 = any, or no noise",
+        ge=0,
+    )
+    largest_clip: float = setting(
+        0.0,
+        "largest privacy.clip to which it shortens every gradient itself (privacy.unit = example); 0 = any, or no clipping",
+        ge=0,
+    )
     sealed: bool = setting(
         False,
         "CDL, FedRL: take part only in runs whose messages to peers are sealed (federation.sealed)",

@@ -1,5 +1,7 @@
 """Clients as members among peers: of secure sums (clients/summing.py), or with keys to seal messages for each other."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from flwr.client import NumPyClient
 from clients.sealed_keys import SealedKeys
 from clients.sum_state import Peers, SumState
 from clients.summing import SummingClient
+from fedsuite.averaging.privacy_settings import EXAMPLE, SECRET
 from fedsuite.errors import InputError
 from fedsuite.privacy.identity import Key, read_key
 from fedsuite.privacy.sealing import ON as SEALED
@@ -22,6 +25,8 @@ def as_member(client: NumPyClient, config: RunSettings, node: Node) -> NumPyClie
     """The client, which masks what it sends if its run says so."""
     if (terms := _terms(config)) is None:
         return client
+    if node.own is not None:
+        terms = replace(terms, least=node.own.fewest_members)
     state, many = SumState(node.folder, node.member.name), len(node.roster)
     rounds = config.num_rounds
     return SummingClient(client, terms, state, _peers(node), node.partition, many, rounds)
@@ -39,8 +44,10 @@ def _peers(node: Node) -> Peers:
     return Peers(node.folder, node.member.name, own_key, pinned)
 
 
-def accepts_sums(config: RunSettings, own: NodeSettings) -> None:
-    """InputError where a node that wants its changes masked, or its messages sealed, would send them in the clear."""
+def accepts_secrecy(config: RunSettings, own: NodeSettings) -> None:
+    """InputError where a node would send in the clear what it wants masked or sealed, or with less noise than it wants."""
+    for complaint in _of_own_noise(getattr(config, "privacy", None), own):
+        raise InputError(complaint)
     if own.sealed and not getattr(getattr(config, "federation", None), "sealed", False):
         raise InputError(
             f"{SEALED}: false, or a system that has no such key, but this node seals what it sends its peers (sealed)"
@@ -48,6 +55,37 @@ def accepts_sums(config: RunSettings, own: NodeSettings) -> None:
     if own.secure_sums and _terms(config) is None:
         raise InputError(
             f"{ON}: false, or a system that has none, but this node takes part in secure sums only (secure-sums)"
+        )
+
+
+def _of_own_noise(run: Any, own: NodeSettings) -> Iterator[str]:
+    """What the node does to its own steps, which is all that it can answer for; run: a section that says how."""
+    unit = getattr(run, "unit", None)
+    asked = {
+        "least-noise-multiplier": own.least_noise_multiplier,
+        "largest-clip": own.largest_clip,
+    }
+    key = next((key for key, value in asked.items() if value), "")
+    if unit is None or not key:
+        return
+    if unit != EXAMPLE:
+        yield (
+            f"privacy.unit: the run wants {unit}, this node sends nothing that it has not clipped and noised itself, as "
+            f"with {EXAMPLE} ({key})"
+        )
+    if run.noise_multiplier < own.least_noise_multiplier:
+        yield (
+            f"privacy.noise-multiplier: the run wants {run.noise_multiplier:g}, this node allows "
+            f"{own.least_noise_multiplier:g} at least (least-noise-multiplier)"
+        )
+    if own.least_noise_multiplier and run.noise != SECRET:
+        yield (
+            f"privacy.noise: the run wants {run.noise}, which others could draw as well; this node allows {SECRET} only "
+            "(least-noise-multiplier)"
+        )
+    if own.largest_clip and run.clip > own.largest_clip:
+        yield (
+            f"privacy.clip: the run wants {run.clip:g}, this node allows {own.largest_clip:g} at most (largest-clip)"
         )
 
 

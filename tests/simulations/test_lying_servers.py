@@ -349,8 +349,13 @@ LIED_TO: dict[str, Callable[..., None]] = {
     "data.cache-dir": test_nothing_of_the_run_config_is_a_path_here,
     "data.word-vectors": test_nothing_of_the_run_config_is_a_path_here,
 }
-# test_own_nodes.py: every level, in every stage that has it; sums, and who is who in them; test_sealed_runs.py.
-ELSEWHERE = {"most-shared", "secure-sums", "sealed", "own-key"}
+# tests/simulations/test_own_nodes.py: every level, in every stage that has it; sums, and who is who in them;
+# test_sealed_runs.py, test_own_minimums.py.
+ELSEWHERE = {"most-shared", "secure-sums", "sealed", "own-key"} | {
+    "fewest-members",
+    "least-noise-multiplier",
+    "largest-clip",
+}
 
 
 def test_every_key_of_a_nodes_file_is_lied_to() -> None:

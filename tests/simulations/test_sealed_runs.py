@@ -16,13 +16,16 @@ from clients.vehicle import VehicleClient
 from fedsuite.arrays import Arrays
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import load_run
+from fedsuite.roster.node import NodeSettings
 from fedsuite.runs.folder import RunFolder
+from simulations.app.members_of_sums import accepts_secrecy
 from simulations.client_app import app as client_app
 from simulations.deploy.kit.keys import make_key
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
 from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.placement import Placement
 from simulations.server_app import serve
+from simulations.systems import settings_of
 from strategies.runtime.packing import arrays_of, packed_record
 from tests import cdl_runs, fedrl_runs
 from tests.cdl_runs import model_of, run_in_parts
@@ -334,9 +337,9 @@ def test_a_node_under_another_key_is_nobodys_partner(tmp_path: Path, cache: Path
 
 
 def test_a_node_that_seals_takes_no_part_in_the_clear(tmp_path: Path, cache: Path) -> None:
-    config, files = deployed(tmp_path, cache, sealed=True)
-    with pytest.raises(RunFailed, match=r"federation\.sealed: false"):
-        deploy({**config, "fedrl.federation.sealed": False}, files)
+    wanted = settings_of(rl(cache, tmp_path, "run", sealed=False))[1]
+    with pytest.raises(InputError, match=r"federation\.sealed: false"):
+        accepts_secrecy(wanted, NodeSettings(sealed=True))
 
 
 # --- what does not go with it ---------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""What a node's own file asks of secure sums and of its own noise, whatever the run wants."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsuite.errors import InputError, RunFailed
+from fedsuite.roster.node import NodeSettings
+from simulations.app.members_of_sums import accepts_secrecy
+from simulations.systems import settings_of
+from tests import summed_runs
+from tests.harness import prepared
+from tests.nodes import deploy
+from tests.simulations.test_sums_of_systems import nodes_of
+
+IN_STEPS = {
+    "federation.secure-sum": False, "privacy.unit": "example", "privacy.noise-multiplier": 2.0, "privacy.clip": 1.0,
+    "num-rounds": 1,
+}  # fmt: skip
+
+
+def run(tmp_path: Path, changes: dict[str, Any], **keys: Any) -> Any:
+    server = {"roster": str(tmp_path / "server.json"), "min-reply-fraction": 0.3}
+    config = summed_runs.config_of(tmp_path / "server", "run", **server, **changes)
+    return deploy(config, nodes_of(tmp_path, prepared(config), **keys))
+
+
+def test_a_node_with_fewer_demands_takes_part(tmp_path: Path) -> None:
+    done = run(tmp_path, IN_STEPS, least_noise_multiplier=2.0, largest_clip=1.0)
+    assert done.model.is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "told"),
+    [
+        ({"privacy.noise-multiplier": 1.9}, {"least_noise_multiplier": 2.0}, "privacy.noise-multiplier: the run wants 1.9"),
+        ({"privacy.noise": "seeded"}, {"least_noise_multiplier": 2.0}, "privacy.noise: the run wants seeded"),
+        ({"privacy.clip": 1.5}, {"largest_clip": 1.0}, "privacy.clip: the run wants 1.5, this node allows 1 at most"),
+        ({"privacy.unit": "none"}, {"largest_clip": 1.0}, "privacy.unit: the run wants none"),
+        ({"privacy.unit": "client"}, {"least_noise_multiplier": 0.1}, "privacy.unit: the run wants client"),
+    ],
+)  # fmt: skip
+def test_less_than_a_node_asks_for_is_refused(
+    tmp_path: Path, changes: dict[str, Any], keys: dict[str, Any], told: str
+) -> None:
+    wanted = settings_of(summed_runs.config_of(tmp_path, "run", **{**IN_STEPS, **changes}))[1]
+    with pytest.raises(InputError, match=told):
+        accepts_secrecy(wanted, NodeSettings(**keys))
+
+
+def test_a_sum_of_too_few(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="secure sum, shares: 0 of 5 members answered"):
+        run(tmp_path, {"num-rounds": 1}, fewest_members=6)
+    told = (tmp_path / "server" / "run" / "errors.log").read_text()
+    assert "members = 5, expected at least 6" in told
+
+
+def test_a_sum_of_as_many_as_asked_for(tmp_path: Path) -> None:
+    assert run(tmp_path, {"num-rounds": 1}, fewest_members=5).model.is_file()
