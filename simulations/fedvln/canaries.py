@@ -53,7 +53,7 @@ def canaries(audited: Audited) -> Iterator[Finding]:
 
 def _drawn(audited: Audited) -> dict[int, Canaries]:
     """For every house that trains in the round, without one that uses all words."""
-    visits = audited.played().training
+    visits = [visit for visit in audited.played().training if not visit.task.aside]
     each, size = math.ceil(audited.attack.canaries.count / len(visits)), len(audited.roster.words)
     found = {}
     for partition in (visit.client.partition for visit in visits):

@@ -9,6 +9,7 @@ from flwr.client import NumPyClient
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays
 from fedsuite.privacy.attacks.words import row_lengths
+from fedsuite.privacy.sum_terms import MASKED
 from fedsuite.settings.config import limits_of, value_of
 from fedsuite.settings.values import Value
 from fedsuite.vln.config import FedVLNConfig
@@ -23,7 +24,11 @@ from simulations.audits.replayed import Altered, Round, Visit
 
 EMBEDDING = "encoder.embedding.weight"
 # All that a visit may send, as it is; keys of privacy take their defaults beside.
-OPEN: Mapping[str, Value] = {"federation.share": "agent", "federation.codec": "none"}
+OPEN: Mapping[str, Value] = {
+    "federation.share": "agent",
+    "federation.codec": "none",
+    "federation.secure-sum": False,
+}
 BATCH = 256  # instructions of a control's step
 DEFENCES = "privacy."
 
@@ -51,8 +56,13 @@ def houses_of(audited: Audited, partition: int) -> tuple[House, ...]:
 
 
 def updates(played: Round, config: FedVLNConfig, most: int) -> list[tuple[Visit, Arrays]]:
-    """What the server has of the first `most` clients that trained: each visit, and the model that came of it."""
+    """What the server has of the first `most` clients that trained: each visit, and the model that came of it; under secure
+    sums of every one of them the same, what the server has made of their sum."""
     found = []
+    if config.federation.secure_sum:
+        masked = [visit for visit in played.training if MASKED in visit.task.expected]
+        model = exchange_of(config).share.select(played.result.state.arrays)
+        return [(visit, model) for visit in masked[:most]]
     for visit in played.training[:most]:
         exchange = exchange_of(config)
         start = exchange.share.select(visit.task.arrays)

@@ -9,9 +9,14 @@ import pytest
 from fedsuite.averaging.exchange import Codec
 from fedsuite.errors import InputError
 from fedsuite.history import load_run
+from fedsuite.history.finished import open_finished
 from fedsuite.privacy.findings import AT_LEAST
 from fedsuite.privacy.ledger import read
+from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.instructions import EOS, Vocabulary
+from fedsuite.vln.data.roster import open_house
+from fedsuite.vln.data.sources import places_of
 from simulations.fedvln.audit import attacks
 from simulations.fedvln.updates import undefended
 from tests.fedvln_runs import TINY
@@ -143,3 +148,37 @@ def test_what_defends_a_run() -> None:
     assert undefended(FedVLNConfig()) == {}
     shared = changed(FedVLNConfig(), share="language-encoder")
     assert undefended(shared) == {"federation.share": "agent"}
+
+
+def test_of_a_secure_sum_the_server_learns_the_words_of_all_together(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    """Of one house it finds no more than whoever knows the words of all that took part; naming those that move most alone, it
+    may be right more often, and finds fewer."""
+    summed = {"aggregation": "parallel", "secure_sum": True, "generated_seen_houses": 4}
+    run = play(tmp_path, cache, **summed)
+    code, _, err = call("audit", "run", "--attacks", "words", *FEW, engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    found = {m: rows["words of a house", m] for m in ("precision", "recall", "F-score")}
+    used = [words for words in words_of_houses(run) if words]
+    named = set().union(*used)
+    precision = sum(len(named & words) for words in used) / (len(named) * len(used))
+    union = 2 * precision / (precision + 1)  # F-score: every word of a house is among those of all
+    assert len(used) == 4 and precision < 0.8
+    assert all(line["counts"] and line["undefended"] >= 0.96 for line in found.values())
+    assert 0 < found["F-score"]["value"] <= union + 0.05 < 0.96
+    assert found["precision"]["value"] < 0.96
+
+
+def words_of_houses(run: Path) -> list[set[int]]:
+    """Numbers of the words in every house's training instructions, without symbols that all have."""
+    config, roster = open_finished(run, FedVLNConfig)[1], read_roster(run / ROSTER)
+    words, places, found = Vocabulary(roster.words), places_of(config), list[set[int]]()
+    for member in roster.members:
+        known = zip(member.names("houses"), member.listed("numbers", int), strict=True)
+        houses = [open_house(config, places, scan, number, words) for scan, number in known]
+        samples = [s for house in houses for s in house.samples.get("train", ())]
+        tokens = {int(token) for sample in samples for token in sample.tokens}
+        found.append(tokens - {*range(EOS + 1), len(roster.words) - 1})
+    return found
