@@ -153,8 +153,8 @@ def test_what_defends_a_run() -> None:
 def test_of_a_secure_sum_the_server_learns_the_words_of_all_together(
     tmp_path: Path, cache: Path, call: Call
 ) -> None:
-    """Of one house it finds no more than whoever knows the words of all that took part; naming those that move most alone, it
-    may be right more often, and finds fewer."""
+    """Of one house it finds no more than whoever knows the words of all that took part; where it names those that move
+    most alone it may be right more often, and finds fewer."""
     summed = {"aggregation": "parallel", "secure_sum": True, "generated_seen_houses": 4}
     run = play(tmp_path, cache, **summed)
     code, _, err = call("audit", "run", "--attacks", "words", *FEW, engine=False)
