@@ -238,3 +238,15 @@ def test_every_system_has_its_four_pages(system: str) -> None:
     differences = (ROOT / "docs" / f"{system}-differences.md").read_text(encoding="utf-8")
     numbered = re.findall(r"^(?:\| )?(\d+)(?:\.| \|) ", differences, re.MULTILINE)
     assert numbered == [str(i + 1) for i in range(len(numbered))] and len(numbered) > 10
+
+
+HISTORY = re.compile(
+    r"\broll call|\bsaboteur|once said|unless told otherwise|as (?:it is|they are) now\b|\btoday's\b|the day before\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("page", PAGES[len(TOP) :], ids=lambda page: page.name)
+def test_pages_have_neither_private_words_nor_a_history_of_their_own(page: Path) -> None:
+    found = HISTORY.findall(page.read_text(encoding="utf-8"))
+    assert not found or page.name in ("benchmarks.md",)  # compares code of two days
