@@ -16,8 +16,9 @@ Before such a table its page has a comment, in TOML, which the site leaves out; 
 A cell of the page says which lines of the scores are meant; `names` says it for cells that are written otherwise there,
 with `file = ""` that no scores of a row were kept, with `left` for which of its columns. A key may be a list: a column, and
 a text with {} for the cell. `where` chooses lines for the whole table. `cells` has an entry for each column of the page: ""
-for a column that is not made of scores, a form (scores.py), or a table with `form` and a choice of its own. What is chosen
-may be a pattern with *, and a list of several; @NAME in it is what the row chooses under that name.
+for a column that is not made of scores, "words" for one of sentences, whose numbers are not checked, a form (scores.py), or
+a table with `form` and a choice of its own. What is chosen may be a pattern with *, and a list of several; @NAME in it is
+what the row chooses under that name.
 
 `beside` is a table like the page's, whose cells are what is not made of scores: published numbers, and those of runs of
 which nothing else was kept. Its first lines, with #, say where they come from. Without `cells` the whole table is this one.
@@ -118,7 +119,7 @@ class Table:
         remark = REMARK.search(cell)
         text = cell.replace("**", "").removesuffix(remark[0] if remark else "")
         choice = {**row, **({"form": form} if isinstance(form, str) else form)}
-        if WORD.search(text) and not NUMBER.search(text):
+        if form == "words" or (WORD.search(text) and not NUMBER.search(text)):
             return cell
         if not form or choice["file"] == "":
             return None if NUMBER.search(text) else cell
