@@ -82,7 +82,7 @@ def test_maps(tmp_path: Path) -> None:
         write_generated(tmp_path / "frl_grid_8.npz", 40, 8, seed)
         worlds.append(open_gridworld(config))
         assert open_gridworld(config) is worlds[-1]
-    assert worlds[0].facts["maps"] != worlds[1].facts["maps"]
+    assert worlds[0].facts["shared-maps"] != worlds[1].facts["shared-maps"]
 
 
 @pytest.mark.slow

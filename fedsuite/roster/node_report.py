@@ -101,6 +101,27 @@ def join(parts: Mapping[str, Part], words: Sequence[str] = ()) -> Roster:
     return Roster(tuple(members), {**first.facts, **largest, **counted}, tuple(words))
 
 
+def extended(roster: Roster, part: Part, source: str) -> Roster:
+    """A roster with one more member at its end, whose words it keeps; InputError where the member does not go with it."""
+    own = part.member
+    if own.name in roster.names:
+        raise InputError(f"{source}: {own.name} is on the roster already; nothing is to be added")
+    for key in sorted(part.facts):
+        here, there = part.facts[key], roster.facts.get(key)
+        if json.dumps(here) != json.dumps(there):
+            raise InputError(
+                f"{source}: {key} is {shown(here)}, on the roster it is {shown(there)}; it must be the same in all: prepare "
+                "the node with the run that the roster was made for"
+            )
+    number = {part.numbered: [len(roster)]} if part.numbered else {}
+    member = replace(own, details={**own.details, **number})
+    largest = {k: max(v, roster.facts.get(k, v)) for k, v in part.largest.items()}
+    counted = {part.counted: len(roster) + 1} if part.counted else {}
+    return replace(
+        roster, members=(*roster.members, member), facts={**roster.facts, **largest, **counted}
+    )
+
+
 def total_words(parts: Mapping[str, Part]) -> dict[str, int]:
     """Uses of every word over all parts, in order of first appearance; InputError for a part that does not say."""
     total: dict[str, int] = {}

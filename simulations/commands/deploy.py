@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError
+from simulations.commands.operating import add_to as add_operating
 from simulations.commands.options import AsJson, print_json
 from simulations.commands.roster import part_of_node, words_of
 from simulations.commands.running import Authority, Key, NodeFile, Server, Superlink, node, server
@@ -17,6 +18,7 @@ deploy.command("cost")(cost)
 deploy.command("server")(server)
 deploy.command("node")(node)
 deploy.command("prune")(prune)
+add_operating(deploy)
 
 Kit = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `deploy init` made.")]
 Change = Annotated[
@@ -44,7 +46,12 @@ def init(
     change: Change = None,
     port: Annotated[int, typer.Option(help="The SuperLink's port.")] = 9092,
     days: Annotated[
-        int, typer.Option(min=1, max=36500, help="How long the certificates are valid.")
+        int,
+        typer.Option(
+            min=1,
+            max=36500,
+            help="How long the SuperLink's certificate is valid; the authority's: twice as long.",
+        ),
     ] = 1825,
 ) -> None:
     """Write certificates, keys and folders for a SuperLink and its nodes."""
@@ -152,10 +159,13 @@ def status(
     from fedsuite.storage.escaping import PlainConsole
     from simulations.deploy.check.registered import registered_and_running
     from simulations.deploy.check.status import going_on, lines_about, status_rows, status_table
+    from simulations.deploy.kit.renewing import ending_soon
     from simulations.deploy.kit.server_folder import read_server
     from simulations.deploy.meter import seen_in
 
     found = read_server(folder)
+    for line in ending_soon(found):
+        typer.echo(f"warning: {line}", err=True)
     place = members or (found.roster if found.roster.is_file() else None)
     nodes, running = registered_and_running(found)
     runs = going_on(seen_in(found.now), running)

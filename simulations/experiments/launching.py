@@ -76,6 +76,8 @@ class Way:
             yield f"roster: nothing reads it with --engine {way.engine}, which makes one from the data at hand"
         if way.engine == "ray" and not self.resources.cluster:
             yield from self.resources.remarks(plan.settings.device, len(roster))
+        if self.connection is not None:
+            yield from _certificates_ending(self.connection)
         if self.connection is not None and plan.system.costs is not None:
             costs = plan.system.costs(plan.settings, roster)
             line = long_run(plan.settings, costs, len(roster))
@@ -186,3 +188,12 @@ def _display(console: Console, told: OnEvent) -> Iterator[OnEvent]:
             told(event)
 
         yield show
+
+
+def _certificates_ending(connection: Connection) -> Iterator[str]:
+    """Lines about certificates of a server folder that end soon."""
+    from simulations.deploy.kit.renewing import ending_soon
+    from simulations.deploy.kit.server_folder import read_server
+
+    if connection.commands.folder is not None:
+        yield from ending_soon(read_server(connection.commands.folder))

@@ -27,16 +27,19 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """ahead_s: how far this machine's clock is ahead of the SuperLink's, None where it tells no time."""
+    """ahead_s: how far this machine's clock is ahead of the SuperLink's, None where it tells no time; until: when the
+    SuperLink's certificate ends."""
 
     ahead_s: float | None
+    until: datetime
 
 
 def ask(address: Address, authority: Path, timeout_s: float = TIMEOUT_S) -> Answer:
     """What the SuperLink there says; Unreachable if nothing, InputError with the cure for a wrong certificate."""
+    secure = _Handler(_context(authority))
     try:
-        with _opened(address, authority, "health", timeout_s) as reply:
-            return Answer(_ahead_s(reply.headers.get("Date")))
+        with _opened(address, secure, "health", timeout_s) as reply:
+            return Answer(_ahead_s(reply.headers.get("Date")), secure.until)
     except urllib.error.HTTPError as error:
         raise Unreachable(f"{address} answers {error.code}, which no SuperLink does") from None
     except (OSError, http.client.HTTPException) as error:
@@ -54,17 +57,36 @@ def flower_version(address: Address, authority: Path, timeout_s: float = TIMEOUT
     A proxy that passes on what nodes need, and nothing else, hides it.
     """
     try:
-        with _opened(address, authority, "openapi.json", timeout_s) as reply:
+        with _opened(address, _Handler(_context(authority)), "openapi.json", timeout_s) as reply:
             return str(json.load(reply)["info"]["version"])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
         return ""
 
 
-def _opened(address: Address, authority: Path, path: str, timeout_s: float) -> HTTPResponse:
+def _opened(address: Address, secure: "_Handler", path: str, timeout_s: float) -> HTTPResponse:
     direct = urllib.request.ProxyHandler({} if address.is_local else None)
-    secure = urllib.request.HTTPSHandler(context=_context(authority))
     opener = urllib.request.build_opener(direct, secure)
     return cast(HTTPResponse, opener.open(f"https://{address}/{path}", timeout=timeout_s))
+
+
+class _Handler(urllib.request.HTTPSHandler):
+    """Notes when the certificate ends that it was shown last."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self.context, self.until = context, datetime.max.replace(tzinfo=UTC)
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        handler = self
+
+        class Connection(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                shown = self.sock.getpeercert() or {}
+                end = ssl.cert_time_to_seconds(str(shown["notAfter"]))
+                handler.until = datetime.fromtimestamp(end, UTC)
+
+        return self.do_open(Connection, request, context=self.context)
 
 
 def _context(authority: Path) -> ssl.SSLContext:

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from fedsuite.roster.software import minor_of
 from fedsuite.settings.devices import check_device, device_of
 from simulations.deploy.check.probe import Answer, Unreachable, ask, flower_version
 from simulations.deploy.kit.address import Address
-from simulations.deploy.kit.certificates import read_authority
+from simulations.deploy.kit.certificates import ending, read_authority
 from simulations.deploy.kit.keys import check_private, fingerprint_of_private, read_private
+from simulations.deploy.kit.renewing import RENEW, RENEW_AUTHORITY
 from simulations.deploy.node import superlink_of
 
 LEAST_FREE_BYTES = 1 << 30
@@ -180,7 +182,7 @@ def _network(own: NodeSettings, subject: Subject) -> Iterator[Finding]:
     """Certificate, SuperLink and clock."""
     file = subject.authority or subject.file.with_name("ca.crt")
     trusted = _found(
-        "ca.crt", lambda: f"valid until {read_authority(file).not_valid_after_utc:%Y-%m-%d}"
+        "ca.crt", lambda: _valid(read_authority(file).not_valid_after_utc, RENEW_AUTHORITY)
     )
     yield trusted
     if not trusted.ok:
@@ -195,7 +197,8 @@ def _network(own: NodeSettings, subject: Subject) -> Iterator[Finding]:
             raise InputError(
                 f"{error}; see that the SuperLink is up, and the address and firewalls between are right"
             ) from None
-        return f"{address} answers, its certificate is of this authority and for this host"
+        valid = _valid(heard[0][1].until, RENEW)
+        return f"{address} answers, its certificate is of this authority and for this host, {valid}"
 
     yield _found("SuperLink", superlink)
     for address, answer in heard:
@@ -213,6 +216,12 @@ def _same_flower(address: Address, authority: Path) -> str:
             "machines"
         )
     return f"Flower {there} at {address}, {here} here"
+
+
+def _valid(end: datetime, cure: str) -> str:
+    """Until when a certificate is valid; that is no fault yet where the end is near, so a warning follows in the line."""
+    warning = ending("warning: it", end, f"{cure}, where the deployment's folder is")
+    return f"valid until {end:%Y-%m-%d}{'; ' if warning else ''}{warning}"
 
 
 def _clock(answer: Answer, address: Address) -> str:

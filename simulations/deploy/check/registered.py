@@ -27,12 +27,15 @@ from simulations.deploy.kit.server_folder import ServerFolder
 from simulations.engines.processes import wait_until
 
 MOST_RUNS, RUNNING = 100, "running"  # the newest ones are looked at
+GONE = "unregistered"
+NEW_KEY = "make a new key where the node is, and register that: ssh-keygen -t ecdsa -b 384 -N '' -f node.key"
 PATIENCE_S = 30.0  # for a SuperLink that has just been started
 
 
 @dataclass(frozen=True)
 class Registered:
-    """One SuperNode. status: registered (it has never connected), online or offline; since: of that status, UTC.
+    """One SuperNode. status: registered (it has never connected), online, offline or unregistered (for ever); since: of
+    that status, UTC.
 
     heartbeat: when an online one was last heard of, UTC.
     """
@@ -47,35 +50,52 @@ class Registered:
 
 def registered(server: ServerFolder) -> list[Registered]:
     """All SuperNodes that are registered now, in order of registration."""
-    with _client(server) as client:
-        return _listed(client)
+    with client_of(server) as client:
+        return [node for node in listed(client) if node.status != GONE]
 
 
 def registered_and_running(server: ServerFolder) -> tuple[list[Registered], set[str]]:
     """The same, and Flower's ids of the runs that go on."""
-    with _client(server) as client:
+    with client_of(server) as client:
         runs = client.ListRuns(ListRunsRequest(limit=MOST_RUNS)).run_dict
         going = {str(number) for number, run in runs.items() if run.status.status == RUNNING}
-        return _listed(client), going
+        return [node for node in listed(client) if node.status != GONE], going
 
 
 def register(server: ServerFolder, keys: Sequence[Path]) -> Iterator[str]:
-    """Register public keys; a line for each. A key that is registered already stays as it is."""
+    """Register public keys; a line for each. A key that is registered already stays as it is.
+
+    InputError at the end for keys that were revoked, after all others are registered: Flower takes no key twice.
+    """
     named = {file: read_public(file) for file in keys}
     wait_until(lambda: _answers(server), PATIENCE_S, 0.5)
-    with _client(server) as client:
-        known = {node.key: node for node in _listed(client)}
+    revoked: list[str] = []
+    with client_of(server) as client:
+        known = {node.key: node for node in listed(client)}
         for file, (name, pem) in named.items():
-            if (node := known.get(fingerprint(pem))) is not None:
+            node = known.get(fingerprint(pem))
+            if node is not None and node.status == GONE:
+                revoked.append(f"{name} ({file})")
+                continue
+            if node is not None:
                 yield f"{name}: is registered already ({node.status}), key {node.key}"
                 continue
             client.RegisterNode(RegisterNodeRequest(public_key=pem, name=name))
             yield f"{name}: registered, key {fingerprint(pem)} ({file})"
+    if revoked:
+        raise InputError(
+            f"{', '.join(revoked)}: revoked, and Flower never takes a key again that it has unregistered; {NEW_KEY}"
+        )
 
 
-def _listed(client: ControlHttpClient) -> list[Registered]:
+def listed(client: ControlHttpClient) -> list[Registered]:
+    """All SuperNodes that ever were registered, in order of registration."""
     nodes = client.ListNodes(ListNodesRequest()).nodes_info
-    since = {"online": "last_activated_at", "offline": "last_deactivated_at"}
+    since = {
+        "online": "last_activated_at",
+        "offline": "last_deactivated_at",
+        GONE: "unregistered_at",
+    }
     return [
         Registered(
             node.name,
@@ -86,7 +106,6 @@ def _listed(client: ControlHttpClient) -> list[Registered]:
             _heard(node),
         )
         for node in sorted(nodes, key=lambda node: str(node.registered_at))
-        if node.status != "unregistered"
     ]
 
 
@@ -107,7 +126,7 @@ def _answers(server: ServerFolder) -> bool:
 
 
 @contextmanager
-def _client(server: ServerFolder) -> Iterator[ControlHttpClient]:
+def client_of(server: ServerFolder) -> Iterator[ControlHttpClient]:
     """Flower's client; what goes wrong with it is said in one line."""
     try:
         ask(server.address, server.authority)

@@ -39,12 +39,12 @@ def make_kit(folder: Path, names: Sequence[str], address: Address, days: int = D
     place = folder.absolute()
 
     def fill(to: Path) -> None:
-        authority = make_authority(days)
+        authority = make_authority(2 * days)  # so that the server's can be renewed
         (to / "nodes").mkdir(parents=True)
         _write_authority(to / "ca", authority)
         _write_server(to / "server", place / "server", authority, address, days)
         for name in names:
-            public = _write_node(to / "nodes" / name, name, authority, address)
+            public = write_node(to / "nodes" / name, name, authority.certificate_pem(), address)
             _write(to / "server" / "keys" / f"{name}.pub", public)
         _write(to / "compose.yml", compose_text(names, address.port).encode())
         _write(to / "systemd" / "fedsuite-superlink.service", superlink_unit().encode())
@@ -54,8 +54,13 @@ def make_kit(folder: Path, names: Sequence[str], address: Address, days: int = D
         raise InputError(
             f"{folder}: is there already, nothing in it was touched; give a new folder"
         )
-    if not (lock := lock_of(place)).stat().st_size:  # ours is empty
-        delete_file(lock)  # nobody makes this folder again
+    delete_empty_lock(place)
+
+
+def delete_empty_lock(folder: Path) -> None:
+    """The lock of a folder that nobody makes again; ours is empty, somebody else's file of that name is not."""
+    if not (lock := lock_of(folder)).stat().st_size:
+        delete_file(lock)
 
 
 def checked_names(names: Sequence[str]) -> list[str]:
@@ -125,14 +130,14 @@ def _listen(address: Address) -> str:
     return "127.0.0.1" if address.is_local else "0.0.0.0"
 
 
-def _write_node(to: Path, name: str, authority: Signed, address: Address) -> bytes:
-    """Its folder; the line of its public key."""
+def write_node(to: Path, name: str, authority: bytes, address: Address) -> bytes:
+    """A node's folder, with the authority's certificate in PEM; the line of its public key."""
     private, public = make_key(name)
     make_private(to)
     _write(to / NODE_FILE, node_text(name, address).encode(), private=True)  # for its noise-seed
     _write(to / KEY, private, private=True)
     _write(to / f"{KEY}.pub", public)
-    _write(to / AUTHORITY, authority.certificate_pem())
+    _write(to / AUTHORITY, authority)
     for folder in ("data", "cache", "state"):
         make_private(to / folder)
     return public

@@ -16,6 +16,7 @@ from fedsuite.storage.files import telling
 from simulations.deploy.kit.address import is_ip
 
 DAYS = 1825
+SOON_DAYS = 30  # before its end a certificate is spoken of
 _EARLIER = datetime.timedelta(days=1)  # for machines whose clocks are behind
 
 
@@ -37,10 +38,14 @@ class Signed:
         )
 
 
-def make_authority(days: int = DAYS) -> Signed:
-    """A new authority, which may sign certificates and nothing else."""
-    key = ec.generate_private_key(ec.SECP384R1())
+def make_authority(days: int = DAYS, before: Signed | None = None) -> Signed:
+    """A new authority, which may sign certificates and nothing else.
+
+    before: the one whose key and name it keeps, so that what that one has signed stays valid.
+    """
+    key = before.key if before else ec.generate_private_key(ec.SECP384R1())
     name = _name(f"fedsuite authority {x509.random_serial_number() % 16**8:08x}")
+    name = before.certificate.subject if before else name
     builder = _begun(name, name, key, key, days)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
@@ -64,14 +69,7 @@ def make_server(authority: Signed, hosts: Sequence[str], days: int = DAYS) -> Si
 
 def read_authority(file: Path) -> x509.Certificate:
     """The authority's certificate, valid now; InputError if it is not."""
-    with telling(file):
-        data = file.read_bytes()
-    try:
-        found = x509.load_pem_x509_certificate(data)
-    except ValueError:
-        raise InputError(
-            f"{file}: no certificate in PEM form; copy ca.crt from the server's folder"
-        ) from None
+    found = read_certificate(file, "copy ca.crt from the server's folder")
     now = datetime.datetime.now(datetime.UTC)
     if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
         raise InputError(
@@ -79,6 +77,40 @@ def read_authority(file: Path) -> x509.Certificate:
             "not now; set the clock, or make new certificates with `fedsuite deploy init`"
         )
     return found
+
+
+def read_certificate(file: Path, cure: str) -> x509.Certificate:
+    """The first certificate of a file, whether it is still valid or not; InputError if there is none."""
+    with telling(file):
+        data = file.read_bytes()
+    try:
+        return x509.load_pem_x509_certificate(data)
+    except ValueError:
+        raise InputError(f"{file}: no certificate in PEM form; {cure}") from None
+
+
+def hosts_of(certificate: x509.Certificate) -> list[str]:
+    """The names and IP addresses that a server's certificate is for."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name.value) for name in names]
+
+
+def days_left(end: datetime.datetime) -> int:
+    """Whole days from now until a certificate's end; negative after it."""
+    return (end - datetime.datetime.now(datetime.UTC)).days
+
+
+def ending(what: str, end: datetime.datetime, cure: str) -> str:
+    """A line about a certificate that ends within SOON_DAYS, or has ended; "" for others."""
+    if (left := days_left(end)) >= SOON_DAYS:
+        return ""
+    when = (
+        f"ends in {left} days, on {end:%Y-%m-%d}" if left >= 0 else f"has ended on {end:%Y-%m-%d}"
+    )
+    return f"{what} {when}; {cure}"
 
 
 def _begun(

@@ -17,6 +17,7 @@ import simulations.deploy.check.registered
 import simulations.deploy.serving as deployed
 from fedsuite.errors import InputError, RunFailed
 from simulations.deploy.check.registered import register, registered
+from simulations.deploy.kit.keys import make_key
 from simulations.deploy.kit.server_folder import read_server
 from simulations.deploy.serving import run_server
 from simulations.engines.flower import free_port
@@ -169,7 +170,38 @@ def test_with_flower(tmp_path: Path, call: Call) -> None:
             assert time.monotonic() - begun < 100
             assert wait_until(lambda: statuses(server).get("oak") == "online", 20, 0.3)
         assert statuses(server)["oak"] == "offline"  # stopped, not killed: Flower knows at once
+        check_revoking(kit, call, tmp_path / "node3.log", limit_s)
     shutil.rmtree(kit)
+
+
+def check_revoking(kit: Path, call: Call, log: Path, limit_s: float) -> None:
+    """A node that is online when it is revoked goes, and never comes back with its key; another key is let in."""
+    server, node = kit / "server", kit / "nodes" / "elm"
+    with running(log, "node", str(node / "node.toml")) as elm:
+        assert wait_until(lambda: statuses(server).get("elm") == "online", limit_s, 0.3)
+        code, out, err = call("deploy", "revoke", "kit/server", "elm", engine=False)
+        assert code == 0 and "elm: unregistered (online), key SHA256:" in out, err
+        assert "Flower never takes this key again" in out
+        assert "elm is still on it, and runs with this roster wait for elm" in out
+        assert "elm" not in statuses(server)
+        assert elm.wait(limit_s) == 1, log.read_text()
+    assert [k.stem for k in read_server(server).keys] == ["ash", "oak"]
+    aside = server / "revoked" / "elm.pub"
+    assert aside.read_bytes() == (node / "node.key.pub").read_bytes()
+    code, out, _ = call("deploy", "revoke", "kit/server", "elm", engine=False)
+    assert code == 0 and "elm: was revoked already" in out
+    # What is known is skipped, what is revoked is said at the end, and new keys between them are registered.
+    private, public = make_key("elm")
+    (node / "new.pub").write_bytes(public)
+    keys = [str(f) for f in (server / "keys" / "oak.pub", aside, node / "new.pub")]
+    code, out, err = call("deploy", "register", "kit/server", *keys, engine=False)
+    assert code == 2 and err.count("\n") == 1 and "revoked/elm.pub): revoked, and Flower" in err
+    assert "oak: is registered already" in out and "elm: registered, key SHA256:" in out
+    (node / "node.key").write_bytes(private)
+    with running(log, "node", str(node / "node.toml")):
+        assert wait_until(lambda: statuses(server).get("elm") == "online", limit_s, 0.3)
+    code, _, err = call("deploy", "revoke", "kit/server", "yew", engine=False)
+    assert code == 2 and "yew: neither " in err and "registered are: ash, oak, elm" in err
 
 
 def _up(server: Path) -> bool:
