@@ -23,6 +23,7 @@ from simulations.shipped import config_file
 from simulations.systems import load_system
 
 SHOWN = 4  # names of runs in a line
+OPEN = Deployment(0)  # nobody has said how many nodes
 
 
 def cost(
@@ -55,7 +56,7 @@ def cost(
 
 
 def cost_table(
-    configs: Sequence[Path], changes: Sequence[str] = (), known: Deployment = Deployment(0)
+    configs: Sequence[Path], changes: Sequence[str] = (), known: Deployment = OPEN
 ) -> Iterator[str]:
     """Lines; runs of a file that take as many messages stand in one of them. known: 0 nodes where that is open."""
     cold_s, warm_s = COLD_S, WARM_S
