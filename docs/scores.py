@@ -10,6 +10,7 @@ the 95 % interval of that mean (fedsuite/history/paired.py).
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -30,6 +31,18 @@ ORDER = ("seed", "fold")
 
 class TableError(ValueError):
     """A comment that does not fit its table, its text or its scores."""
+
+
+def about_of(comment: str) -> dict[str, Any]:
+    """What a comment says: itself in TOML, or `from = "FILE.toml#NAME"`, a table in a file of docs/results."""
+    about = tomllib.loads(comment)
+    if "from" not in about:
+        return about
+    file, _, name = str(about["from"]).partition("#")
+    kept = tomllib.loads((DOCS / "results" / file).read_text(encoding="utf-8"))
+    if name not in kept:
+        raise TableError(f"{file} has no table [{name}]; it has {', '.join(kept)}")
+    return dict(kept[name])
 
 
 def read_scores(file: str) -> str:

@@ -1,6 +1,7 @@
 """Numbers in sentences that are those of stored scores.
 
-Before a paragraph, a list or a table of a page stands a comment, in TOML, which the site leaves out:
+Before a paragraph, a list or a table of a page stands a comment, in TOML, which the site leaves out (or a comment that names
+the file of docs/results where it stands: from = "readme.toml#cdl"):
 
     <!-- numbers
     file = "fedvln/augment-control.csv"
@@ -16,11 +17,10 @@ says which is missing.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docs.scores import TableError, apart, lines_of, shown
+from docs.scores import TableError, about_of, apart, lines_of, shown
 
 NUMBERS = re.compile(r"^<!-- numbers\n(.*?)-->\n\n?", re.MULTILINE | re.DOTALL)
 OTHER = re.compile(r"^<!-- .*?-->\n*", re.MULTILINE | re.DOTALL)
@@ -29,7 +29,7 @@ OTHER = re.compile(r"^<!-- .*?-->\n*", re.MULTILINE | re.DOTALL)
 def missing(text: str) -> Iterator[tuple[int, str]]:
     """Line of the page, from 1, and what its text should have, of every number that is not where its entry says."""
     for comment in NUMBERS.finditer(text):
-        about = tomllib.loads(comment[1])
+        about = about_of(comment[1])
         line = text.count("\n", 0, comment.end()) + 1
         block = OTHER.sub("", text[comment.end() :]).partition("\n\n")[0]
         words, reached = re.sub(r"\s+", " ", block.replace("**", "")), 0

@@ -138,7 +138,7 @@ class Table:
 def tables_of(text: str) -> Iterator[Table]:
     """The tables of a page that have a comment."""
     for comment in COMMENT.finditer(text):
-        about = tomllib.loads(comment[1])
+        about = scores.about_of(comment[1])
         first = text.count("\n", 0, comment.end())
         rows = []
         for line in text[comment.end() :].split("\n"):

@@ -3,6 +3,7 @@
 import csv
 import re
 import statistics
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -231,3 +232,11 @@ def test_every_file_of_scores_says_how_it_was_made() -> None:
         assert re.match(r"2026-11-\d\d|$", row["date"]), name
     remarks = [p.read_text(encoding="utf-8") for p in (folder / "beside").iterdir()]
     assert all(text.startswith("# ") for text in remarks)
+
+
+def test_a_comment_may_stand_in_a_file_of_scores() -> None:
+    kept = tomllib.loads((scores.DOCS / "results" / "readme.toml").read_text(encoding="utf-8"))
+    assert scores.about_of('from = "readme.toml#cdl"') == kept["cdl"]
+    assert scores.about_of('file = "a.csv"') == {"file": "a.csv"}
+    with pytest.raises(TableError, match=r"readme.toml has no table \[cld\]; it has fedvln, "):
+        scores.about_of('from = "readme.toml#cld"')
