@@ -231,10 +231,8 @@ def main() -> None:
             time.sleep(asked.idle_s / 2)  # nodes ask more and more seldom
             before = site.cpu_s()
             time.sleep(asked.idle_s)
-            idle = {
-                side: 100 * (used - before[side]) / asked.idle_s
-                for side, used in site.cpu_s().items()
-            }
+            after = site.cpu_s()
+            idle = {s: 100 * (after[s] - before[s]) / asked.idle_s for s in ("superlink", "nodes")}
             told = {f"idle-{side}-percent": round(share, 2) for side, share in idle.items()}
             rows.append({"nodes": count, **told})
             print(rows[-1], flush=True)

@@ -28,6 +28,8 @@ from simulations.deploy.warm.job import Job, become, leave_after, received
 
 MODULES = ("flwr.supernode.cli", "simulations.client_app")
 OF_A_SYSTEM = ("simulations.{}.system", "simulations.{}.client")
+# Of a system of one's own, whose module (module:NAME) a child imports itself, as a new process does: most of what it needs.
+OF_ONES_OWN = ("simulations.torch_system", "clients.torch_client")
 # What may differ between the SuperNode, with whose environment the modules were imported, and its programs. What Flower
 # has added on the way may, too, unless imported libraries read it.
 FREE = frozenset(["PATH", "PWD", "OLDPWD", "SHLVL", "_"])
@@ -67,7 +69,11 @@ def main(folder: str, programs: Mapping[str, str], systems: Sequence[str]) -> No
     environment = dict(os.environ)
     server = Server(socket.socket(fileno=int(sys.argv[1])), programs, environment)
     modules = [entry.partition(":")[0] for entry in programs.values()]
-    wanted = [*MODULES, *modules, *(m.format(system) for system in systems for m in OF_A_SYSTEM)]
+    wanted = [
+        *MODULES,
+        *modules,
+        *(m.format(system) for system in systems for m in _needed(system)),
+    ]
     for name in wanted:
         try:
             importlib.import_module(name)
@@ -90,6 +96,10 @@ def main(folder: str, programs: Mapping[str, str], systems: Sequence[str]) -> No
     server.end_all()
     delete_made(Path(folder))
     os._exit(0)  # what is kept is not taken apart
+
+
+def _needed(system: str) -> Sequence[str]:
+    return OF_ONES_OWN if ":" in system else OF_A_SYSTEM
 
 
 class Server:

@@ -59,7 +59,7 @@ def warm_clients(
         print("client processes start cold: warm ones need Linux", file=sys.stderr)
         yield dict(environment)
         return
-    systems = [s for s in BUILT_IN if own is None or s in own.allowed]
+    systems = list(own.allowed if own else BUILT_IN)
     short = None if len(tempfile.gettempdir().encode()) <= LONGEST_FOLDER else "/tmp"
     folder = Path(tempfile.mkdtemp("", FOLDER, short))
     try:
