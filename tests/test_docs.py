@@ -214,7 +214,6 @@ def test_hooks_before_commits_are_the_projects_own() -> None:
 
 
 LONGEST_PAGE = 2500
-ELSEWHERE = {"deployment.md"}  # longer as yet
 
 
 def words_of(text: str) -> int:
@@ -225,7 +224,7 @@ def words_of(text: str) -> int:
 @pytest.mark.parametrize("page", PAGES[len(TOP) :], ids=lambda page: page.name)
 def test_a_page_is_read_in_one_go(page: Path) -> None:
     words = words_of(page.read_text(encoding="utf-8"))
-    assert words <= LONGEST_PAGE or page.name in ELSEWHERE, f"{words} words"
+    assert words <= LONGEST_PAGE, f"{words} words"
 
 
 @pytest.mark.parametrize("system", ["fedvln", "cdl", "fedrl"])

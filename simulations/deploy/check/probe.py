@@ -102,7 +102,10 @@ def _context(authority: Path) -> ssl.SSLContext:
 
 def _complaint(error: ssl.SSLCertVerificationError, address: Address, authority: Path) -> str:
     if error.verify_code == _EXPIRED:
-        return f"{address}: the SuperLink's certificate, or its authority's, has expired; make new ones, or set the clock"
+        return (
+            f"{address}: the SuperLink's certificate, or its authority's, has expired; have it renewed "
+            "(`fedsuite deploy renew`), or set the clock"
+        )
     if error.verify_code == _NOT_YET:
         return f"{address}: the SuperLink's certificate is not valid yet; set this machine's clock"
     if error.verify_code in (_OTHER_NAME, _OTHER_IP):
