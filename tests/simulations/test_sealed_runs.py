@@ -14,11 +14,13 @@ import fedsuite.driving.report.run
 import simulations.fedrl.system
 from clients.vehicle import VehicleClient
 from fedsuite.arrays import Arrays
+from fedsuite.driving.steering import Pilot
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import load_run
 from fedsuite.roster.node import NodeSettings
 from fedsuite.runs.folder import RunFolder
 from simulations.app.members_of_sums import accepts_secrecy
+from simulations.cdl.audit import attacks
 from simulations.client_app import app as client_app
 from simulations.deploy.kit.keys import make_key
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
@@ -369,3 +371,20 @@ def test_what_does_not_go_with_sealed_models(
 def test_a_party_alone_has_nobody_to_seal_for(tmp_path: Path, cache: Path) -> None:
     with pytest.raises(InputError, match=r"federation\.sealed: dqn-full has one party"):
         prepared(rl(cache, tmp_path, "run", method="dqn-full"))
+
+
+# --- what others do with such a run ---------------------------------------------------------------
+
+
+def test_a_silo_steers_with_its_own_model_and_nobody_with_an_average(
+    tmp_path: Path, cache: Path
+) -> None:
+    for name, sealed in (("plain", False), ("sealed", True)):
+        run_inprocess(cdl(cache, tmp_path, name, sealed=sealed, num_rounds=1))
+    plain, own = (Pilot.of_run(tmp_path / name, "silo-01") for name in ("plain", "sealed"))
+    frames = plain.test_frames().images
+    assert plain.steer_frames(frames).tobytes() == own.steer_frames(frames).tobytes()
+    with pytest.raises(InputError, match="there is no average; name a silo: silo-00, silo-01"):
+        Pilot.of_run(tmp_path / "sealed")
+    with pytest.raises(InputError, match="no message of this run shows a model to a server"):
+        attacks(own.config)
