@@ -39,7 +39,10 @@ SIZES = full_keys(
         "train-max-actions": 4, "max-generated-length": 6, "batch-size": 16, "local-epochs": 1, "num-rounds": 1,
     },
 )  # fmt: skip
-AS_SHIPPED = {"backdoor": {"data.generated-seen-houses"}}  # by file; merge rules need so many
+AS_SHIPPED = {  # by file: merge rules need so many; a step for the head and one for the body
+    "backdoor": {"data.generated-seen-houses"},
+    "personal": {"federation.local-epochs"},
+}
 # Two seen and two unseen houses of 2 x 6 places: number of paths by split.
 SEEN, UNSEEN = {"train": 5, "val_seen": 2}, {"val_unseen": 2}
 HOUSES = {"oak": SEEN, "elm": SEEN, "ash": UNSEEN, "fir": UNSEEN}

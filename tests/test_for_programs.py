@@ -69,7 +69,7 @@ def test_nodes(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  
     init = ("deploy", "init", "kit", "--host", "localhost", "--nodes", "oak,elm")
     assert call(*init, engine=False)[0] == 0
     node = Registered("oak", "ab", 7, "online", "2026-01-01 00:00:00")
-    monkeypatch.setattr(registered, "registered", lambda _: [node])
+    monkeypatch.setattr(registered, "registered_and_running", lambda _: ([node], set()))
     (told,) = json.loads(call("deploy", "status", "kit/server", "--json", engine=False)[1])
     assert told["member"] == "oak" and told["status"] == "online" and told["node id"] == "7"
 

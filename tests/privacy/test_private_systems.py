@@ -198,7 +198,7 @@ def learners(own: dict[str, Any]) -> tuple[Learner, PrivateLearner]:
     config = changed(CDLConfig(), **base, clip=1e6, noise_multiplier=1e-15, noise="seeded", **own)
     network = build_network("resnet8", 40, 1, "group", 0.0, seed=1)
     names, initial = (
-        names_of(network, "group"),
+        names_of(network, config),
         {k: v.numpy() for k, v in network.state_dict().items()},
     )
     rng = np.random.default_rng(0)

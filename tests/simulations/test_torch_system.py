@@ -25,7 +25,7 @@ from simulations.systems import Node, load_system, to_run_config
 from strategies.fedavg import FedAvg
 from tests.harness import ROOT
 
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "extending-systems.md").read_text(encoding="utf-8")
 ROUNDS, RATE = 3, 0.3
 ADAM = {"federation.server-optimizer": "adam", "federation.server-learning-rate": 0.1}
 SCAFFOLD = {"federation.control-variates": True}

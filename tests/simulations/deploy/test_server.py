@@ -148,7 +148,7 @@ def test_with_flower(tmp_path: Path, call: Call) -> None:
             code, out, _ = call("deploy", "status", "kit/server", engine=False)
             assert code == 0 and out.count("online") == 1 and out.count("registered") >= 2
             code, out, _ = call("deploy", "check", node, engine=False)
-            assert code == 0 and out.count("ok    ") == 12, out
+            assert code == 0 and out.count("ok    ") == 13, out
             assert (server / "superlink.db").stat().st_mode & 0o077 == 0
             os.kill(child(oak.pid), signal.SIGKILL)
             assert oak.wait(60) == 1
