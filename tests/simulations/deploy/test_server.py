@@ -120,12 +120,12 @@ def statuses(server: Path) -> dict[str, str]:
 
 
 def child(parent: int) -> int:
-    """The Flower program that a command runs: its child that is no guard."""
+    """The Flower program that a command runs: its child that is no guard, and not what warm programs are forked from."""
     for process in living_processes():
         words = (
             Path(f"/proc/{process.pid}/cmdline").read_bytes() if process.parent == parent else b""
         )
-        if b"flower-super" in words:
+        if b"flower-super" in words and b"prefork_server" not in words:
             return process.pid
     return 0
 
