@@ -276,7 +276,7 @@ def test_two_workers_interrupted_killed_and_resumed_give_the_same_bytes(
     assert results_of(folder) == results_of(run_toy(tmp_path / "own", num_rounds=12))
 
 
-def test_a_worker_imports_what_clients_need_before_a_message_comes():
+def test_a_worker_imports_what_clients_need_before_a_message_comes() -> None:
     """Else the first messages wait for imports, one worker after the other."""
     said = "import os, sys; from simulations.engines.ray.worker import Worker; before = set(sys.modules); "
     said += "Worker([], os.getcwd(), {}, False, 'cdl'); print(*set(sys.modules) - before)"
@@ -287,6 +287,6 @@ def test_a_worker_imports_what_clients_need_before_a_message_comes():
     assert "simulations.fedvln.client" not in imported
 
 
-def test_a_worker_leaves_an_unknown_system_to_the_message(tmp_path):
+def test_a_worker_leaves_an_unknown_system_to_the_message(tmp_path: Path) -> None:
     """Its reply names it; the worker itself lives."""
     assert Worker([], str(tmp_path / "elsewhere"), {}, False, "no-such-system").pid() == os.getpid()
