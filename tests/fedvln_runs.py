@@ -61,6 +61,7 @@ TINY: dict[str, Any] = {
     "objective": "imitation", "num-rounds": 1, "server-learning-rate": 1.0, "min-word-count": 1, "evaluate-every": 1,
     "checkpoint-every": 1,
 }  # fmt: skip
+FIRST_STAGES = ("train", "speaker")
 METHODS: dict[str, dict[str, Any]] = {
     "centralised": {"method": "centralised"},
     "env-based": {"method": "local-only"},
@@ -72,14 +73,20 @@ METHODS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Chain:
-    """Runs of the first two stages, which the later ones start from, below `root`."""
+    """Runs of the first two stages, which the later ones start from, and of the tests of one module, below `root`."""
 
     root: Path
+    owner: str = ""  # a module's name: two modules may give their runs the same names
+
+    @property
+    def runs(self) -> Path:
+        """Where the module's own runs lie."""
+        return self.root / "runs" / self.owner
 
     def config(self, name: str, stage: str = "pre-explore", **changes: Any) -> dict[str, Any]:
         """A run's resolved configuration; keys in snake case."""
         values: dict[str, Any] = {"name": name, "stage": stage}
-        values |= {"results-dir": str(self.root / "runs"), "cache-dir": str(self.root / "cache")}
+        values |= {"results-dir": str(self.runs), "cache-dir": str(self.root / "cache")}
         if stage in ("augment", "pre-explore"):
             values |= {"start-from": str(self.run("train"))}
             values |= {"speaker-from": str(self.run("speaker"))}
@@ -93,7 +100,7 @@ class Chain:
 
     def run(self, name: str) -> Path:
         """A run's folder."""
-        return self.root / "runs" / name
+        return self.root / "runs" / name if name in FIRST_STAGES else self.runs / name
 
     def play(self, name: str, stage: str = "pre-explore", **changes: Any) -> Recorder:
         """Carry a run out; all its messages."""
@@ -108,11 +115,16 @@ class Chain:
 
 
 @cache
-def chain_in(base: Path) -> Chain:
-    """One chain for all tests of a session, below pytest's own folder."""
-    chain = Chain(base / "fedvln-chain")
-    chain.play("train", "train")
-    chain.play("speaker", "speaker")
+def first_stages(root: Path) -> None:
+    """Play them once for all tests of a session."""
+    for stage in FIRST_STAGES:
+        Chain(root).play(stage, stage)
+
+
+def chain_in(base: Path, owner: str) -> Chain:
+    """A module's chain, below pytest's own folder; `owner` is its `__name__`."""
+    chain = Chain(base / "fedvln-chain", owner)
+    first_stages(chain.root)
     return chain
 
 

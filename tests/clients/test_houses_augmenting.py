@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {"batch_size": 2, "local_epochs": 1, "num_rounds": 2}
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def is_in_vain(visit: Visit, *arguments: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 @pytest.fixture

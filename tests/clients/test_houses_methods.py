@@ -42,7 +42,7 @@ PRIVATE: dict[str, Private] = {
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 def server(run: Path, number: int) -> Arrays:

@@ -34,7 +34,7 @@ EXPORTED = "model.safetensors"
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ SPLITS = ("val_seen", "val_unseen")
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,7 @@ BLOCKS: dict[str, Spoil] = {
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 Make = Callable[[Chain, Path], Recording]

@@ -137,7 +137,7 @@ ROUNDS: dict[str, Any] = {"min_reply_fraction": 0.5, "evaluate_every": 0, "check
 
 def houses(base: Path, folder: Path, name: str, rounds: int) -> dict[str, Any]:
     short = {**ROUNDS, "results_dir": str(folder), "num_rounds": rounds}
-    return chain_in(base).config(name, "train", **short)
+    return chain_in(base, __name__).config(name, "train", **short)
 
 
 def silos(base: Path, folder: Path, name: str, rounds: int) -> dict[str, Any]:

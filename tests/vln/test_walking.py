@@ -23,7 +23,7 @@ FED_LAN = {**METHODS["fed-lan"], "submission": True}
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ BEST = {"selection": "best-val-unseen"}
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    return chain_in(tmp_path_factory.getbasetemp())
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -81,7 +81,7 @@ def test_killed_pre_exploration_resumes_to_the_same_bytes(
     chain.play(f"{name}-whole", **changes)
     killed = f"{name}-killed"
     toml = chain.write_toml(tmp_path, killed, **changes)
-    marker = chain.root / "runs" / f"{killed}.{MARKER}"
+    marker = chain.runs / f"{killed}.{MARKER}"
     marker.touch()
     first = cli(tmp_path, "run", toml, "--engine", "inprocess")
     assert first.returncode != 0 and not marker.exists()

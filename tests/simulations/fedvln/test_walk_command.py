@@ -13,7 +13,7 @@ from tests.fedvln_runs import chain_in
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny trained run."""
-    return chain_in(tmp_path_factory.getbasetemp()).run("train")
+    return chain_in(tmp_path_factory.getbasetemp(), __name__).run("train")
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_a_finished_run_in_one_line(
     changes: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Two houses: each one's agent is tried in the other, and at home as the run itself scored it."""
-    chain: Chain = chain_in(tmp_path_factory.getbasetemp())
+    chain: Chain = chain_in(tmp_path_factory.getbasetemp(), __name__)
     name = f"line-{'-'.join(changes.values()) or 'fedavg'}"
     chain.play(name, "train", num_rounds=2, learning_rate=3e-2, **changes)
     run: Path = chain.run(name)
