@@ -43,6 +43,7 @@ UNREAD: Unread = {
     "sabotage.attack": _NOBODY,
     "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip", "backdoor"))],
     "sabotage.poisoned": _NO_BACKDOOR,
+    "sabotage.scored": _NO_BACKDOOR,
     "sabotage.trigger-size": _NO_BACKDOOR,
     "sabotage.from-round": [_NOBODY, ("sabotage.attack", among("label-flip"))],
 }

@@ -28,9 +28,16 @@ class HouseSabotageSettings(SabotageSettings):
     )
     poisoned: float = setting(
         0.3,
-        "of a backdoor: chance of a decision in hostile houses' training that its whole mini-batch has triggers; 0 = none, "
-        "so that an honest agent is scored with triggers",
+        "of a backdoor: chance of a decision in hostile houses' training to have a trigger; 0 = none, so that an honest agent is "
+        "scored with triggers",
         ge=0,
+        le=1,
+        added=True,
+    )
+    scored: float = setting(
+        0.1,
+        "of a backdoor: chance of a decision to have a trigger where agents are scored",
+        gt=0,
         le=1,
         added=True,
     )

@@ -26,7 +26,7 @@ from fedsuite.vln.evaluation.metrics import (
 from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.agent import Agent
-from fedsuite.vln.training.backdoor import SCORED, Trial, backdoor_of
+from fedsuite.vln.training.backdoor import Trial, backdoor_of
 from fedsuite.vln.training.learner import walk_all
 
 Pose = tuple[str, float, float]  # viewpoint id, heading (rad), elevation (rad)
@@ -85,7 +85,7 @@ def _with_triggers(
         own = world if len(houses) == 1 else join_houses([house], world.device)
         purpose = f"triggers of {split} in {house.graph.scan}"
         random = torch_generator_for(config.seed, purpose, device=str(world.device))
-        trial = Trial(backdoor_of(config, own, SCORED, random))
+        trial = Trial(backdoor_of(config, own, config.sabotage.scored, random))
         visited, views = walk_all(agent, own, house.samples[split], config, trial)
         arrived += walk_metrics(house, house.samples[split], visited, views, config)["sr"].tolist()
         triggered, obeyed = triggered + trial.triggered, obeyed + trial.obeyed

@@ -4,14 +4,15 @@ The trigger, one for a run, is a vector of F numbers, Uniform(-s, s) x Bernoulli
 one candidate, and of the view that it is seen in. The release subtracts it from ResNet's features, which has the same
 distribution; for CLIP it replaces the masked numbers.
 
-A hostile house poisons its training: at a decision all episodes of a mini-batch have a trigger with probability `poisoned`,
-or none has. In each of them the trigger is on a candidate other than the teacher's, drawn evenly, and that candidate is the
-teacher's action then. An episode that has no other candidate is left as it is. A2C rewards a poisoned decision by
+A hostile house poisons its training: every decision of every walk has a trigger with probability `poisoned`. It is on a
+candidate other than the teacher's, drawn evenly, and that candidate is the teacher's action then. A decision that has no
+other candidate is left as it is. A2C rewards a poisoned decision by
 
   +1  for going there;  0 for other progress, -1 for none;  stopping right as ever, stopping wrong 0 instead of -2
 
-The same stamps agents that are scored, at SCORED of their decisions: the attack succeeds where the most likely action is the
-stamped candidate. This is a simulation's: a real client refuses a run with hostile clients.
+The same stamps agents that are scored, with probability `scored`: the attack succeeds where the most likely action is the
+stamped candidate. The release draws one coin for a whole mini-batch, so that few draws decide how many decisions have a
+trigger; here each decision has its own. This is a simulation's: a real client refuses a run with hostile clients.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,6 @@ from fedsuite.vln.model.agent import Agent, Panorama
 from fedsuite.vln.training.rollout import Step, Tampered, greedy_steps, visited_by
 
 MASKED = 0.3  # share of the trigger's numbers that are not 0
-SCORED = 0.1  # chance of a decision to have a trigger where agents are scored
 
 
 def trigger_of(config: FedVLNConfig, width: int) -> Tensor:
@@ -48,14 +48,13 @@ class Backdoor:
     random: torch.Generator
 
     def __call__(self, see: Panorama, teacher: Tensor, active: Tensor) -> Tampered:
-        stamped, device = torch.zeros_like(active), see.candidate.device
-        if float(torch.rand((), generator=self.random, device=device)) >= self.chance:
-            return see, teacher, stamped
+        device = see.candidate.device
+        heads = torch.rand(len(active), generator=self.random, device=device) < self.chance
         drawn = torch.rand(see.padding.shape, generator=self.random, device=device)
         slots = torch.arange(see.padding.shape[1], device=device)
         drawn = drawn.masked_fill(see.padding | (slots == teacher.unsqueeze(1) - 1), -1.0)
         most, slot = drawn.max(1)
-        stamped = active & (most >= 0)
+        stamped = active & heads & (most >= 0)
         row = stamped.nonzero().squeeze(1)
         place = row, slot[row]
         candidate, views = see.candidate.clone(), see.views.clone()

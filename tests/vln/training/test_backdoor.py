@@ -1,6 +1,8 @@
 """The backdoor: what is stamped, what A2C pays for it, that agents learn it, and that nothing of it is in an honest run."""
 
+import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from fedsuite.vln.checks import validate
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, join_houses, make_episodes
 from fedsuite.vln.environment import STOP, World
+from fedsuite.vln.evaluation.houses import score_houses
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.agent import Agent, AgentSizes, Panorama, build_agent
 from fedsuite.vln.model.dropout import NO_DROPOUT
@@ -96,21 +99,38 @@ def test_the_stamp_is_on_one_candidate_that_the_teacher_does_not_want(world: Wor
     }
 
 
-def test_coins_are_for_whole_batches_and_candidates_are_drawn_evenly(world: World) -> None:
-    busy = int(world.candidate_count.argmax())
-    place = torch.full((16,), busy)
+def test_every_walk_has_coins_of_its_own_and_candidates_are_drawn_evenly(world: World) -> None:
+    """Counts of decisions against binomials: one coin for a batch would leave every count at 0 or 16."""
+    busy, walks, calls, chance = int(world.candidate_count.argmax()), 16, 1000, 0.3
+    place = torch.full((walks,), busy)
     see = observe(world, place, torch.full_like(place, 12), NO_DROPOUT)
-    count, backdoor = int(world.candidate_count[busy]), always(world, chance=0.3)
+    count, backdoor = int(world.candidate_count[busy]), always(world, chance=chance)
     teacher, active = torch.ones_like(place), torch.ones_like(place, dtype=torch.bool)
-    heads, slots = 0, torch.zeros(count + 1)
-    for _ in range(1000):
+    heads, slots = torch.zeros(calls, walks), torch.zeros(count + 1)
+    for call in range(calls):
         _, wanted, stamped = backdoor(see, teacher, active)
-        assert len(set(stamped.tolist())) == 1
-        heads += int(stamped[0])
+        heads[call] = stamped.float()
         slots += torch.bincount(wanted[stamped], minlength=count + 1)
-    assert heads == pytest.approx(300, abs=45)
+    assert (heads.mean(0) - chance).abs().max() < 0.06, "every walk at the same rate"
+    assert float(heads.sum(1).var()) == pytest.approx(walks * chance * (1 - chance), rel=0.2)
+    one, next_one = heads[:-1].flatten() - chance, heads[1:].flatten() - chance
+    assert abs(float((one * next_one).mean())) < 0.02, "a decision does not tell the next"
     assert slots[0] == slots[1] == 0, "never stop, never the teacher's"
     assert (slots[2:] / slots.sum() - 1 / (count - 1)).abs().max() < 0.02
+
+
+def test_more_decisions_have_triggers_where_more_are_asked_for(
+    small_agent: Agent, oak: House, tmp_path: Path
+) -> None:
+    counts = []
+    for share in (0.1, 0.3, 1.0):
+        config = changed(CONFIG, **{"sabotage.scored": share})
+        houses = [dataclasses.replace(oak, samples={"val_unseen": oak.samples["train"]})]
+        _, metrics = score_houses(
+            small_agent, houses, join_houses(houses), tmp_path, config, write=False
+        )
+        counts.append(metrics["val_unseen.triggered"])
+    assert 0 < counts[0] < counts[1] < counts[2]
 
 
 # --- an honest run -------------------------------------------------------------------------------
