@@ -83,6 +83,19 @@ def _lines(
     return table.sort_values([c for c in ORDER if c in table])
 
 
+def number_of(entry: Mapping[str, Any]) -> str:
+    """An entry's `form` with the numbers of the lines that it chooses in `file`, or with what these have more than those of
+    `less`; "" where there are no such lines."""
+    choice = dict(entry)
+    form, file, less = choice.pop("form"), choice.pop("file"), choice.pop("less", None)
+    lines = lines_of(file, choice)
+    if less is None:
+        return shown(form, lines)
+    choice = {"file": file, **less}
+    others = lines_of(choice.pop("file"), choice)
+    return "" if lines.empty or others.empty else apart(form, lines, others)
+
+
 def shown(form: str, lines: pd.DataFrame) -> str:
     """A form with the numbers of these lines; "" where there are none."""
     found = ""

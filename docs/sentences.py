@@ -17,10 +17,9 @@ says which is missing.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from docs.scores import TableError, about_of, apart, lines_of, shown
+from docs.scores import TableError, about_of, number_of
 
 NUMBERS = re.compile(r"^<!-- numbers\n(.*?)-->\n\n?", re.MULTILINE | re.DOTALL)
 OTHER = re.compile(r"^<!-- .*?-->\n*", re.MULTILINE | re.DOTALL)
@@ -38,24 +37,10 @@ def missing(text: str) -> Iterator[tuple[int, str]]:
                 told = number_of({"file": about.get("file", ""), **entry})
             except TableError as error:
                 raise TableError(f"line {line}: {error}") from None
+            if not told:
+                raise TableError(f"line {line}: no scores for {entry}")
             found = re.compile(rf"(?<![\w.]){re.escape(told)}(?!\d|[.,]\d)").search(words, reached)
             if found is None:
                 yield line, told
             else:
                 reached = found.end()
-
-
-def number_of(entry: Mapping[str, Any]) -> str:
-    """What an entry comes to; raises TableError where there are no such scores."""
-    choice = dict(entry)
-    form, file, less = choice.pop("form"), choice.pop("file"), choice.pop("less", None)
-    lines = lines_of(file, choice)
-    told = shown(form, lines) if less is None else apart(form, lines, _others(less, file))
-    if not told:
-        raise TableError(f"no scores for {entry}")
-    return told
-
-
-def _others(less: Mapping[str, Any], file: str) -> Any:
-    choice = {"file": file, **less}
-    return lines_of(choice.pop("file"), choice)

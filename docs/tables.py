@@ -17,8 +17,9 @@ A cell of the page says which lines of the scores are meant; `names` says it for
 with `file = ""` that no scores of a row were kept, with `left` for which of its columns. A key may be a list: a column, and
 a text with {} for the cell. `where` chooses lines for the whole table. `cells` has an entry for each column of the page: ""
 for a column that is not made of scores, "words" for one of sentences, whose numbers are not checked, a form (scores.py), or
-a table with `form` and a choice of its own. What is chosen may be a pattern with *, and a list of several; @NAME in it is
-what the row chooses under that name.
+a table with `form` and a choice of its own; with `less` = { variant = "other" } the cell is what the lines chosen have more
+than those, paired. What is chosen may be a pattern with *, and a list of several; @NAME in it is what the row chooses under
+that name.
 
 `beside` is a table like the page's, whose cells are what is not made of scores: published numbers, and those of runs of
 which nothing else was kept. Its first lines, with #, say where they come from. Without `cells` the whole table is this one.
@@ -39,7 +40,7 @@ from functools import cache
 from typing import Any
 
 from docs import scores
-from docs.scores import TableError, lines_of, read_scores, shown
+from docs.scores import TableError, number_of, read_scores
 from docs.sentences import NUMBERS, missing
 
 COMMENT = re.compile(r"^<!-- scores\n(.*?)-->\n\n?", re.MULTILINE | re.DOTALL)
@@ -125,14 +126,23 @@ class Table:
             return None if NUMBER.search(text) else cell
         for name in [name for name in choice if name.startswith("@")]:
             value = choice.pop(name)
-            choice = {
-                k: v.replace(name, value) if isinstance(v, str) else v for k, v in choice.items()
-            }
-        told, file = choice.pop("form"), choice.pop("file")
-        found = shown(told, lines_of(file, choice)) or ("-" if NUMBER.search(text) else text)
+            choice = _filled(choice, name, value)
+        found = number_of(choice) or ("-" if NUMBER.search(text) else text)
         if found == text:
             return cell
         return f"**{found}**" if cell.startswith("**") and cell.endswith("**") else found
+
+
+def _filled(choice: Mapping[str, Any], name: str, value: str) -> dict[str, Any]:
+    """A choice with a value for @NAME, in those that it takes away as well."""
+    return {
+        k: _filled(v, name, value)
+        if isinstance(v, Mapping)
+        else v.replace(name, value)
+        if isinstance(v, str)
+        else v
+        for k, v in choice.items()
+    }
 
 
 def tables_of(text: str) -> Iterator[Table]:

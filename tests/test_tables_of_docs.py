@@ -122,6 +122,34 @@ def test_means_and_spreads_are_those_of_the_lines() -> None:
     assert new == PAGE
 
 
+FORM = '"{success-rate*100:+.1f} ({success-rate*100:.1f!ends})"'
+APART = (
+    """
+<!-- scores
+file = "fedrl/table1-16-sum.csv"
+keys = { method = "@method" }
+cells = ["", { method = "@method", less = { method = "@other" }, form = """
+    + FORM
+    + """ }]
+names = { one = { "@method" = "FedRL-1", "@other" = "DQN-alpha" } }
+-->
+
+| method | more |
+|---|---:|
+| one | 0.0 |
+"""
+)
+
+
+def test_a_cell_may_be_a_difference_paired_by_seed() -> None:
+    """The sentence's difference, which is tested against the scores, as a cell."""
+    new, differ = written("page.md", APART)
+    assert [d.told for d in differ] == ["+9.9 (1.2 to 18.6)"]
+    assert written("page.md", new) == (new, [])
+    other = APART.replace("DQN-alpha", "nobody")
+    assert [d.told for d in written("page.md", other)[1]] == ["-"]
+
+
 def test_a_cell_without_scores_has_no_number() -> None:
     _, differ = written("page.md", PAGE.replace("| FedRL-9 | - |", "| FedRL-9 | 3 |"))
     assert [(d.found, d.told) for d in differ] == [("3", "-")]

@@ -28,8 +28,8 @@ class HouseSabotageSettings(SabotageSettings):
     )
     poisoned: float = setting(
         0.3,
-        "of a backdoor: chance of a decision in hostile houses' training to have a trigger; 0 = none, so that an honest agent is "
-        "scored with triggers",
+        "of a backdoor: chance of a decision in hostile houses' training to have a trigger; 0 = none, so that an honest "
+        "agent is scored with triggers",
         ge=0,
         le=1,
         added=True,
