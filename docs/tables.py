@@ -14,12 +14,12 @@ Before such a table its page has a comment, in TOML, which the site leaves out; 
     -->
 
 A cell of the page says which lines of the scores are meant; `names` says it for cells that are written otherwise there,
-with `file = ""` that no scores of a row were kept, with `left` for which of its columns. A key may be a list: a column, and
-a text with {} for the cell. `where` chooses lines for the whole table. `cells` has an entry for each column of the page: ""
-for a column that is not made of scores, "words" for one of sentences, whose numbers are not checked, a form (scores.py), or
-a table with `form` and a choice of its own; with `less` = { variant = "other" } the cell is what the lines chosen have more
-than those, paired. What is chosen may be a pattern with *, and a list of several; @NAME in it is what the row chooses under
-that name.
+with `file = ""` that no scores of a row were kept, with `left` for which of its columns, with `own` cells of that row
+alone, by column. A key may be a list: a column, and a text with {} for the cell. `where` chooses lines for the whole
+table. `cells` has an entry for each column of the page: "" for a column that is not made of scores, "words" for one of
+sentences, whose numbers are not checked, a form (scores.py), or a table with `form` and a choice of its own; with `less`
+= { variant = "other" } the cell is what the lines chosen have more than those, paired. What is chosen may be a pattern
+with *, and a list of several; @NAME in it is what the row chooses under that name.
 
 `beside` is a table like the page's, whose cells are what is not made of scores: published numbers, and those of runs of
 which nothing else was kept. Its first lines, with #, say where they come from. Without `cells` the whole table is this one.
@@ -95,11 +95,12 @@ class Table:
             name = cells[self.header.index(title)].replace("**", "")
             column, pattern = (key, "{}") if isinstance(key, str) else key
             row |= self.about.get("names", {}).get(name, {column: pattern.format(name)})
-        left, beside = row.pop("left", []), self._beside(cells[0], number)
+        left, own = row.pop("left", []), row.pop("own", {})
+        beside = self._beside(cells[0], number)
         found = []
         for title, form, cell, kept in zip(self.header, forms, cells, beside, strict=True):
             names = title == self.header[0] or title in self.about.get("keys", {})
-            made = "" if title in left else form
+            made = "" if title in left else own.get(title, form)
             told = kept or (cell if names and not made else self._cell(made, cell, row))
             if told is None:
                 raise TableError(f"{cell!r} is neither made of scores nor kept beside them")

@@ -150,6 +150,15 @@ def test_a_cell_may_be_a_difference_paired_by_seed() -> None:
     assert [d.told for d in written("page.md", other)[1]] == ["-"]
 
 
+def test_a_row_may_have_cells_of_its_own() -> None:
+    own = 'names = { "FedRL-9" = { method = "DQN-alpha", own = { success = "{success-rate*100:.0f!mean}" } }, '
+    page = PAGE.replace("names = { ", own).replace("| none kept | - |", "| 1 | 1 |")
+    told = [d.told for d in written("page.md", page)[1]]
+    lines = lines_of("fedrl/table1-16-sum.csv", {"method": "DQN-alpha"})
+    assert told[:2] == ["3", shown("{success-rate*100:.0f!mean}", lines)]
+    assert told[2] == shown("{success-rate:.2f!each}", lines)
+
+
 def test_a_cell_without_scores_has_no_number() -> None:
     _, differ = written("page.md", PAGE.replace("| FedRL-9 | - |", "| FedRL-9 | 3 |"))
     assert [(d.found, d.told) for d in differ] == [("3", "-")]
