@@ -1,4 +1,4 @@
-"""`fedsuite deploy prune`: the private state of runs that are over, deleted from a node's state-dir.
+"""`fedsuite deploy prune`: the private state of runs that are over, deleted from a node's state-dir; or a smaller database.
 
 A node is not told that a run is over, for it may be resumed: its operator says which runs are, by the keys that the server
 keeps in its run folders (`run-key`), or by how long nothing was written. Only names that clients write are deleted.
@@ -19,6 +19,8 @@ from fedsuite.runs.folder import WRITTEN, checked_key
 from fedsuite.storage.deleting import check_own, delete, delete_file
 from fedsuite.storage.files import telling
 from simulations.app.own_node import RUNS
+from simulations.deploy.database import compacted
+from simulations.deploy.kit.server_folder import read_server
 from simulations.systems import load_system
 
 DAY_S = 86400.0
@@ -41,7 +43,12 @@ class State:
 
 
 def prune(
-    node: Annotated[Path, typer.Argument(metavar="NODE.toml", help="The node's own file.")],
+    place: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NODE.toml|DIR/server", help="The node's own file, or the SuperLink's folder."
+        ),
+    ],
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,10 +59,20 @@ def prune(
         float | None,
         typer.Option(min=0.0, help="All runs of which nothing was written for so many days."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
 ) -> None:
-    """Delete what a node keeps of runs that are over; without --run and --idle-days list it. Such runs cannot be resumed."""
-    for line in pruned(read_node(node, rostered=False), run or [], idle_days, dry_run):
+    """Delete what a node keeps of runs that are over; without --run and --idle-days list it. Such runs cannot be resumed.
+    Of a SuperLink's folder: give the empty part of the database back to the disk.
+    """
+    if not place.is_dir():
+        lines = pruned(read_node(place, rostered=False), run or [], idle_days, dry_run)
+    elif run or idle_days is not None:
+        raise InputError(
+            "--run, --idle-days: are for a node's state, and this is a folder; give its node.toml, or leave them out"
+        )
+    else:
+        lines = compacted(read_server(place), dry_run)
+    for line in lines:
         print(line)
 
 

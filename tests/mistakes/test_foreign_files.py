@@ -85,7 +85,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "deploy register folder": ("deploy register mine",),
     "deploy register keys": ("deploy register new mine",),
     "deploy node file": ("deploy node mine/mine.toml",),
-    "deploy prune node": ("deploy prune mine/mine.toml --idle-days 0",),
+    "deploy prune place": ("deploy prune mine/mine.toml --idle-days 0", "deploy prune mine"),
     "deploy node --ca": ("deploy node toy.toml --ca mine",),
     "deploy node --key": ("deploy node toy.toml --key mine",),
     "deploy check file": ("deploy check mine/mine.toml",),
