@@ -1,6 +1,7 @@
 """Which words a house uses, from the update that it sends in one visit."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -15,19 +16,21 @@ from simulations.fedvln.updates import houses_of, moved_rows, one_pass, undefend
 
 TARGET = "words of a house"
 LEAST = {"precision": 0.995, "recall": 0.96, "F-score": 0.975, "Spearman": 0.5}  # of the control
+BEYOND = "words of a house, beyond the words of all in the sum"
+APART = 0.05  # by how much an attack on single houses has to be ahead of who names all words of all of them
 
 
 def words(audited: Audited) -> Iterator[Finding]:
     """Precision, recall, F-score and rank correlation over the houses of a round, against their training instructions."""
     config, changes = audited.config, undefended(audited.config)
-    found = told_by(audited, audited.played(), config)
+    found, union = told_by(audited, audited.played(), config)
     control_keys = one_pass(config)
-    control = told_by(
+    control, _ = told_by(
         audited, audited.played(control_keys, first=True), with_keys(config, control_keys)
     )
     plain = found
     if changes:
-        plain = told_by(audited, audited.played(changes, first=True), with_keys(config, changes))
+        plain, _ = told_by(audited, audited.played(changes, first=True), with_keys(config, changes))
     values, controls, open_values = measures(found), measures(control), measures(plain)
     for measure, value in values.items():
         low, high = found.intervals[measure]
@@ -36,18 +39,40 @@ def words(audited: Audited) -> Iterator[Finding]:
             found.told if measure == "precision" else found.used, low, high,
             "undefended: in round 1" if changes else "", open_values[measure],
         )  # fmt: skip
+    if config.federation.secure_sum:
+        yield from beyond(found, union, control, plain)
 
 
-def told_by(audited: Audited, played: Round, config: FedVLNConfig) -> WordsFound:
-    """The attack on the visits of one round, its houses one below the other."""
+def beyond(
+    found: WordsFound, union: WordsFound, control: WordsFound, plain: WordsFound
+) -> Iterator[Finding]:
+    """How much more of single houses a sum tells than the words of all of them together, which it may tell."""
+    named, values, controls, open_values = map(measures, (union, found, control, plain))
+    for measure in ("precision", "F-score"):
+        less = named[measure]
+        low, high = (end - less for end in found.intervals[measure])
+        yield Finding(
+            "words", "server", BEYOND, measure, values[measure] - less, 0.0, controls[measure] - less, APART, found.used,
+            low, high, f"less {less:.3f}, which naming all words of all in the sum comes to for each of them",
+            open_values[measure] - less,
+        )  # fmt: skip
+
+
+def told_by(audited: Audited, played: Round, config: FedVLNConfig) -> tuple[WordsFound, WordsFound]:
+    """The attack on the visits of one round, its houses one below the other; and naming, for each of them, all words of all."""
     size = len(audited.roster.words)
     real, rows = real_words(size), []
     for visit, model in updates(played, config, audited.attack.words.houses):
         moved = moved_rows(visit, model, size)[real]
         uses = word_uses(houses_of(audited, visit.client.partition), size)[real]
         rows.append((told_words(moved), moved, uses))
+    every = np.tile(np.any([uses > 0 for _, _, uses in rows], axis=0), len(rows))
     told, moved, uses = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return score_told(told, moved, uses, audited.rng("words", played.number))
+    scored = partial(score_told, moved=moved, uses=uses)
+    return (
+        scored(told, rng=audited.rng("words", played.number)),
+        scored(every, rng=audited.rng("words of all", played.number)),
+    )
 
 
 def measures(found: WordsFound) -> dict[str, float]:

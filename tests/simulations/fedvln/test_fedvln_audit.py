@@ -169,6 +169,15 @@ def test_of_a_secure_sum_the_server_learns_the_words_of_all_together(
     assert all(line["counts"] and line["undefended"] >= 0.96 for line in found.values())
     assert 0 < found["F-score"]["value"] <= union + 0.05 < 0.96
     assert found["precision"]["value"] < 0.96
+    beyond = {
+        m: rows["words of a house, beyond the words of all in the sum", m]
+        for m in found
+        if m != "recall"
+    }
+    for measure, reached in (("precision", precision), ("F-score", union)):
+        line = beyond[measure]
+        assert line["value"] == pytest.approx(found[measure]["value"] - reached)
+        assert line["control"] == pytest.approx(1 - reached, abs=0.02) and line["counts"]
 
 
 def words_of_houses(run: Path) -> list[set[int]]:
