@@ -34,7 +34,8 @@ class Figure:
     """A drawing that is made when a format asks for it.
 
     name: of its file, once in a report; title: what it shows; alternative: what is to be seen in it, in words; choice:
-    figures of a section that show the same over different axes have the name of theirs.
+    figures of a section that show the same over different axes have the name of theirs; on_paper: holds pictures or maps,
+    whose colours stay as they are on a dark page.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Figure:
     alternative: str
     draw: Callable[[], "Drawing"]
     choice: str = ""
+    on_paper: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsuite.errors import one_line
+from fedsuite.reports.page.formats.on_screen import themed, values_at_the_cursor
 from fedsuite.reports.page.model import Figure, Report
 from fedsuite.storage.escaping import printable
 
@@ -29,20 +30,26 @@ def drawn(figure: Figure, name: str = "") -> "Drawing":
 
 
 def as_svg(figure: Figure, prefix: str) -> str:
-    """An SVG element without addresses, its texts as text; ids, which a page has once, begin with `prefix`."""
+    """An SVG element without addresses, its texts as text; ids, which a page has once, begin with `prefix`.
+
+    Colours but those of a figure on paper are names that the page gives a meaning; values of lines stand in an attribute.
+    """
     import matplotlib
 
     out = StringIO()
     with matplotlib.rc_context(
         {"svg.fonttype": "none", "svg.hashsalt": prefix, "text.parse_math": False}
     ):
-        figure.draw().savefig(out, format="svg", metadata=_NOWHERE)
+        drawing = figure.draw()
+        drawing.savefig(out, format="svg", metadata=_NOWHERE)
+        values = values_at_the_cursor(drawing)
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)
-    return printable(_named(text, prefix).strip())
+    text = _named(text if figure.on_paper else themed(text), prefix).strip()
+    return printable(text.replace("<svg", f"<svg{values}", 1))
 
 
 def _named(svg: str, prefix: str) -> str:
