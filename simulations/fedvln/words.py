@@ -59,7 +59,7 @@ def beyond(
 
 
 def told_by(audited: Audited, played: Round, config: FedVLNConfig) -> tuple[WordsFound, WordsFound]:
-    """The attack on the visits of one round, its houses one below the other; and naming all words of all for each of them."""
+    """The attack on the visits of one round, its houses one below the other; and naming, for each, all words of all."""
     size = len(audited.roster.words)
     real, rows = real_words(size), []
     for visit, model in updates(played, config, audited.attack.words.houses):

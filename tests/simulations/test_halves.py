@@ -110,7 +110,9 @@ def case_of(name: str, base: Path, cache: Path, folder: Path) -> Case:
     if system == "fedvln":
         stage, changes = VLN[variant]
         own = {"num_rounds": 2, "system": "fedvln", **changes}
-        return Case(chain_in(base, __name__).config(f"halves-{variant}", stage, **own), of_its_houses)
+        return Case(
+            chain_in(base, __name__).config(f"halves-{variant}", stage, **own), of_its_houses
+        )
     if system == "fedrl":
         config = fedrl_runs.config_of(cache, folder, "run", system="fedrl", **FEDRL[variant])
         return Case(config, the_world)
