@@ -62,7 +62,7 @@ def _panel(axes: "Axes", dpi: float, height: float) -> dict[str, Any] | None:
         return None
     # A unit along each axis, from values to places.
     (x0, y0), (x1, y1) = axes.transData.transform([(0.0, 0.0), (1.0, 1.0)]) * UNIT / dpi
-    box = axes.bbox.extents * UNIT / dpi
+    box = np.asarray(axes.bbox.extents) * UNIT / dpi
     edges = [box[0], height - box[3], box[2], height - box[1]]
     return {
         "box": [round(float(edge), 2) for edge in edges],
