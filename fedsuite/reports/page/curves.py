@@ -99,8 +99,8 @@ def _draw(lines: dict[str, pd.DataFrame], curve: Curve, label: str, several: boo
 
     figure, axes = blank_figure(*SIZE_IN)
     handles = []
-    for number, line in enumerate(lines.values()):
-        look = look_of(number)
+    for number, (name, line) in enumerate(lines.items()):
+        look = look_of(number) | {"label": name}  # which values at the cursor go by
         every = max(1, len(line) // 20)
         handles += axes.plot(line["x"], line["mean"], markersize=4, markevery=every, **look)
         band = line.dropna()

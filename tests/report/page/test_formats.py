@@ -2,14 +2,19 @@
 
 import base64
 import hashlib
+import json
 import re
+from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from fedsuite.errors import InputError
+from fedsuite.reports.page.formats import html
 from fedsuite.reports.page.formats.drawing import as_svg
 from fedsuite.reports.page.formats.html import as_html
 from fedsuite.reports.page.formats.latex import as_latex
@@ -181,6 +186,34 @@ def test_a_folder_has_every_figure_as_png_and_pdf(houses, tmp_path: Path) -> Non
     format_of("few.pdf")(few, tmp_path / "few.pdf")
     data = (tmp_path / "few.pdf").read_bytes()
     assert data.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\b", data)) == 2
+
+
+def test_figures_follow_the_page_but_those_on_paper(houses) -> None:
+    curve = next(f for f in houses.figures() if f.choice)
+    svg = as_svg(curve, "x")
+    assert "var(--f-blue, #0072b2)" in svg and "var(--f-page, #ffffff)" in svg
+    assert not re.search(r"(fill|stroke): #(000000|ffffff)", svg)
+    assert "var(" not in as_svg(replace(curve, on_paper=True), "x")
+    names = set(re.findall(r"var\((--f-\w+)", svg))
+    dark = (Path(html.__file__).parent / "page.css").read_text()
+    assert names <= set(re.findall(r"(--f-\w+):", dark))
+
+
+def test_values_at_the_cursor_stand_where_they_are_drawn(houses) -> None:
+    """Places from the attribute are those of the path's corners in the SVG."""
+    curve = next(f for f in houses.figures() if f.choice)
+    svg = as_svg(curve, "x")
+    (panel,) = json.loads(unescape(re.search(r'data-values="([^"]*)"', svg)[1]))
+    name, xs, ys = panel["lines"][0]
+    assert (name, xs) == ("federated", [0, 2]) and ys == pytest.approx([4.5, 45])
+    (x0, x1), (y0, y1) = panel["x"], panel["y"]
+    places = [(x0 + x1 * x, y0 + y1 * y) for x, y in zip(xs, ys, strict=True)]
+    drawn = [
+        [tuple(map(float, corner)) for corner in re.findall(r"[ML] ([\d.]+) ([\d.]+)", path)]
+        for path in re.findall(r'<path d="([^"]*)"[^>]*stroke: var\(--f-blue', svg)
+    ]
+    assert any(len(corners) == 2 and np.allclose(corners, places, atol=0.01) for corners in drawn)
+    assert panel["names"][0] == "rounds"
 
 
 @pytest.mark.parametrize("name", ["report", "report.docx", "report.png"])
