@@ -52,7 +52,7 @@ def test_the_newcomers_way_is_ten_commands_at_most() -> None:
     assert 5 <= len(block) <= 10
 
 
-@pytest.mark.parametrize(("program", "count"), [("fedsuite", 24), ("flwr", 2)])
+@pytest.mark.parametrize(("program", "count"), [("fedsuite", 26), ("flwr", 2)])
 def test_commands_are_as_they_are_typed(program: str, count: int) -> None:
     """Every command that the page starts is parsed, by the program's own parser, and none is run."""
     app = {"fedsuite": fedsuite, "flwr": flwr}[program]
