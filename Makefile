@@ -57,7 +57,7 @@ format: install
 
 # Into site/; opens from the file system. Keys are read from the code, links and anchors are checked.
 docs: install
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf .venv build dist site *.egg-info

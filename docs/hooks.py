@@ -20,6 +20,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import fedsuite
+from docs.formulas import set_formulas
 from fedsuite.settings.config import RunSettings, limits_of
 from fedsuite.settings.values import shown
 from simulations.app.key_rows import KeyRow, key_rows
@@ -65,8 +66,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
-    """Links to a folder of scores lead to its listing; what numbers are made of is left out, and in the source."""
-    text = FOLDER_LINK.sub(r"](\1/index.md)", MADE_OF.sub("", markdown))
+    """Formulas are set, links to a folder of scores lead to its listing, what numbers are made of is left to the source."""
+    text = set_formulas(FOLDER_LINK.sub(r"](\1/index.md)", MADE_OF.sub("", markdown)))
     source = f"sources/{Path(page.file.src_uri).stem}.txt"
     written = "/" not in page.file.src_uri and files.get_file_from_path(source)
     return f"{text}\n\n[The source of this page]({source})\n" if written else text
