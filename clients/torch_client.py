@@ -139,7 +139,10 @@ class TorchClient(LocalClient):
     def train(
         self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
     ) -> dict[str, float]:
-        """The mean loss of the steps; randomness, dropout's too, comes from (seed, round, partition, stream)."""
+        """The mean loss of the steps; randomness, dropout's too, comes from (seed, round, partition, stream).
+
+        Under privacy of single examples that of gradients comes from where their noise does.
+        """
         seed = self._seed(number, stream)
         with self._drawing():
             torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 3 ms

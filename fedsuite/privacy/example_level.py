@@ -6,9 +6,9 @@ multiplier.
 
   g = (sum over the batch of g_i min(1, C / ||g_i||) + N(0, (z C)^2 I)) / (q n)
 
-A batch has B examples on average, and may have none. Who is in it is drawn like the noise, and told to nobody. n is no
-secret, nor are the number of steps and the randomness of dropout. The divisor is fixed; what comes after g is
-post-processing.
+A batch has B examples on average, and may have none. Who is in it is drawn like the noise, and told to nobody; so is
+whatever masks a gradient, such as dropout (masks.py says why). n is no secret, nor is the number of steps. The divisor is
+fixed; what comes after g is post-processing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +22,7 @@ from torch import Tensor
 from fedsuite.averaging.privacy_settings import EXAMPLE, PrivacySettings
 from fedsuite.errors import InputError
 from fedsuite.privacy.ledger import Release, read, record
+from fedsuite.privacy.masks import draws_of
 from fedsuite.privacy.noise_source import noise_source
 
 AT_ONCE = 16  # examples whose gradients are held at the same time
@@ -52,12 +53,13 @@ class NoisedSteps:
     def gradients(
         self, loss: LossOfOne, parameters: Tensors, examples: tuple[Tensor, ...]
     ) -> dict[str, Tensor]:
-        """g by name, of the examples of a batch [b, ...], b >= 0."""
+        """g by name, of the examples of a batch [b, ...], b >= 0; what `loss` draws of torch is drawn like the noise."""
         summed = {k: torch.zeros_like(p, dtype=torch.float64) for k, p in parameters.items()}
-        for some in _parts(examples):
-            each = per_example_gradients(loss, parameters, some)
-            for name, value in clipped_sum(each, self.settings.clip).items():
-                summed[name] += value
+        with draws_of(self.rng, next(iter(parameters.values())).device):
+            for some in _parts(examples):
+                each = per_example_gradients(loss, parameters, some)
+                for name, value in clipped_sum(each, self.settings.clip).items():
+                    summed[name] += value
         return {k: self._noised(summed[k]).to(parameters[k].dtype) for k in sorted(summed)}
 
     def _noised(self, summed: Tensor) -> Tensor:

@@ -23,10 +23,13 @@ from fedsuite.history import read_rows
 from fedsuite.privacy.accounting import epsilon_of
 from fedsuite.privacy.complaints import check_privacy
 from fedsuite.privacy.example_level import NoisedSteps
+from fedsuite.privacy.findings import Finding
 from fedsuite.privacy.ledger import LEDGER, read
+from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import read_config
 from fedsuite.vln.checks import validate as check_houses
 from fedsuite.vln.config import FedVLNConfig
+from simulations.audits.accounted import beside_ledger
 from simulations.engines.inprocess import run_inprocess
 from simulations.torch_system import check
 from tests.cdl_runs import config_of as cdl_config
@@ -174,6 +177,8 @@ def test_silos_hide_their_frames_on_a_ring(cache: Path, tmp_path: Path) -> None:
             (2, 2, 4 / 12),
         ]
         assert ledger.epsilon() == want
+    seen = Finding("a", "server", "t", "AUC", 0.5, 0.5, 0.9, 0.6, 9)
+    assert beside_ledger(RunFolder(run), "example")(seen).epsilon == want
     rows = read_rows(run / "history.jsonl")
     sent = {k.split(".")[-1] for r in rows if r.get("task") == "train" for k in r["metrics"]}
     assert sent == {"epsilon", "sub-network-distance"}
@@ -186,8 +191,11 @@ def test_silos_hide_their_frames_on_a_ring(cache: Path, tmp_path: Path) -> None:
     assert not text or f"unit example: epsilon {want:.4g}" in text
 
 
-def learners(own: dict[str, Any]) -> tuple[Learner, PrivateLearner]:
-    """A plain learner and one of DP-SGD that clips nothing, adds nothing, and has every frame in every batch."""
+def learners(own: dict[str, Any], secret: int = 0) -> tuple[Learner, PrivateLearner]:
+    """A plain learner and one of DP-SGD that clips nothing, adds nothing, and has every frame in every batch.
+
+    secret: what the second draws from.
+    """
     base = {
         "image_size": 40,
         "batch_size": 6,
@@ -195,8 +203,9 @@ def learners(own: dict[str, Any]) -> tuple[Learner, PrivateLearner]:
         "objective.loss": "none",
         "optimizer": "sgd",
     }
-    config = changed(CDLConfig(), **base, clip=1e6, noise_multiplier=1e-15, noise="seeded", **own)
-    network = build_network("resnet8", 40, 1, "group", 0.0, seed=1)
+    base |= {"clip": 1e6, "noise_multiplier": 1e-15, "noise": "seeded"}
+    config = changed(CDLConfig(), **{**base, **own})
+    network = build_network("resnet8", 40, 1, "group", config.network.dropout, seed=1)
     names, initial = (
         names_of(network, config),
         {k: v.numpy() for k, v in network.state_dict().items()},
@@ -210,7 +219,7 @@ def learners(own: dict[str, Any]) -> tuple[Learner, PrivateLearner]:
     made = [SiloNetworks(config, names, initial, 2, "cpu") for _ in range(2)]
 
     def begin(i: int, updates: int) -> NoisedSteps:
-        return NoisedSteps(config.privacy, 6, 6, np.random.default_rng(i))
+        return NoisedSteps(config.privacy, 6, 6, np.random.default_rng([i, secret]))
 
     return (
         Learner(config, network, made[0], site),
@@ -228,6 +237,18 @@ def test_without_noise_or_clipping_dp_sgd_is_sgd() -> None:
         torch.testing.assert_close(
             private.networks.backbone[name], tensor, rtol=1e-3, atol=1e-5, msg=name
         )
+
+
+def test_dropout_of_a_silo_is_no_secret_of_the_seed() -> None:
+    """It follows from what its noise is drawn from, whatever the run's seed."""
+
+    def trained(seed: int, secret: int) -> np.ndarray:
+        _, private = learners({"seed": seed, "dropout": 0.5}, secret)
+        private.train(0, 1, lambda t: np.eye(2))
+        return np.concatenate([v.ravel() for v in private.networks.backbone_arrays().values()])
+
+    assert np.array_equal(trained(1, 5), trained(2, 5))
+    assert not np.allclose(trained(1, 5), trained(1, 6), atol=1e-6)
 
 
 # --- houses ------------------------------------------------------------------------------------------

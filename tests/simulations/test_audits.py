@@ -206,23 +206,50 @@ def test_what_the_ledger_accounts_stands_beside_what_it_covers(tmp_path: Path) -
     folder = RunFolder(tmp_path)
     seen = Finding("a", "server", "t", AT_LEAST, 3.0, 0.0, 4.0, 1.0, 5, note="x")
     given = dataclasses.replace(seen, attacker="anybody with the model")
-    assert beside_ledger(folder)(given) is given
+    assert beside_ledger(folder, "none")(given) is given
     release = ledger.Release(round=1, unit="client", noise_multiplier=4.0, delta=1e-5)
     ledger.record(tmp_path, release)
     epsilon = ledger.read(tmp_path).epsilon()
-    beside = beside_ledger(folder)
+    history(tmp_path, {"kind": "round", "metrics": {"merge.epsilon": epsilon}})
+    beside = beside_ledger(folder, "client")
     assert beside(given).epsilon == epsilon < 3.0 and beside(given).refutes
     assert beside(given).unit == "client"
     assert not beside(seen).refutes and beside(seen).note.startswith("x; ")
     # Of examples, which a client counts for itself, the server sees no more than the ledger says.
-    other = tmp_path / "other"
-    for name, count in (("a", 1), ("b", 9)):
+    other, told = tmp_path / "other", []
+    for place, key, count in (
+        ("a", "epsilon", 1),
+        ("b", "epsilon", 9),
+        ("c/silo-4", "silo.4.epsilon", 2),
+    ):
         own = dataclasses.replace(release, unit="example", count=count)
-        (other / "clients" / name).mkdir(parents=True)
-        ledger.record(other / "clients" / name, own)
-    spent = beside_ledger(RunFolder(other))(seen)
+        (other / "clients" / place).mkdir(parents=True)
+        said = ledger.record(other / "clients" / place, own).epsilon()
+        row = {"kind": "client", "task": "train", "name": place[0]}
+        told.append({**row, "metrics": {key: said, "silo.4.distance": 9.0}})
+    history(other, *told)
+    spent = beside_ledger(RunFolder(other), "example")(seen)
     assert spent.epsilon == ledger.read(other / "clients" / "b").epsilon() > epsilon
     assert spent.unit == "example"
+    # Without that of whoever has spent most, or with fewer lines, the others' would be too small.
+    file = other / "clients" / "b" / ledger.LEDGER
+    whole = file.read_text()
+    file.write_text(whole.replace('"count": 9', '"count": 8'))
+    with pytest.raises(InputError, match=r"b: ledger\.jsonl accounts an epsilon of .* put it back"):
+        beside_ledger(RunFolder(other), "example")
+    file.unlink()
+    with pytest.raises(InputError, match=r"b: has 0 ledgers of releases .* the run had 1 there"):
+        beside_ledger(RunFolder(other), "example")
+    file.write_text(whole)
+    (other / "clients" / "c" / "silo-4" / ledger.LEDGER).unlink()
+    with pytest.raises(InputError, match="c: has 0 ledgers of releases"):
+        beside_ledger(RunFolder(other), "example")
+
+
+def history(folder: Path, *rows: dict[str, object]) -> None:
+    """A run's history with these lines, of round 1."""
+    lines = [json.dumps({"round": 1, **row}) for row in rows]
+    (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def test_rows_survive_the_file(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Local training of the silos of one client by DP-SGD: each frame's gradient is clipped, and their sum noised.
 
-The updates are those of learner.py without a sub-network, but for what a mini-batch is and how its gradient comes about
-(fedsuite/privacy/example_level.py). Nothing that is computed of frames leaves a silo otherwise: losses are told to nobody.
+The updates are those of learner.py without a sub-network, but for what a mini-batch is, where its dropout is drawn from and
+how its gradient comes about (fedsuite/privacy/example_level.py). Nothing that is computed of frames leaves a silo otherwise:
+losses are told to nobody.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from fedsuite.averaging.privacy_settings import EPSILON
 from fedsuite.driving.model.networks import Output
-from fedsuite.driving.model.stateless import dropout_seed
 from fedsuite.driving.training.contrastive import REGRESSION_LOSSES
 from fedsuite.driving.training.learner import Learner, Matrix
 from fedsuite.driving.training.silo_networks import BACKBONE, Tensors
@@ -39,11 +39,8 @@ class PrivateLearner(Learner):
 
     def _update(self, t: int, number: int) -> dict[str, np.ndarray]:
         """One optimizer step of every silo."""
-        for i, silo in enumerate(self.site.silos):
-            rows = self._silo_rows(BACKBONE, i)
-            with dropout_seed(self.config.seed, number, silo, self.networks.device):
-                found = self._noised(i, rows)
-            for name, gradient in found.items():
+        for i in range(len(self.site.silos)):
+            for name, gradient in self._noised(i, self._silo_rows(BACKBONE, i)).items():
                 stacked = self.networks.backbone[name]
                 if stacked.grad is None:
                     stacked.grad = torch.zeros_like(stacked)
