@@ -28,9 +28,7 @@ def draws_of(rng: np.random.Generator, device: torch.device) -> Iterator[None]:
     words = rng.integers(2**32, size=_WORDS, dtype=np.uint64)
     seed = int(rng.integers(2**63))
     with torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(
-            0
-        )  # the words are used up, no half of a normal pair is left
+        torch.default_generator.manual_seed(0)  # its words are used up, no half of a pair is left
         state = torch.default_generator.get_state()
         state[_AT : _AT + 8 * _WORDS] = torch.from_numpy(words.view(np.uint8))
         torch.default_generator.set_state(state)
