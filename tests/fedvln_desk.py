@@ -2,7 +2,9 @@
 
 It holds small Room-to-Room and Room-across-Room data at the places that the TOMLs name, with view features of the
 published widths under the files' own names. What a TOML goes on from (start-from, speaker-from) is played first, so
-that stages are chained as the files say. Nothing but sizes and the number of rounds is overridden.
+that stages are chained as the files say. Nothing but sizes and the number of rounds is overridden. Of seeds the first is
+played; of variants that differ by a rule alone, which has tests of its own, the few in PLAYED. All others get ready: their
+data, their first model and their strategy are made, with every check that comes before training.
 """
 
 import gzip
@@ -16,12 +18,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fedsuite.runs.folder import RunFolder, read_stored_config
+from fedsuite.runs.folder import RunFolder, read_stored_config, variant_of
 from fedsuite.settings.config import flatten, read_config
+from fedsuite.storage.progress import silent
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.sources import open_sources
 from simulations.engines.ray.placement import Resources
+from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request, read_toml
 from simulations.experiments.running import run_request
 from simulations.experiments.variants import runs_of
@@ -43,6 +47,8 @@ AS_SHIPPED = {  # by file: merge rules need so many; a step for the head and one
     "backdoor": {"data.generated-seen-houses"},
     "personal": {"federation.local-epochs"},
 }
+# By file, variants that are played: a poisoned visit, and triggers alone with another decoder.
+PLAYED = {"backdoor": ("mean", "pba-clean")}
 # Two seen and two unseen houses of 2 x 6 places: number of paths by split.
 SEEN, UNSEEN = {"train": 5, "val_seen": 2}, {"val_unseen": 2}
 HOUSES = {"oak": SEEN, "elm": SEEN, "ash": UNSEEN, "fir": UNSEEN}
@@ -52,6 +58,18 @@ SEMANTIC_WIDTH = 200  # of features whose width the file does not say
 def tables_of(name: str) -> dict[str, dict[str, Any]]:
     """Label -> keys of every run that a shipped file describes, as written."""
     return {run.label: run.table for run in runs_of(read_toml(FILES[name]), name)}
+
+
+def first_seeds(name: str) -> dict[str, str]:
+    """Variant -> label of its run with the first seed."""
+    return {variant_of(label): label for label in reversed(tables_of(name))}
+
+
+def played_of(name: str) -> list[str]:
+    """Labels of the runs that are played, as the file lists them."""
+    found = first_seeds(name)
+    chosen = [found[variant] for variant in PLAYED.get(name, found)]
+    return [label for label in tables_of(name) if label in chosen]
 
 
 def write_annotations(folder: Path, connectivity: Path) -> Path:
@@ -95,15 +113,23 @@ def write_features(file: Path, width: int, connectivity: Path) -> None:
 
 @dataclass
 class Desk:
-    """A user's folder, in which the shipped configurations are played once each, after those they go on from."""
+    """A user's folder, in which the shipped configurations are played or got ready, after those they go on from."""
 
     folder: Path
     played: set[str] = field(default_factory=set)
 
     def play(self, name: str) -> dict[str, FedVLNConfig]:
-        """All runs of a file; their settings by label."""
+        """The runs of a file that are played; their settings by label."""
         self._play_once(name)
-        return {label: self.settings(name, label) for label in tables_of(name)}
+        return {label: self.settings(name, label) for label in played_of(name)}
+
+    def get_ready(self, name: str) -> list[str]:
+        """All that comes before training, of every variant that is not played; settings alone of its other seeds. Labels."""
+        left = [label for label in first_seeds(name).values() if label not in played_of(name)]
+        plans = plan_experiment(self._request(name, [], dry=True)).plans
+        for plan in (plans[label] for label in left):
+            plan.system.make_strategy(plan.settings, plan.system.prepare(plan.settings, silent))
+        return left
 
     def _play_once(self, name: str) -> None:
         """The runs of a file, and before them all that they go on from."""
@@ -113,10 +139,15 @@ class Desk:
         for table in tables_of(name).values():
             for key in GOES_ON_FROM & table.keys():
                 self._play_once(Path(table[key]).parts[1])
+        only = played_of(name) if len(played_of(name)) < len(tables_of(name)) else []
+        run_request(self._request(name, only), "inprocess", Resources())
+
+    def _request(self, name: str, only: list[str], dry: bool = False) -> Request:
+        """Runs of a file, at small sizes."""
         varied = flatten(read_toml(FILES[name]).get("sweep", {}).get("vary", {}))
         left = varied.keys() | AS_SHIPPED.get(name, set())
         sizes = [f"{k}={v}" for k, v in SIZES.items() if k not in left]
-        run_request(Request(FILES[name], sizes), "inprocess", Resources())
+        return Request(FILES[name], sizes, only=only, dry=dry)
 
     def settings(self, name: str, label: str) -> FedVLNConfig:
         """What a run was played with."""

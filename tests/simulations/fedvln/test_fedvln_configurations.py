@@ -1,4 +1,4 @@
-"""Every shipped FedVLN configuration, all its variants, played for a round with nothing but its sizes changed."""
+"""Every shipped FedVLN configuration, played for a round with nothing but its sizes changed, or got ready to be played."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from fedsuite.arrays import Arrays
 from fedsuite.history import RunFrames, load_runs
 from fedsuite.roster.members import Roster
-from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.folder import RunFolder, variant_of
 from fedsuite.settings.config import read_config, to_flat
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.sources import open_sources
@@ -130,6 +130,10 @@ def test_configuration_plays_as_shipped(desk: Desk, name: str) -> None:
         assert (run / "results.md").stat().st_size > 0
     if len(tables_of(name)) > 1:
         assert (desk.run(name, "") / "results.md").stat().st_size > 0
+    ready = desk.get_ready(name)
+    variants = {variant_of(label) for label in tables_of(name)}
+    assert {variant_of(label) for label in [*desk.play(name), *ready]} == variants
+    assert not any(desk.run(name, label).exists() for label in ready)
 
 
 def test_pre_exploration_lets_out_what_the_paper_says(desk: Desk) -> None:
