@@ -90,9 +90,7 @@ class LosingGrid(InProcessGrid):
     def _reply(self, message: Message) -> Message:
         asked = message.content["config"]
         assert isinstance(asked, ConfigRecord)
-        partition = int(
-            str(self.contexts[message.metadata.dst_node_id].node_config["partition-id"])
-        )
+        partition = self.partition_of(message.metadata.dst_node_id)
         what = str(asked.get("stage", message.metadata.message_type))
         at = (int(str(asked.get("round", 0))), what)
         lost = partition in self.losses.get(at, ())
@@ -100,6 +98,9 @@ class LosingGrid(InProcessGrid):
             reply = super()._reply(message)
             self.sent += [(partition, reply)] if message.metadata.message_type == "train" else []
         return Message(Error(NODE_LOST, "gone"), reply_to=message) if lost else reply
+
+    def partition_of(self, node: int) -> int:
+        return int(str(self.contexts[node].node_config["partition-id"]))
 
 
 def run(

@@ -20,7 +20,7 @@ from simulations.engines.ray.placement import Placement
 from simulations.systems import settings_of
 from tests import cdl_runs, fedvln_runs, summed_runs
 from tests.harness import config_from, prepared
-from tests.nodes import deploy, write_node
+from tests.nodes import deploy, grid_of, write_node
 from tests.summed_runs import LosingGrid, played, without_masks
 
 CDL = {"scenario": "star", "num_rounds": 2, "min_reply_fraction": 0.5, "checkpoint_every": 1}
@@ -136,6 +136,43 @@ def test_nodes_that_know_each_other_make_the_bytes_of_a_simulation(tmp_path: Pat
     for name in summed_runs.SITES:
         (kept,) = (tmp_path / name / "state").rglob("secure-sum-peers/*.safetensors")
         assert number_of(drawn_key()) not in kept.read_bytes()
+
+
+class LosingNodes(LosingGrid):
+    """With nodes that have files of their own."""
+
+    def __init__(
+        self, config: dict[str, Any], files: list[Path], losses: summed_runs.Losses
+    ) -> None:
+        super().__init__(config, losses)
+        grid = grid_of(config, files)
+        self.contexts = grid.contexts
+        self._partitions = {
+            node: i
+            for node, context in grid.contexts.items()
+            for i, file in enumerate(files)
+            if context.node_config["node"] == str(file)
+        }
+
+    def partition_of(self, node: int) -> int:
+        return self._partitions[node]
+
+
+@pytest.mark.parametrize("stage", ["keys", "shares", "masked", "unmask"])
+def test_a_node_lost_at_any_stage_leaves_the_bytes_of_a_simulation(
+    tmp_path: Path, stage: str
+) -> None:
+    """Four of five are left, of which three are enough; the one that was lost takes part in later rounds."""
+    losses = {(2, stage): [1]}
+    simulated = summed_runs.run(tmp_path / "simulated", "run", losses)
+    config = summed_runs.config_of(tmp_path / "server", "run", roster=str(tmp_path / "server.json"))
+    config = {**config, "min-reply-fraction": 0.3}
+    files = nodes_of(tmp_path, prepared(config), secure_sums=True)
+    deployed = played(LosingNodes(config, files, losses), config)
+    for name in ("model.safetensors", "history.jsonl"):
+        assert (deployed.path / name).read_bytes() == (simulated.path / name).read_bytes()
+    members = load_run(deployed.path).rounds["secure-sum.members"].dropna()
+    assert [*members] == [5, 5 if stage == "unmask" else 4, 5]
 
 
 def test_a_node_under_another_key_is_nobodys_peer(tmp_path: Path) -> None:
