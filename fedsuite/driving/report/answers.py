@@ -1,6 +1,7 @@
 """What `fedsuite report` says of a CDL run: errors, silos, what leaves a silo, and the paper's tables 2 and 3."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fedsuite.arrays import Share
 from fedsuite.driving.config import CDLConfig
@@ -9,7 +10,7 @@ from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
 from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.reports.outcomes import Column, Outcome, column_of, read_baselines
-from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
+from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, Wording, curve_of
 from fedsuite.reports.page.shared_arrays import shared_line
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.roster.members import Roster
@@ -32,6 +33,7 @@ NOTE = (
     "Errors in radians, of the average model over all test frames. Silo: own models at home; everywhere: own models on "
     "all test frames."
 )
+STEERING = {"constant": "always the mean angle", "random": "angles drawn at random"}
 ROWS = "silos."  # arrays of the server's file that are the silos' own networks, not their average
 PUBLISHED_SILOS = {"gaia": 11, "nws": 22, "exodus": 79}
 PUBLISHED_MIXINGS, PUBLISHED_PIXELS, PUBLISHED_BATCH = 3600, 200, 32
@@ -54,8 +56,20 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         papers=tuple(_papers(config, run.roster, outcome)) if outcome else (),
         notes=(NOTE, *filter(None, _notes(config, run))),
         data=scored_on(config, run.roster),
+        words=_words(run),
         chance="No chance level: baselines.json, with the errors of the mean angle, is written where a run's data are.",
     )
+
+
+def _words(run: RunRead) -> dict[str, Wording]:
+    """How the first score is told: of the average model or, where there is none, of the silos' own."""
+    unit = str(run.roster.facts.get("unit", "radians")) if run.roster else "radians"
+    first, then = f"was off by {{score}} {unit} (RMSE)", f"by {{score}} {unit}"
+    average = Wording(
+        "On the test frames of all silos", "the average model", first, then, names=STEERING
+    )
+    own = replace(average, where="On the test frames of its silo", who="a silo's own model")
+    return {"RMSE": average, "silo RMSE": own}
 
 
 def _notes(config: CDLConfig, run: RunRead) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import metrics_of
@@ -14,7 +15,8 @@ from fedsuite.fedrl.report.run import (
 )
 from fedsuite.fedrl.report.scored_on import scored_on
 from fedsuite.reports.outcomes import Column, column_of
-from fedsuite.reports.page.questions import Answers, Paper, RunRead, curve_of
+from fedsuite.reports.page.questions import Answers, Paper, RunRead, Wording, curve_of
+from fedsuite.roster.members import Roster
 from fedsuite.storage.files import read_table
 
 PAPER = read_table(__file__, "paper.json")
@@ -43,7 +45,24 @@ def answers(config: FedRLConfig, run: RunRead) -> Answers:
         data=scored_on(config, run.roster),
         learns=config.federation.method not in FIXED,
         chance=CHANCE,
+        words=_words(config, run.roster),
     )  # fmt: skip
+
+
+def _words(config: FedRLConfig, roster: Roster | None) -> dict[str, Wording]:
+    """How the first score is told. Episodes of a test that plays some again, as there are fewer maps, give no interval."""
+    played, known = (
+        config.evaluation.episodes,
+        int(roster.facts.get("test-episodes", 0)) if roster else 0,
+    )
+    met = Wording(
+        "In the test", "the agents", "met in {score} % of {of}", "in {score} %", "episodes",
+        count=played if played <= known else 0, share=True, names={"random": "random moves", "oracle": "shortest paths"},
+    )  # fmt: skip
+    read = replace(
+        met, first="found actions in texts with an F1 of {score} %", then="{score} %", count=0
+    )
+    return {"success-rate": met, "f1": read}
 
 
 def _leaves(config: FedRLConfig, tests: Sequence[FedRLOutcome]) -> Iterator[str]:

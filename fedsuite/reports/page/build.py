@@ -10,7 +10,8 @@ from fedsuite.reports.page.clients import failures_section, participation_sectio
 from fedsuite.reports.page.curves import curves_section
 from fedsuite.reports.page.digest import Digest
 from fedsuite.reports.page.model import Figure, Part, Report
-from fedsuite.reports.page.results import answers_of, paper_section, results_section
+from fedsuite.reports.page.opening import answers_of
+from fedsuite.reports.page.results import paper_section, results_section
 from fedsuite.reports.page.settings_table import again_section, ends_section, settings_section
 from fedsuite.reports.page.times import times_section
 from fedsuite.reports.page.traffic import traffic_section
@@ -40,8 +41,11 @@ def report_of(
     title: str, systems: Mapping[str, tuple[Sequence[Digest], Mapping[str, Value]]]
 ) -> Report:
     """systems: name -> digests of its runs, and the defaults of its settings."""
+    several = len(systems) > 1
     answers = tuple(
-        text for name, (digests, _) in systems.items() for text in answers_of(name, digests)
+        text
+        for name, (digests, _) in systems.items()
+        for text in answers_of(name, digests, several)
     )
     parts = [part_of(name, *given) for name, given in systems.items()]
     return Report(title, answers, tuple(_with_own_names(parts)))

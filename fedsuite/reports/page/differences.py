@@ -111,17 +111,22 @@ def _plain(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def sentence(found: Comparison, score: Column) -> str:
-    """Whether the best line is better than the next one."""
+def sentence(found: Comparison, score: Column, lower: bool) -> str:
+    """Whether the best line is better than the next one, and whether that is certain; "" where there is no pair.
+
+    The best by the means of all runs may be behind in the pairs: then nothing is certain.
+    """
     nearest = found.others[0]
-    told = nearest.difference.text(score.digits, score.scale)
-    what = f"{nearest.name} less {found.best}: {told}"
-    if nearest.difference.n < 2:
-        return what if nearest.difference.n else ""
-    certain = nearest.difference.certain
-    return (
-        f"{what}, {'which is certain' if certain else 'so these runs leave open which is better'}"
-    )
+    difference = nearest.difference
+    what = f"{nearest.name} less {found.best}: "
+    if difference.n < 2:
+        told = what + difference.shown(score.digits, score.scale)
+        open_ = f"Whether {found.best} is better than {nearest.name}, one pair of runs cannot tell"
+        return f"{open_} ({told})" if difference.n else ""
+    told = f"({what}{difference.text(score.digits, score.scale).replace(' (', ', ', 1)}"
+    if difference.certain and (difference.mean > 0) == lower:
+        return f"{found.best} is better than {nearest.name}, and that is certain {told}"
+    return f"Whether {found.best} is better than {nearest.name}, these runs leave open {told}"
 
 
 def difference_table(title: str, found: Comparison, score: Column) -> Table:

@@ -97,6 +97,26 @@ class Paper:
 
 
 @dataclass(frozen=True)
+class Wording:
+    """How a score is told in words: "In unseen houses the agent reached its goal in 31.5 % of 651 walks".
+
+    where, who: of that sentence; first: of the first line, with {score} and {of} ("reached its goal in {score} % of {of}");
+    then: of those behind it ("in {score} %"); of: what the score is over, in the plural; count: how many of them, 0 where
+    that is not known; share: whether it is a share of them, so that they give it an interval; names: how baselines are
+    called in a sentence, where that is not as in tables.
+    """
+
+    where: str
+    who: str
+    first: str
+    then: str
+    of: str = ""
+    count: int = 0
+    share: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Answers:
     """What is to be said of one run.
 
@@ -107,6 +127,7 @@ class Answers:
     client. line: the run's line, where it is another than its variant. data: what the scores are scores of, as the words
     that tell it, by what they tell ("silos" -> "11 silos"); scores of runs are ranked and averaged where all of it is
     equal. learns: False for a method that is itself a baseline. chance: where no run has a baseline, how to get one.
+    words: metric of a column -> how the report's first sentence tells it; one without is told by the column's title.
     """
 
     outcomes: Sequence[Outcome] = ()
@@ -123,6 +144,7 @@ class Answers:
     data: Mapping[str, str] = field(default_factory=dict)
     learns: bool = True
     chance: str = ""
+    words: Mapping[str, Wording] = field(default_factory=dict)
 
 
 def plain_answers(_: Any, run: RunRead) -> Answers:

@@ -1,11 +1,9 @@
 """The sections that answer first: the final scores beside what did not learn, and beside the published ones."""
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedsuite.reports.outcomes import EMPTY, Column, Outcome, spread_of, table
-from fedsuite.reports.page.differences import comparison_of, difference_table, sentence
+from fedsuite.reports.page.differences import comparison_of, difference_table
 from fedsuite.reports.page.digest import NO_FRAMES, Digest
 from fedsuite.reports.page.model import Section, Table, table_of
 from fedsuite.reports.page.questions import Paper
@@ -14,7 +12,6 @@ from fedsuite.reports.tables import markdown_table
 from fedsuite.storage.escaping import in_markdown
 
 HOW = "how comparable"
-MOST_NAMED = 4  # lines that the sentence names
 SPREAD = "Mean ± sample standard deviation over the runs of a line (seeds, folds). Scores of completed runs only."
 BASELINE = " (baseline)"
 APART = "Runs with different data have a table each: their scores are not to be ranked against each other."
@@ -53,43 +50,6 @@ def baselines_of(digests: Sequence[Digest]) -> dict[str, list[Outcome]]:
             beside = Outcome(name, "", {}, metrics, NO_FRAMES)
             found.setdefault(name, {}).setdefault(tuple(sorted(metrics.items())), beside)
     return {**{name: list(each.values()) for name, each in found.items()}, **own}
-
-
-def answers_of(title: str, digests: Sequence[Digest]) -> tuple[str, ...]:
-    """A sentence for all runs that were scored on the same data; and how many runs are not in any."""
-    missing = [d for d in digests if not d.completed]
-    left = f" Not completed, and not counted: {len(missing)} of {len(digests)} runs ({_states(missing)})."
-    groups = groups_by_data(digests)
-    told = [_ranking(group.called(title), group) for group in groups]
-    told = told or [f"{title}: no completed run."]
-    return (*told[:-1], told[-1] + (left if missing else ""))
-
-
-def _ranking(title: str, group: SameData) -> str:
-    """The first score of every line, the best first, beside the baselines."""
-    digests = group.digests
-    learnt = [d for d in digests if d.answers.learns]
-    groups = groups_of(learnt or digests)
-    lower, score = _first_score(digests)
-    if score is None:
-        return f"{title}: the completed runs have no scores."
-    means = {name: spread_of(own, score.metric).mean for name, own in groups.items()}
-    means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
-    order = list(means)
-    if lower is not None:
-        order.sort(key=lambda name: means[name], reverse=not lower)
-    named = [f"{name} {score.cell(groups[name])} ({_runs(groups[name])})" for name in order]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    beside = [f"{n} {score.cell(own)}" for n, own in baselines_of(digests).items() if learnt]
-    beside = [text for text in beside if not text.endswith(f" {EMPTY}")]
-    what = {True: " (lower is better)", False: " (higher is better)", None: ""}[lower]
-    text = f"{title}, {score.title}{what}: {', '.join(named[:MOST_NAMED])}{more}"
-    unknown = learnt and any(d.answers.chance for d in digests)
-    if beside or unknown:
-        text += f"; without learning: {', '.join(beside) or 'not known'}"
-    found = comparison_of(groups, score, lower, digests) if lower is not None else None
-    certain = sentence(found, score) if found else ""
-    return f"{text}. {certain}." if certain else f"{text}."
 
 
 def results_section(digests: Sequence[Digest]) -> Section:
@@ -134,7 +94,7 @@ def differences_text(runs: Sequence[Digest]) -> str:
 
 def _differences(group: SameData) -> Table | None:
     """Of every line's first score to the best line's, where there are pairs to take an interval of."""
-    lower, score = _first_score(group.digests)
+    lower, score = first_score(group.digests)
     if score is None or lower is None:
         return None
     learnt = [d for d in group.digests if d.answers.learns] or group.digests
@@ -144,7 +104,7 @@ def _differences(group: SameData) -> Table | None:
     return difference_table(group.called("Differences"), found, score)
 
 
-def _first_score(digests: Sequence[Digest]) -> tuple[bool | None, Column | None]:
+def first_score(digests: Sequence[Digest]) -> tuple[bool | None, Column | None]:
     """Whether less of it is better; the first column that a line which learnt has something in."""
     groups = groups_of([d for d in digests if d.answers.learns] or digests)
     shown = (c for c in _columns(digests) if any(spread_of(o, c.metric).n for o in groups.values()))
@@ -223,12 +183,3 @@ def _unfinished(digests: Sequence[Digest]) -> Table:
             }
         )
     return table_of("Not completed", rows, "The latest values are of unfinished training.")
-
-
-def _states(digests: Sequence[Digest]) -> str:
-    states = Counter(d.place.status for d in digests)
-    return ", ".join(f"{count} {state}" for state, count in states.items())
-
-
-def _runs(outcomes: Sequence[Outcome]) -> str:
-    return f"{len(outcomes)} run{'s' * (len(outcomes) != 1)}"

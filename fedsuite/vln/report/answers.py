@@ -6,7 +6,7 @@ import pandas as pd
 
 from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.reports.outcomes import Column, column_of, read_baselines
-from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, curve_of
+from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, Wording, curve_of
 from fedsuite.reports.page.shared_arrays import shared_line
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.runs.folder import RunFolder
@@ -60,8 +60,19 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
         papers=tuple(_papers(config, run, outcome)) if outcome else (),
         notes=(*_notes(outcome), *private) if outcome else (),
         data=scored_on(config, run.roster),
+        words=dict(_words(outcome)) if outcome else {},
         chance="No chance level: baselines.json, with the scores of a random walk, is written where a run's data are.",
     )  # fmt: skip
+
+
+def _words(outcome: FedVLNOutcome) -> Iterator[tuple[str, Wording]]:
+    """How the first scores of every stage are told."""
+    for split in VALIDATION:
+        count = int(outcome.metrics.get(f"{split}.count", 0))
+        where, names = TEXTS["where"][split], TEXTS["baselines"]
+        for metric, text in TEXTS["told"].items():
+            share = metric == "sr"
+            yield f"{split}.{metric}", Wording(where, **text, count=count, share=share, names=names)
 
 
 def _columns(split: str, rows: Sequence[Metric]) -> list[Column]:

@@ -96,7 +96,8 @@ def test_speakers_and_pre_exploration_have_their_tables(tmp_path: Path) -> None:
 def test_silos_have_their_own_errors_and_the_worst_comes_first(written) -> None:
     report = make_report([str(written.silos)])
     assert report.answer[0] == (
-        "cdl, RMSE (lower is better): silos 0.200 (1 run); without learning: constant 0.310, random 0.400."
+        "On the test frames of all silos the average model was off by 0.200 radians (RMSE); without learning: always the "
+        "mean angle by 0.310 radians, angles drawn at random by 0.400 radians."
     )
     assert [row["silo"] for row in table_named(report, "Worst off")] == ["leto", "rhea", "gaia"]
     assert table_named(report, "RMSE of own models at home, by silo")[0]["silos"] == "3"

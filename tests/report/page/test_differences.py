@@ -58,17 +58,17 @@ def test_a_report_opens_with_whether_the_best_is_certain(tmp_path: Path) -> None
         "certain": "yes",
     }  # fmt: skip
     assert (
-        "local less federated: -10.67 (95 % -12.10 to -9.23, 3 pairs), which is certain"
+        "federated is better than local, and that is certain (local less federated: -10.67, 95 % -12.10 to -9.23, 3 pairs)."
         in sure.answer[0]
     )
     open_ = make_report([str(houses(tmp_path / "open", [0.40, 0.50, 0.61], [0.45, 0.41, 0.60]))])
     assert table_named(open_, "Differences")[0]["certain"] == "no"
-    assert "leave open which is better" in open_.answer[0]
+    assert "Whether federated is better than local, these runs leave open (local" in open_.answer[0]
 
 
 def test_without_two_pairs_there_is_no_table(tmp_path: Path) -> None:
     report = make_report([str(houses(tmp_path / "one", [0.4, 0.5], [0.3]))])
-    assert "local less federated: -10.00 (one pair: no interval)" in report.answer[0]
+    assert "one pair of runs cannot tell (local less federated: -10.00)" in report.answer[0]
     assert not [t for s in report.parts[0].sections for t in s.tables if t.title == "Differences"]
 
 

@@ -42,8 +42,8 @@ def test_runs_on_other_houses_have_a_ranking_and_baselines_of_their_own(tmp_path
         "Final scores: 16 seen and 1 unseen houses": ["many", *baselines],
     }
     first, second = report.answer
-    assert "few 40.00" in first and "random walk 4.00." in first and "many" not in first
-    assert "many 20.00" in second and "random walk 2.00." in second
+    assert "in 40.00 %" in first and "random walk in 4.00 %." in first and "20.00" not in first
+    assert "in 20.00 %" in second and "random walk in 2.00 %." in second
     names = next(iter(tables_of(report, "Table 2").values()))
     assert "few: 1 seen and 1 unseen houses" in names and "many: 16 seen and 1 unseen houses" in names  # fmt: skip
 
@@ -68,7 +68,9 @@ def test_who_holds_the_houses_does_not_matter(tmp_path: Path) -> None:
         walked(tmp_path / "pooled", 0.5, 0.04, [pooled, apart[-1]]),
     ]
     (answer,) = make_report([str(run) for run in runs]).answer
-    assert "pooled 50.00 (1 run), apart 40.00 (1 run)" in answer
+    assert (
+        "of pooled reached its goal in 50.00 % of walks (1 run), apart in 40.00 % (1 run)" in answer
+    )
 
 
 def test_seeds_may_have_houses_of_their_own_and_that_is_said(tmp_path: Path) -> None:
@@ -112,8 +114,10 @@ def test_random_moves_are_the_chance_level_of_the_maps_that_they_were_made_on(
     learnt = parties_run(tmp_path / "learnt", "dqn-alpha", 0, 0.52)
     chance = parties_run(tmp_path / "chance", "random", 0, 0.74)
     (answer,) = make_report([str(learnt), str(chance)]).answer
-    assert answer.startswith("fedrl, success (%) (higher is better): DQN-alpha + noise 62.0")
-    assert answer.endswith("without learning: random 74.0.")
+    assert answer.startswith(
+        "In the test the agents of DQN-alpha + noise met in 62.0 % of episodes"
+    )
+    assert answer.endswith("without learning: random moves in 74.0 %.")
     rows = {row["run"]: row for row in table_named(make_report([str(learnt), str(chance)]), "Final scores")}  # fmt: skip
     assert rows["random (baseline)"]["runs"] == "1" and rows["random (baseline)"]["success (%)"] == "74.0"  # fmt: skip
 
@@ -121,7 +125,7 @@ def test_random_moves_are_the_chance_level_of_the_maps_that_they_were_made_on(
     (chance / "config.json").write_text(json.dumps(settings))
     first, second = make_report([str(learnt), str(chance)]).answer
     assert "of seed 0" in first and first.endswith("without learning: not known.")
-    assert second == "fedrl: of seed 5, success (%) (higher is better): random 74.0 (1 run)."
+    assert second == "of seed 5: In the test the agents met in 74.0 % of episodes."
 
 
 def test_without_a_chance_level_the_table_says_how_to_get_one(tmp_path: Path) -> None:
