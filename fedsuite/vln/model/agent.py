@@ -21,6 +21,7 @@ from fedsuite.vln.model.attention import SharedContext, SoftDotAttention, dot_sc
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.lstm import bilstm, cell_update
+from fedsuite.vln.model.products import linear, per_row
 
 NEGATIVE = float("-inf")
 
@@ -162,16 +163,16 @@ class ActionDecoder(Decoder):
         gathered: Gathered,
     ) -> Decided:
         """h~_{t-1}, c_{t-1} -> logits, h_t, c_t, h~_t. Stop is a zero feature scored without bias: its logit is 0."""
-        pose = dropout(torch.tanh(self.action(see.pose_angle.repeat(1, self.repeats))))
+        pose = see.pose_angle.repeat(1, self.repeats)
+        pose = dropout(torch.tanh(linear(pose, self.action)))
         query = gathered.times(dropout(state), self.view_attention.query.weight)
         scores = dot_scores(query, see.views, see.view_angle)
         weight = torch.softmax(scores, 1).unsqueeze(1)
         visual = torch.bmm(weight, see.views).squeeze(1)
         angle = torch.bmm(weight, see.view_angle).squeeze(1)
         inputs = torch.cat([pose, visual, angle.repeat(1, self.repeats)], 1)
-        gates = gathered.times(inputs, self.cell.weight_ih) + (
-            self.cell.bias_ih + self.cell.bias_hh
-        )
+        bias = per_row(self.cell.bias_ih + self.cell.bias_hh, inputs)
+        gates = gathered.times(inputs, self.cell.weight_ih) + bias
         gates = gates + gathered.times(state, self.cell.weight_hh)
         hidden, cell = self.updated(gates, cell)
         dropped, words = dropout(hidden), self.language_attention

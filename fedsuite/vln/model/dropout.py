@@ -16,7 +16,7 @@ def _levels(p: float) -> int:
     return min(round(256 * p), 255)
 
 
-def _scale(p: float) -> float:
+def scale(p: float) -> float:
     """What kept entries are multiplied by."""
     return 256 / (256 - _levels(p))
 
@@ -26,9 +26,14 @@ def keep_mask(shape: torch.Size, p: float, generator: torch.Generator) -> Tensor
     count = shape.numel()
     words = torch.empty((count + 7) // 8, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
-    mask = torch.empty(count, device=generator.device)
+    return kept(words.view(torch.uint8)[:count], p).view(shape)
+
+
+def kept(drawn: Tensor, p: float) -> Tensor:
+    """The mask of random bytes."""
+    mask = torch.empty(drawn.shape, device=drawn.device)
     # Into floats at once: on the CPU, comparing bytes into bools takes five times as long.
-    return torch.ge(words.view(torch.uint8)[:count], _levels(p), out=mask).view(shape)
+    return torch.ge(drawn, _levels(p), out=mask)
 
 
 @dataclass
@@ -43,14 +48,15 @@ class Dropout:
         """Dropped-out copy of x, differentiable."""
         if self.generator is None or self.p == 0:
             return x
-        return x * keep_mask(x.shape, self.p, self.generator).mul_(_scale(self.p))
+        return x * keep_mask(x.shape, self.p, self.generator).mul_(scale(self.p))
 
-    def features(self, x: Tensor) -> Tensor:
-        """Drop visual features in place; x [.., F] must not need a gradient."""
+    def features(self, x: Tensor, count: Tensor | None = None) -> Tensor:
+        """Drop visual features in place; x [.., F] must not need a gradient. count [B]: how many of the K of x [B, K, F]
+        are there, for dropouts that draw for several batches."""
         if self.generator is None or self.feature_p == 0:
             return x
         return x.mul_(
-            keep_mask(x.shape, self.feature_p, self.generator).mul_(_scale(self.feature_p))
+            keep_mask(x.shape, self.feature_p, self.generator).mul_(scale(self.feature_p))
         )
 
 

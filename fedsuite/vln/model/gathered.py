@@ -26,7 +26,9 @@ class Gathered:
         self._weights: dict[int, tuple[Tensor, Tensor, Notes]] = {}
 
     def times(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x W^T."""
+        """x W^T; of several agents' weights [S, O, I], each on its rows of x [S B, I], agent by agent."""
+        if weight.dim() > x.dim():
+            return self.times(x.unflatten(0, (len(weight), -1)), weight).flatten(0, 1)
         if not (torch.is_grad_enabled() and weight.requires_grad):
             return times_transposed(x, weight)
         if id(weight) not in self._weights:

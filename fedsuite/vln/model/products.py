@@ -11,7 +11,7 @@ B is one of eight sizes an octave.
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _LARGE = 1 << 22  # multiplications
 _FEWEST = 16  # rows, and the least distance between two sizes
@@ -36,6 +36,19 @@ def gradient_of_weight(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> T
         pairs = zip(zip(*outputs, strict=True), zip(*inputs, strict=True), strict=True)
         return torch.stack([gradient_of_weight(*pair) for pair in pairs])
     return _onednn(_filled(outputs).mT, _filled(inputs).mT)
+
+
+def linear(x: Tensor, layer: nn.Linear) -> Tensor:
+    """layer(x); of several agents' layers with weights [S, O, I], each on its rows of x [S B, I], agent by agent."""
+    if layer.weight.dim() == 2:
+        return layer(x)
+    rows = x.unflatten(0, (len(layer.weight), -1))
+    return torch.baddbmm(layer.bias.unsqueeze(1), rows, layer.weight.mT).flatten(0, 1)
+
+
+def per_row(vector: Tensor, like: Tensor) -> Tensor:
+    """A vector [O] for all rows; of several agents' vectors [S, O], each for its B of the rows of `like` [S B, ..]."""
+    return vector if vector.dim() == 1 else vector.repeat_interleave(len(like) // len(vector), 0)
 
 
 def _for_onednn(x: Tensor, rows: int, size: int) -> bool:

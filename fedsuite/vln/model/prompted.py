@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedsuite.vln.model.agent import ActionDecoder, AgentSizes
 from fedsuite.vln.model.attention import SharedContext
+from fedsuite.vln.model.products import per_row
 
 
 class Prompts(nn.Module):
@@ -30,8 +31,8 @@ class PromptedDecoder(ActionDecoder):
 
     def updated(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         hidden, cell = super().updated(gates, cell)
-        return hidden + self.prompt.state, cell
+        return hidden + per_row(self.prompt.state, hidden), cell
 
     def read(self, language: SharedContext, query: Tensor) -> Tensor:
         """A vector p added to all words moves no word's weight, softmax(C q + p q) = softmax(C q), and what is read by p."""
-        return super().read(language, query) + self.prompt.language
+        return super().read(language, query) + per_row(self.prompt.language, query)

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, nll_loss, pad
 
 from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.environment import STOP, Episodes, World
-from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.agent import Agent, Critic
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.rows import Chosen
 from fedsuite.vln.training.rollout import Tamper, Walk, sample, walk
@@ -50,7 +50,7 @@ def compute_losses(
     tamper: Tamper | None = None,
 ) -> Losses:
     """Roll out both mini-batches as one batch and add up the objective, imitation by `teacher_weight`."""
-    episodes, num_forced = _join(forced, sampled)
+    episodes, num_forced = joined(forced, sampled)
     rows = torch.arange(len(episodes), device=world.device)
     is_forced = rows < num_forced
     limit = torch.where(is_forced, config.agent.max_actions, config.agent.sampled_max_actions)
@@ -60,14 +60,17 @@ def compute_losses(
             return teacher
         return torch.where(row < num_forced, teacher, sample(logits, actions))
 
-    a2c = sampled is not None and config.objective.kind == "a2c"
-    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=a2c, tamper=tamper)
+    rewarded = sampled is not None and config.objective.kind == "a2c"
+    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=rewarded, tamper=tamper)
     imitation = _imitation(out, 0, num_forced)
     total = teacher_weight * imitation
     by_sampling = torch.zeros((), device=world.device)
     if sampled is not None:
-        if a2c:
-            by_sampling = _a2c(agent, world, out, episodes, num_forced, config.objective, dropout)
+        if rewarded:
+            last = values_at_the_cut(agent.critic, out, torch.ones_like(is_forced), dropout)
+            decided = decisions_of(world, out, is_forced, last, config.objective)
+            chosen = Chosen(decided.counted)
+            by_sampling = a2c(agent.critic, decided, chosen, config.objective, dropout)
         else:
             by_sampling = _imitation(out, num_forced, len(episodes))
         total = total + config.objective.sampled_weight * by_sampling
@@ -75,7 +78,7 @@ def compute_losses(
     return Losses(total, imitation.item(), by_sampling.item(), decisions)
 
 
-def _join(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, int]:
+def joined(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, int]:
     """One batch of both, forced rows first."""
     parts = [p for p in (forced, sampled) if p is not None]
     if not parts:
@@ -149,24 +152,33 @@ def _returns(reward: Tensor, counted: Tensor, last: Tensor, discount: float) -> 
     return torch.stack(found)
 
 
-def _a2c(
-    agent: Agent,
-    world: World,
-    out: Walk,
-    episodes: Episodes,
-    num_forced: int,
-    settings: ObjectiveSettings,
-    dropout: Dropout,
-) -> Tensor:
-    """All decisions as one long batch, the last first: on a GPU an operation costs more than its arithmetic."""
-    steps, batch = out.steps[::-1], len(episodes)
+@dataclass(frozen=True)
+class Decisions:
+    """All decisions of a walk as one long batch [N], the last first: on a GPU an operation costs more than its arithmetic.
+
+    row: of the episode; counted: whether it is learnt from by reward; target: R_t; log_prob, entropy: of pi; hidden [N, H].
+    """
+
+    row: Tensor
+    counted: Tensor
+    target: Tensor
+    log_prob: Tensor
+    entropy: Tensor
+    hidden: Tensor
+
+
+def decisions_of(
+    world: World, out: Walk, forced: Tensor, last: Tensor, settings: ObjectiveSettings
+) -> Decisions:
+    """forced [B]: whether an episode is teacher-forced; last [B]: V of one more look where it was cut off, else 0."""
+    steps, batch = out.steps[::-1], len(forced)
     row, active, action, before, after, hidden = (
         torch.cat([getattr(step, name) for step in steps])
         for name in ("row", "active", "action", "before", "after", "hidden")
     )
     rest = [step.rest_m for step in steps if step.rest_m is not None]
     aim, rest_m = torch.cat([step.aim for step in steps]), torch.cat(rest) if rest else None
-    counted = active & (row >= num_forced)
+    counted = active & ~forced.index_select(0, row)
     place = torch.cat([step.row + time * batch for time, step in enumerate(steps)])
 
     def over_time(values: Tensor) -> Tensor:
@@ -175,10 +187,6 @@ def _a2c(
         table[place] = values
         return table.view(-1, batch)
 
-    last = torch.zeros(batch, device=world.device)
-    if out.unfinished is not None and out.last_hidden is not None:
-        with torch.no_grad():
-            last[out.unfinished] = agent.critic(out.last_hidden, dropout)
     reward = rewards(world, before, after, action, aim, rest_m)
     if stamps := [step.stamped for step in steps if step.stamped is not None]:
         wanted = torch.cat([step.teacher for step in steps])
@@ -188,12 +196,35 @@ def _a2c(
     pairs = zip(every, steps, strict=True)
     taken = torch.cat([-nll_loss(own, step.action, reduction="none") for own, step in pairs])
     entropy = torch.cat([-(own.exp() * own.clamp(min=-1e9)).sum(1) for own in every])
-    chosen = Chosen(counted)
+    return Decisions(row, counted, returns.flatten()[place], taken, entropy, hidden)
+
+
+def a2c(
+    critic: Critic,
+    decided: Decisions,
+    chosen: Chosen,
+    settings: ObjectiveSettings,
+    dropout: Dropout,
+) -> Tensor:
+    """L_RL of the chosen decisions."""
     target, log_prob, entropy, hidden = (
-        chosen.of(rows) for rows in (returns.flatten()[place], taken, entropy, hidden)
+        chosen.of(rows)
+        for rows in (decided.target, decided.log_prob, decided.entropy, decided.hidden)
     )
-    advantage = target - agent.critic(hidden, dropout)
+    advantage = target - critic(hidden, dropout)
     policy_loss = -(log_prob * advantage.detach()).sum()
     value_loss = VALUE_WEIGHT * advantage.square().sum()
     bonus = settings.entropy_weight * entropy.sum()
     return (policy_loss + value_loss - bonus) / len(target)
+
+
+@torch.no_grad()
+def values_at_the_cut(critic: Critic, out: Walk, own: Tensor, dropout: Dropout) -> Tensor:
+    """V of one more look [B] of the episodes that are `own` [B] and were cut off, 0 of all others."""
+    last = torch.zeros(len(own), device=own.device)
+    if out.unfinished is not None and out.last_hidden is not None:
+        here = own.index_select(0, out.unfinished)
+        rows, hidden = out.unfinished[here], out.last_hidden[here]
+        if len(rows):
+            last[rows] = critic(hidden, dropout)
+    return last

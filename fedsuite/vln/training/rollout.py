@@ -16,7 +16,8 @@ from fedsuite.vln.model.agent import Agent, Decided, Panorama
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.rows import Chosen
+from fedsuite.vln.model.rows import Batch, Chosen
+from fedsuite.vln.model.stacked import StackedAgent
 
 # Given what b agents see, the teacher's actions [b] and who is active [b]: what they see and are taught instead, and whom
 # that is about [b]. To see what such tampering does; nothing of an honest run tampers.
@@ -70,13 +71,15 @@ def observe(
     candidate = candidate.unflatten(0, near.view.shape)
     heading = view % world.panorama_angle.shape[0]
 
-    def dimmed(features: Tensor) -> Tensor:
-        return dropout.features(features) if factor is None else features.mul_(factor.unsqueeze(1))
+    def dimmed(features: Tensor, count: Tensor | None = None) -> Tensor:
+        if factor is None:
+            return dropout.features(features, count)
+        return features.mul_(factor.unsqueeze(1))
 
     return Panorama(
         views=dimmed(views),
         view_angle=world.panorama_angle.index_select(0, heading),
-        candidate=dimmed(candidate),
+        candidate=dimmed(candidate, near.count),
         candidate_angle=near.angle,
         padding=near.padding,
         pose_angle=world.pose_angle.index_select(0, view),
@@ -116,7 +119,9 @@ class _Walkers:
         """What they see."""
         return observe(world, self.viewpoint, self.view, dropout, self.factor)
 
-    def decide(self, agent: Agent, see: Panorama, dropout: Dropout, gathered: Gathered) -> Decided:
+    def decide(
+        self, agent: Agent | StackedAgent, see: Panorama, dropout: Dropout, gathered: Gathered
+    ) -> Decided:
         decided: Decided = agent.decoder(
             see, self.state, self.cell, self.language, dropout, gathered
         )
@@ -124,7 +129,7 @@ class _Walkers:
 
 
 def walk(
-    agent: Agent,
+    agent: Agent | StackedAgent,
     world: World,
     episodes: Episodes,
     policy: Policy,
@@ -132,11 +137,16 @@ def walk(
     dropout: Dropout = NO_DROPOUT,
     bootstrap: bool = False,
     tamper: Tamper | None = None,
+    batch: Batch | None = None,
 ) -> Walk:
-    """Roll all episodes out. limit [B]: decisions allowed per episode; teacher -1 (no path) is the caller's to exclude."""
+    """Roll all episodes out. limit [B]: decisions allowed per episode; teacher -1 (no path) is the caller's to exclude.
+
+    batch: who is in it; a StackedBatch for a StackedAgent.
+    """
+    batch = batch or Batch()
     language, state, cell = agent.encoder(episodes.tokens, episodes.length, dropout)
     row = torch.arange(len(episodes), device=world.device)
-    active = torch.ones_like(row, dtype=torch.bool)
+    active = batch.begin(len(episodes), world.device)
     ways = None if episodes.way is None else pursuit(world, episodes.way)
     places = episodes.start, episodes.start_view, episodes.goal if ways is None else ways.aim
     at = _Walkers(row, *places, state, cell, language, episodes.feature_factor, ways)
@@ -156,16 +166,17 @@ def walk(
         active = active & (action != STOP)
         cut = active & (limit.index_select(0, at.row) <= time + 1)
         if bootstrap and bool(cut.any()):
-            with torch.no_grad():
-                end = at.rows(Chosen(cut))
+            with torch.no_grad(), batch.ending(cut) as some:
+                end, those = at.rows(some), some.of(cut)
                 see = end.look(world, dropout)
-                ends.append((end.row, end.decide(agent, see, dropout, Gathered()).hidden))
+                hidden = end.decide(agent, see, dropout, Gathered()).hidden
+                ends.append((end.row[those], hidden[those]))
         active = active & ~cut
-        left = Chosen(active)
-        if len(left) == 0:
+        staying = batch.staying(active)
+        if staying is not None and len(staying) == 0:
             break
-        if 4 * len(left) <= 3 * len(at.row):
-            at, active = at.rows(left), left.of(active)
+        if staying is not None:
+            at, active = at.rows(staying), staying.of(active)
     if ends:
         out.unfinished, out.last_hidden = map(torch.cat, zip(*ends, strict=True))
     return out

@@ -13,7 +13,7 @@ from fedsuite.vln.environment import STOP, pursuit
 from fedsuite.vln.evaluation.houses import walk_metrics
 from fedsuite.vln.evaluation.metrics import goal_progress_m
 from fedsuite.vln.metrics import metrics_of
-from fedsuite.vln.training.objective import _join, rewards
+from fedsuite.vln.training.objective import joined, rewards
 from fedsuite.vln.training.rollout import walk
 from tests.harness import changed
 
@@ -68,7 +68,7 @@ def test_the_teacher_walks_every_place(small_agent, oak, ways, ways_first) -> No
     """Also where a step's other mini-batch has ordinary goals."""
     world, others = join_houses([oak]), list(oak.samples["train"][15:18])
     parts = [ways, others] if ways_first else [others, ways]
-    episodes, _ = _join(*(make_episodes(part, world) for part in parts))
+    episodes, _ = joined(*(make_episodes(part, world) for part in parts))
     samples = [s for part in parts for s in part]
     limit = torch.full((len(samples),), LIMIT)
     steps = walk(small_agent, world, episodes, forced, limit).steps

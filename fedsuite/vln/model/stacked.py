@@ -1,0 +1,188 @@
+"""The agents of S houses side by side: their decisions are taken as one batch, every house's rows by its own weights.
+
+Rows of a stacked batch stand house by house, B for each: N = S B. The decoder's products have weights [S, O, I]; all else
+that it does is of single rows. A house's language encoder, critic, mini-batches and streams of random numbers stay its own,
+and so do its weights: a stack has copies, through which gradients go back.
+
+Every house draws what it would draw alone, in the same order: dropout and actions are drawn for the rows that would still be
+in its batch, as wide as its own candidates ask. So a house learns what it learns alone, but for the order of sums.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.attention import SharedContext
+from fedsuite.vln.model.dropout import Dropout, kept, scale
+from fedsuite.vln.model.rows import Batch, Chosen
+
+
+class StackedBatch(Batch):
+    """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house."""
+
+    def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
+        """sizes: episodes of every house, which are the first of its B = max(sizes) rows."""
+        slot = torch.arange(max(sizes), device=device)
+        self.counts = list(sizes)
+        self.present = (slot < torch.tensor(sizes, device=device).unsqueeze(1)).flatten()
+
+    @property
+    def houses(self) -> int:
+        """S."""
+        return len(self.counts)
+
+    def by_house(self, x: Tensor) -> Tensor:
+        """[N, ..] -> [S, B, ..]."""
+        return x.unflatten(0, (self.houses, -1))
+
+    def begin(self, rows: int, device: torch.device) -> Tensor:
+        """The rows that are episodes."""
+        return self.present
+
+    @contextmanager
+    def ending(self, cut: Tensor) -> Iterator[Chosen]:
+        """Present are those that are cut off, alone."""
+        before = self.present, self.counts
+        self.present, self.counts = cut, self.by_house(cut).sum(1).tolist()
+        some = self._first(max(self.counts))
+        self.present = some.of(cut)
+        yield some
+        self.present, self.counts = before
+
+    def staying(self, active: Tensor) -> Chosen | None:
+        """Every house's rows leave when they would if it were alone; all houses' get fewer when the longest batch has."""
+        left = self.by_house(active).sum(1).tolist()
+        fewer = [4 * own <= 3 * now for own, now in zip(left, self.counts, strict=True)]
+        if not any(fewer):
+            return None
+        shrinks = torch.tensor(fewer, device=active.device).unsqueeze(1)
+        present = self.by_house(self.present)
+        self.present = torch.where(shrinks, self.by_house(active), present).flatten()
+        self.counts = [a if f else c for a, f, c in zip(left, fewer, self.counts, strict=True)]
+        longest = max(self.counts)
+        if 4 * longest * self.houses > 3 * len(active):
+            return None
+        staying = self._first(longest)
+        self.present = staying.of(self.present)
+        return staying
+
+    def _first(self, longest: int) -> Chosen:
+        """So many rows of each house: those present, in their order, then others."""
+        order = self.by_house(~self.present).to(torch.uint8).argsort(dim=1, stable=True)
+        first = torch.arange(self.houses, device=order.device).unsqueeze(1) * order.shape[1]
+        index = (order[:, :longest] + first).flatten()
+        mask = torch.zeros_like(self.present).index_fill_(0, index, True)
+        return Chosen(mask, index)
+
+    def draws(self, widths: Sequence[int], widest: int) -> tuple[list[int], int, Tensor]:
+        """Draws of a house for each of its present rows: how many of each house, and room for [S, room]; where [N, widest]
+        those of every row are among all S x room. What is not there gets another's."""
+        counts = [n * w for n, w in zip(self.counts, widths, strict=True)]
+        room = max(-max(counts) // 8 * -8, 8)  # whole words of 8 bytes
+        device = self.present.device
+        width = torch.tensor(widths, device=device)[:, None, None]
+        row = (self.by_house(self.present).cumsum(1) - 1).clamp_(min=0).unsqueeze(2)
+        column = torch.minimum(torch.arange(widest, device=device), width - 1)
+        first = torch.arange(self.houses, device=device)[:, None, None] * room
+        return counts, room, (first + row * width + column).flatten(0, 1)
+
+    def widest(self, count: Tensor) -> list[int]:
+        """The largest count [N] of a house's present rows, at least 1."""
+        own = self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1).tolist()
+        return [int(n) for n in own]
+
+
+class StackedDropout(Dropout):
+    """Draws by the streams of every house; `own`: their dropouts, of the same rates."""
+
+    def __init__(self, own: Sequence[Dropout], batch: StackedBatch) -> None:
+        super().__init__(own[0].p, own[0].feature_p, own[0].generator)
+        self.own, self.batch = own, batch
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [N, H']."""
+        if self.generator is None or self.p == 0:
+            return x
+        return x * self._mask(x.unsqueeze(1), self.p).view_as(x)
+
+    def features(self, x: Tensor, count: Tensor | None = None) -> Tensor:
+        """x [N, K, F]; without count all K are there."""
+        if self.generator is None or self.feature_p == 0:
+            return x
+        if count is None:
+            return x.mul_(self._mask(x.flatten(1).unsqueeze(1), self.feature_p).view_as(x))
+        return x.mul_(self._mask(x, self.feature_p, self.batch.widest(count)))
+
+    def _mask(self, x: Tensor, p: float, widths: Sequence[int] | None = None) -> Tensor:
+        """0 or 1 / (1 - p) for x [N, K, F], drawn as `keep_mask` draws [b, K of the house, F]."""
+        widest, size = x.shape[1:]
+        counts, room, place = self.batch.draws(widths or [1] * self.batch.houses, widest)
+        words = torch.zeros(len(counts), room * size // 8, dtype=torch.int64, device=x.device)
+        for one, count, dropout in zip(words, counts, self.own, strict=True):
+            if count:
+                drawn = one[: (count * size + 7) // 8]
+                drawn.random_(-(2**63), None, generator=dropout.generator)
+        drawn = words.view(torch.uint8).view(-1, size).index_select(0, place.flatten())
+        return kept(drawn, p).view(x.shape).mul_(scale(p))
+
+
+def sample_stacked(
+    logits: Tensor, batch: StackedBatch, generators: Sequence[torch.Generator]
+) -> Tensor:
+    """One draw per row from softmax(logits [N, 1 + K]), by the house's generator as torch.multinomial draws: the largest of
+    p / q, q exponentially distributed."""
+    chance = torch.softmax(logits, 1)
+    widths = batch.widest((logits > float("-inf")).sum(1))
+    counts, room, place = batch.draws(widths, logits.shape[1])
+    drawn = chance.new_ones(len(counts), room)
+    for one, count, generator in zip(drawn, counts, generators, strict=True):
+        if count:
+            one[:count].exponential_(1, generator=generator)
+    return (chance / drawn.view(-1)[place]).argmax(1)
+
+
+class StackedAgent:
+    """Agents of S houses; `decoder`: theirs as one, with weights [S, ..] as they are now."""
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        self.agents = agents
+        self.decoder = _stacked([agent.decoder for agent in agents])
+
+    def encoder(
+        self, tokens: Tensor, length: Tensor, dropout: Dropout
+    ) -> tuple[SharedContext, Tensor, Tensor]:
+        """As LanguageEncoder's, of N rows; length [N] is 0 where a house has fewer episodes than B."""
+        assert isinstance(dropout, StackedDropout)
+        own = length.view(len(self.agents), -1)
+        longest, rows = tokens.shape[1], own.shape[1]
+        contexts, paddings, states = [], [], []
+        for agent, said, long, drop in zip(
+            self.agents, tokens.view(*own.shape, -1), own, dropout.own, strict=True
+        ):
+            count, width = int((long > 0).sum()), int(long.max())
+            language, *state = agent.encoder(said[:count, :width], long[:count], drop)
+            beyond = (0, longest - width, 0, rows - count)
+            contexts.append(pad(language.context, (0, 0, *beyond)))
+            padding = pad(language.padding, beyond, value=True)
+            padding[count:, 0] = False  # a softmax over nothing is no number
+            paddings.append(padding)
+            states.append([pad(part, (0, 0, 0, rows - count)) for part in state])
+        hidden, cell = (torch.cat(parts) for parts in zip(*states, strict=True))
+        return SharedContext(torch.cat(contexts), torch.cat(paddings)), hidden, cell
+
+
+def _stacked(modules: Sequence[nn.Module]) -> nn.Module:
+    """A module of the same kind with every parameter [S, ..], from which gradients flow to those of the modules."""
+    with torch.no_grad():
+        shell = copy.deepcopy(modules[0])
+    for name, _ in list(shell.named_parameters()):
+        where, _, last = name.rpartition(".")
+        owner = shell.get_submodule(where)
+        del owner._parameters[last]
+        setattr(owner, last, torch.stack([m.get_parameter(name) for m in modules]))
+    return shell

@@ -1,0 +1,111 @@
+"""Houses trained side by side learn what each learns alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from fedsuite.randomness import rng_for, torch_generator_for
+from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.data.batches import Batches
+from fedsuite.vln.data.dataset import join_houses, make_episodes
+from fedsuite.vln.model.agent import AgentSizes, build_agent
+from fedsuite.vln.model.decoders import DECODERS
+from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.stacked import StackedAgent
+from fedsuite.vln.training.objective import compute_losses
+from fedsuite.vln.training.stacked import stacked_losses, stacked_world
+from tests.harness import changed
+
+CONFIG = changed(FedVLNConfig(), batch_size=4, max_actions=8, train_max_actions=6)
+
+
+class Own:
+    """What a house brings to a step; its agent's weights are its own."""
+
+    def __init__(self, house, partition, config, decoder, follows, dims):
+        def factor(episodes):
+            """Environment dropout: what a house's episodes see, times 0, 1 or 2."""
+            shape = (len(episodes), self.world.feature_size)
+            return torch.from_numpy(rng.integers(0, 3, shape).astype(np.float32)) if dims else None
+
+        sizes = AgentSizes(30, house.views.shape[-1], angle=8, hidden=16, word=6, action=4)
+        self.agent = build_agent(sizes, partition, config.agent.masked_pooling, DECODERS[decoder])
+        with torch.no_grad():  # larger weights than the default ones, so that decisions differ
+            for p in self.agent.parameters():
+                p.mul_(2.0)
+        self.world = join_houses([house])
+
+        def stream(purpose):
+            return torch_generator_for(config.seed, purpose, 1, partition)
+
+        rng = rng_for(config.seed, "mini-batches", 1, partition)
+        own = config.objective
+        samples = [replace(s, follows=follows) for s in house.samples["train"]]
+        batches = Batches(samples, own.batch_size, own.fill_batches, rng)
+        forced = make_episodes(batches.next(), self.world) if own.teacher_weight else None
+        sampled = make_episodes(batches.next(), self.world) if own.kind != "none" else None
+        self.drawn = tuple(e and replace(e, feature_factor=factor(e)) for e in (forced, sampled))
+        rates = config.agent.dropout, config.agent.feature_dropout
+        self.dropout, self.actions = Dropout(*rates, stream("dropout")), stream("sampled actions")
+
+    def gradients(self):
+        given = self.agent.named_parameters()
+        return {name: None if p.grad is None else p.grad.clone() for name, p in given}
+
+
+WAYS, DIMMED = "ways that are followed", "environment dropout"
+CASES = {
+    WAYS: {},
+    DIMMED: {},
+    "a2c": {},
+    "imitation": {"objective": "imitation"},
+    "teacher alone": {"objective": "none"},
+    "sampled alone": {"teacher_weight": 0.0},
+    "pooled with padding": {"masked_pooling": False},
+    "no dropout": {"dropout": 0.0, "feature_dropout": 0.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "decoder"), [*((case, "envdrop") for case in CASES), ("a2c", "prompted")]
+)
+def test_losses_and_gradients_of_houses_are_those_of_each_alone(oak, elm, case, decoder):
+    """Houses with other numbers of episodes, candidates, words and decisions; streams end where they would alone."""
+    config = changed(CONFIG, **CASES[case])
+
+    def houses():
+        kind = config, decoder, case == WAYS, case == DIMMED
+        return [Own(house, n, *kind) for n, house in enumerate((oak, elm, oak))]
+
+    alone, together = houses(), houses()
+    want = []
+    for own in alone:
+        streams = own.dropout, own.actions
+        losses = compute_losses(own.agent, own.world, *own.drawn, 0.2, config, *streams)
+        losses.total.backward()
+        want.append(losses)
+    got = stacked_losses(
+        StackedAgent([own.agent for own in together]),
+        stacked_world([own.world for own in together]),
+        [own.drawn for own in together],
+        [0.2] * 3,
+        config,
+        [own.dropout for own in together],
+        [own.actions for own in together],
+    )
+    sum(losses.total for losses in got).backward()
+    for mine, theirs, a, b in zip(want, got, alone, together, strict=True):
+        assert mine.decisions == theirs.decisions
+        assert mine.imitation == pytest.approx(theirs.imitation, rel=1e-5)
+        assert mine.sampled == pytest.approx(theirs.sampled, rel=1e-4, abs=1e-5)
+        for one, other in ((a.dropout.generator, b.dropout.generator), (a.actions, b.actions)):
+            assert torch.equal(one.get_state(), other.get_state())
+        slopes, others = a.gradients(), b.gradients()
+        for name, slope in slopes.items():
+            if slope is None:
+                assert others[name] is None or not others[name].any(), name
+            else:
+                assert_close(others[name], slope, rtol=1e-4, atol=1e-6, msg=name)
