@@ -39,7 +39,7 @@ class TrainingData:
     speaker: Speaker | None = None
 
 
-class _Source:
+class Source:
     """A part during one visit, with random streams of its own."""
 
     def __init__(
@@ -120,7 +120,7 @@ class AgentLessons:
         if not parts:
             raise ValueError("expected data to learn from, got none")
         numbered = enumerate(parts, 1)
-        self.sources = [_Source(part, n, world, config, visit, stream) for n, part in numbered]
+        self.sources = [Source(part, n, world, config, visit, stream) for n, part in numbered]
         self.agent, self.longest, self.tamper = agent, config.objective.gradient_clip, tamper
         self.sums = np.zeros(4)
 
@@ -135,7 +135,11 @@ class AgentLessons:
             losses = source.losses(self.agent, self.tamper)
             losses.total.backward()
             if counted:
-                self.sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
+                self.count(losses)
+
+    def count(self, losses: Losses) -> None:
+        """Into the report."""
+        self.sums += (losses.imitation, losses.sampled, 0.0, losses.decisions)
 
     def clip(self, counted: bool = True) -> None:
         """Of encoder and decoder, each by itself."""
@@ -164,6 +168,27 @@ class AgentLessons:
         return as_metrics(self.measured(steps))
 
 
+class Training:
+    """`steps` optimizer steps of lessons, of which each ends with `step`; optimizer: of the parameters of their agent."""
+
+    def __init__(
+        self,
+        lessons: AgentLessons,
+        optimizer: torch.optim.Optimizer,
+        steps: int,
+        gradients: Gradients = UNCHANGED,
+    ) -> None:
+        self.lessons, self.optimizer, self.steps = lessons, optimizer, steps
+        self.gradients, self.parameters = gradients, dict(lessons.agent.named_parameters())
+
+    def step(self) -> None:
+        """With the gradients at hand."""
+        self.gradients.shape(self.parameters)
+        self.lessons.clip()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
 def train_locally(
     agent: Agent,
     optimizer: torch.optim.Optimizer,
@@ -179,14 +204,11 @@ def train_locally(
 ) -> TrainingReport:
     """`steps` optimizer steps of an `AgentLessons`."""
     lessons = AgentLessons(agent, world, parts, config, (round, partition), stream, tamper)
-    parameters = dict(agent.named_parameters())
+    training = Training(lessons, optimizer, steps, gradients)
     for _ in range(steps):
         lessons.draw()
         lessons.backward()
-        gradients.shape(parameters)
-        lessons.clip()
-        optimizer.step()
-        optimizer.zero_grad()
+        training.step()
     return lessons.measured(steps)
 
 

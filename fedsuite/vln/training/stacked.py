@@ -1,11 +1,15 @@
-"""The objective of several houses at once: one walk of all, see fedsuite/vln/model/stacked.py, and a loss for each."""
+"""Training of several houses side by side: one walk of all, see fedsuite/vln/model/stacked.py, and a loss for each.
+
+Optimizer, clipping, penalties and control variates are each house's own, as is the number of its steps: who has taken all
+of them leaves the stack.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import cross_entropy
 
 from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.environment import STOP, Episodes, World
@@ -17,6 +21,8 @@ from fedsuite.vln.model.stacked import (
     StackedDropout,
     sample_stacked,
 )
+from fedsuite.vln.stacked_world import StackedWorld, stacked_episodes, stacked_world
+from fedsuite.vln.training.learner import Source, Training, TrainingReport
 from fedsuite.vln.training.objective import (
     Losses,
     a2c,
@@ -29,12 +35,51 @@ from fedsuite.vln.training.rollout import Walk, walk
 Drawn = tuple[Episodes | None, Episodes | None]  # forced, sampled
 
 
-@dataclass(frozen=True)
-class StackedWorld:
-    """The worlds of S houses as one; first_row [S]: where the rows of each begin."""
+def train_stacked(trainings: Sequence[Training]) -> list[TrainingReport]:
+    """`train_locally` of every house; agents, optimizers and lessons must be objects of their own."""
+    stacked = stacked_world([t.lessons.sources[0].world for t in trainings])
+    for number in range(max(t.steps for t in trainings)):
+        going = [h for h, t in enumerate(trainings) if number < t.steps]
+        for h in going:
+            trainings[h].lessons.draw()
+        for part in range(max(len(trainings[h].lessons.sources) for h in going)):
+            # Environment dropout and dropout of features are drawn in other shapes.
+            for describes in (False, True):
+                _backward(trainings, stacked, going, part, describes)
+        for h in going:
+            trainings[h].step()
+    return [t.lessons.measured(t.steps) for t in trainings]
 
-    world: World
-    first_row: list[int]
+
+def _backward(
+    trainings: Sequence[Training],
+    stacked: StackedWorld,
+    going: Sequence[int],
+    part: int,
+    describes: bool,
+) -> None:
+    """Add the gradients of a part of the data, of the houses where its instructions are made up (`describes`) or not."""
+    own: list[tuple[int, Source]] = [
+        (h, mine[part])
+        for h in going
+        if part < len(mine := trainings[h].lessons.sources)
+        and (mine[part].data.speaker is not None) == describes
+    ]
+    if not own:
+        return
+    numbers, sources = zip(*own, strict=True)
+    losses = stacked_losses(
+        StackedAgent([trainings[h].lessons.agent for h in numbers]),
+        replace(stacked, first_row=[stacked.first_row[h] for h in numbers]),
+        [source.drawn for source in sources],
+        [source.data.teacher_weight for source in sources],
+        sources[0].config,
+        [source.dropout for source in sources],
+        [source.actions for source in sources],
+    )
+    torch.stack([one.total for one in losses]).sum().backward()
+    for h, one in zip(numbers, losses, strict=True):
+        trainings[h].lessons.count(one)
 
 
 def stacked_losses(
@@ -50,7 +95,7 @@ def stacked_losses(
     world, pairs = stacked.world, [joined(*one) for one in drawn]
     parts, num_forced = [episodes for episodes, _ in pairs], [n for _, n in pairs]
     batch = StackedBatch([len(own) for own in parts], world.device)
-    episodes = _stacked_episodes(parts, stacked.first_row)
+    episodes = stacked_episodes(parts, stacked.first_row)
     slot = torch.arange(len(episodes) // len(parts), device=world.device)
     forced = (slot < torch.tensor(num_forced, device=world.device).unsqueeze(1)).flatten()
     limit = torch.where(forced, config.agent.max_actions, config.agent.sampled_max_actions)
@@ -106,66 +151,3 @@ def _by_reward(
     whose = house.index_select(0, decided.row)
     chosen = [Chosen(decided.counted & (whose == h)) for h, *_ in own]
     return torch.stack([a2c(critic, decided, chosen[h], settings, drop) for h, critic, drop in own])
-
-
-def _stacked_episodes(parts: Sequence[Episodes], first_row: Sequence[int]) -> Episodes:
-    """Mini-batches house by house, each with as many rows as the largest; rows beyond a house's own have no words."""
-    rows, longest = max(map(len, parts)), max(p.tokens.shape[1] for p in parts)
-    factors = [p.feature_factor for p in parts if p.feature_factor is not None]
-    if len(factors) not in (0, len(parts)):
-        raise ValueError("all houses of a step need environment dropout, or none")
-    ways = any(p.way is not None for p in parts)
-    stops = max(p.via.shape[1] for p in parts)
-
-    def filled(x: Tensor, first: int = 0) -> Tensor:
-        """[b, ..] -> [B, ..]: rows beyond are those of the first episode."""
-        return torch.cat([x, x[:1].expand(rows - len(x), *x.shape[1:])]) + first
-
-    def way(p: Episodes) -> Tensor:
-        return torch.cat([p.via, p.goal[:, None].expand(-1, stops - p.via.shape[1])], 1)
-
-    each = list(zip(parts, first_row, strict=True))
-    tokens = [pad(p.tokens, (0, longest - p.tokens.shape[1], 0, rows - len(p))) for p in parts]
-    return Episodes(
-        tokens=torch.cat(tokens),
-        length=torch.cat([pad(p.length, (0, rows - len(p))) for p in parts]),
-        start=torch.cat([filled(p.start, first) for p, first in each]),
-        start_view=torch.cat([filled(p.start_view) for p in parts]),
-        goal=torch.cat([filled(p.goal, first) for p, first in each]),
-        feature_factor=torch.cat([filled(f) for f in factors]) if factors else None,
-        way=torch.cat([filled(way(p), first) for p, first in each]) if ways else None,
-    )
-
-
-def stacked_world(worlds: Sequence[World]) -> StackedWorld:
-    """Tables of all, one world after another."""
-    sizes = [len(w.candidate) for w in worlds]
-    first_row = [sum(sizes[:h]) for h in range(len(worlds))]
-    first_pair = [sum(len(w.teacher) for w in worlds[:h]) for h in range(len(worlds))]
-    widest = max(w.candidate.shape[1] for w in worlds)
-
-    def wide(x: Tensor) -> Tensor:
-        """[n, k, ..] -> [n, K, ..]; what is added is never read: a house counts its candidates."""
-        return torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1], *x.shape[2:])], 1)
-
-    each = list(zip(worlds, first_row, first_pair, strict=True))
-    rows = [w.first_row[:-1] for w in worlds]
-    world = World(
-        scans=tuple(scan for w in worlds for scan in w.scans),
-        first_row=(
-            *(r + first for own, first in zip(rows, first_row, strict=True) for r in own),
-            sum(sizes),
-        ),
-        candidate=torch.cat([wide(w.candidate) + first for w, first, _ in each]),
-        candidate_view=torch.cat([wide(w.candidate_view) for w in worlds]),
-        relative_angle=torch.cat([wide(w.relative_angle) for w in worlds]),
-        candidate_count=torch.cat([w.candidate_count for w in worlds]),
-        # A pair's place is its row's number and the goal's row, which is `first` more now.
-        pair_row=torch.cat([w.pair_row + pairs - first for w, first, pairs in each]),
-        teacher=torch.cat([w.teacher for w in worlds]),
-        distance_m=torch.cat([w.distance_m for w in worlds]),
-        views=torch.cat([w.views for w in worlds]),
-        panorama_angle=worlds[0].panorama_angle,
-        pose_angle=worlds[0].pose_angle,
-    )
-    return StackedWorld(world, first_row)

@@ -7,6 +7,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from fedsuite.arrays import module_arrays
+from fedsuite.averaging.gradients import Gradients
+from fedsuite.averaging.penalties import chosen_penalty
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.batches import Batches
@@ -15,8 +18,11 @@ from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.decoders import DECODERS
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.stacked import StackedAgent
+from fedsuite.vln.stacked_world import stacked_world
+from fedsuite.vln.training.learner import AgentLessons, Training, TrainingData, train_locally
 from fedsuite.vln.training.objective import compute_losses
-from fedsuite.vln.training.stacked import stacked_losses, stacked_world
+from fedsuite.vln.training.rmsprop import RMSprop
+from fedsuite.vln.training.stacked import stacked_losses, train_stacked
 from tests.harness import changed
 
 CONFIG = changed(FedVLNConfig(), batch_size=4, max_actions=8, train_max_actions=6)
@@ -109,3 +115,45 @@ def test_losses_and_gradients_of_houses_are_those_of_each_alone(oak, elm, case, 
                 assert others[name] is None or not others[name].any(), name
             else:
                 assert_close(others[name], slope, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
+    """Houses leave when they have taken their steps; optimizers that go on, penalties and clipping are their own."""
+    config = changed(CONFIG, gradient_clip=0.5, learning_rate=1e-3)
+    houses, steps, penalty = (oak, elm, oak), (3, 1, 4), chosen_penalty("k", "proximal", 0.1)
+
+    def opened():
+        """An agent, its optimizer and its data of each house."""
+        for n, house in enumerate(houses):
+            own = Own(house, n, config, "envdrop", False, False)
+            optimizer = RMSprop(own.agent.parameters(), 1e-3, bias_correction=True)
+            samples = house.samples["train"]
+            parts = [TrainingData(samples, 0.2), TrainingData(samples, 0.6)][: 1 + n % 2]
+            if not fresh:
+                train_locally(own.agent, optimizer, own.world, parts, config, n, 1, n)
+            yield own, optimizer, parts
+
+    alone = [
+        (own, optimizer, train_locally(
+            own.agent, optimizer, own.world, parts, config, steps[n], 2, n, Gradients(penalty)
+        ))
+        for n, (own, optimizer, parts) in enumerate(opened())
+    ]  # fmt: skip
+    begun, together = [], []
+    for n, (own, optimizer, parts) in enumerate(opened()):
+        begun.append(module_arrays(own.agent))
+        lessons = AgentLessons(own.agent, own.world, parts, config, (2, n))
+        together.append(Training(lessons, optimizer, steps[n], Gradients(penalty)))
+    reports = train_stacked(together)
+    for (own, optimizer, want), got, start, report in zip(
+        alone, together, begun, reports, strict=True
+    ):
+        assert (report.steps, report.decisions) == (want.steps, want.decisions)
+        for field in ("imitation_loss", "sampled_loss", "gradient_norm"):
+            assert getattr(report, field) == pytest.approx(getattr(want, field), rel=1e-4)
+        assert optimizer.param_groups[0]["step"] == got.optimizer.param_groups[0]["step"]
+        mine, theirs = module_arrays(own.agent), module_arrays(got.lessons.agent)
+        learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
+        apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
+        assert learnt > 1e-3 and apart < 3e-5 * learnt, (apart, learnt)
