@@ -5,7 +5,7 @@ With !mean it is the mean alone, with !each every value by seed and fold, with !
 mean of those that are there, and how many. {n} is the number of lines.
 
 Of two choices of lines a field is the mean of the differences, first less second, paired by seed and fold; with !ends it is
-the 95 % interval of that mean (fedsuite/history/paired.py).
+the 95 % interval of that mean (fedsuite/history/paired.py). Of one choice `over` another, lines are quotients, paired so.
 """
 
 import json
@@ -85,15 +85,18 @@ def _lines(
 
 def number_of(entry: Mapping[str, Any]) -> str:
     """An entry's `form` with the numbers of the lines that it chooses in `file`, or with what these have more than those of
-    `less`; "" where there are no such lines."""
+    `less`, or with their quotients by those of `over`; "" where there are no such lines."""
     choice = dict(entry)
-    form, file, less = choice.pop("form"), choice.pop("file"), choice.pop("less", None)
+    form, file = choice.pop("form"), choice.pop("file")
+    less, over = choice.pop("less", None), choice.pop("over", None)
     lines = lines_of(file, choice)
-    if less is None:
+    if less is None and over is None:
         return shown(form, lines)
-    choice = {"file": file, **less}
+    choice = {"file": file, **(less or over)}
     others = lines_of(choice.pop("file"), choice)
-    return "" if lines.empty or others.empty else apart(form, lines, others)
+    if lines.empty or others.empty:
+        return ""
+    return apart(form, lines, others) if less else shown(form, quotients(form, lines, others))
 
 
 def shown(form: str, lines: pd.DataFrame) -> str:
@@ -133,6 +136,15 @@ def apart(form: str, first: pd.DataFrame, second: pd.DataFrame) -> str:
             ends = f"{pair.low:{sign}{bare}} to {pair.high:{sign}{bare}}"
             found += ends if kind == "ends" else f"{pair.mean:{style}}"
     return found
+
+
+def quotients(form: str, first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """The form's metrics of these lines, divided by the other ones', of seeds and folds that both have."""
+    found = {}
+    for metric in {part[1] for part in _parts(form)} - {"", "n"}:
+        above, below = (_by_draw(lines, metric, "") for lines in (first, second))
+        found[metric] = [above[key] / below[key] for key in above if key in below]
+    return pd.DataFrame(found)
 
 
 def _values(lines: pd.DataFrame, metric: str, factor: str) -> pd.Series:

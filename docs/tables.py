@@ -18,8 +18,8 @@ with `file = ""` that no scores of a row were kept, with `left` for which of its
 alone, by column. A key may be a list: a column, and a text with {} for the cell. `where` chooses lines for the whole
 table. `cells` has an entry for each column of the page: "" for a column that is not made of scores, "words" for one of
 sentences, whose numbers are not checked, a form (scores.py), or a table with `form` and a choice of its own; with `less`
-= { variant = "other" } the cell is what the lines chosen have more than those, paired. What is chosen may be a pattern
-with *, and a list of several; @NAME in it is what the row chooses under that name.
+= { variant = "other" } the cell is what the lines chosen have more than those, paired, and with `over` their quotient. What
+is chosen may be a pattern with *, and a list of several; @NAME in it is what the row chooses under that name.
 
 `beside` is a table like the page's, whose cells are what is not made of scores: published numbers, and those of runs of
 which nothing else was kept. Its first lines, with #, say where they come from. Without `cells` the whole table is this one.

@@ -150,6 +150,20 @@ def test_a_cell_may_be_a_difference_paired_by_seed() -> None:
     assert [d.told for d in written("page.md", other)[1]] == ["-"]
 
 
+def test_a_cell_may_be_a_quotient_paired_by_seed() -> None:
+    by_seed = [
+        dict(zip(lines["seed"], lines["success-rate"], strict=True))
+        for name in ("FedRL-1", "DQN-alpha")
+        for lines in [lines_of("fedrl/table1-16-sum.csv", {"method": name})]
+    ]
+    found = [by_seed[0][seed] / by_seed[1][seed] for seed in by_seed[0]]
+    page = APART.replace("less =", "over =").replace(FORM, '"{success-rate:.3f}"')
+    told = f"{statistics.mean(found):.3f} ± {statistics.stdev(found):.3f}"
+    assert [d.told for d in written("page.md", page)[1]] == [told]
+    nobody = page.replace("DQN-alpha", "nobody")
+    assert [d.told for d in written("page.md", nobody)[1]] == ["-"]
+
+
 def test_a_row_may_have_cells_of_its_own() -> None:
     own = 'names = { "FedRL-9" = { method = "DQN-alpha", own = { success = "{success-rate*100:.0f!mean}" } }, '
     page = PAGE.replace("names = { ", own).replace("| none kept | - |", "| 1 | 1 |")
