@@ -14,6 +14,7 @@ from fedsuite.history.reading import Sources, read_tables
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from matplotlib.axes import Axes
 
 
 class RunFrames:
@@ -73,6 +74,16 @@ class RunFrames:
         return joined(
             [(name, found) for name, folder in self.sources if len(found := audit_lines(folder))]
         )
+
+    def plot(self, metric: str, *, x: str = "round", axes: "Axes | None" = None) -> "Axes":
+        """Draw a metric of the rounds, a line for each variant, and return the axes; in a notebook it is shown.
+
+        x: another metric of the same rounds to draw it over. axes: to draw on, new ones if not given. Several runs of a
+        variant are a mean with one standard deviation. InputError for a metric that no round has.
+        """
+        from fedsuite.history.drawing import plot
+
+        return plot(self.sources, self.rounds, self.closing, metric, x, axes)
 
     def replaced(self, **frames: "pd.DataFrame") -> Self:
         """The same with other frames, by name."""

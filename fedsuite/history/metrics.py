@@ -54,6 +54,12 @@ def _built_in() -> Metrics:
     return Metrics(tuple(rows()))
 
 
+def title_of(table: Metrics, name: str) -> str:
+    """Of a metric of the history: its row's title behind what its name has before, in percent for shares."""
+    row = table.row(name)
+    return name.removesuffix(row.name) + row.heading + row.percent
+
+
 def split_of(metric: str) -> tuple[str, str]:
     """Split, or test, and metric: ("val_unseen", "sr") of val_unseen.sr; ("", "rmse") where there is only one."""
     head, dot, rest = metric.partition(".")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.history import RunFrames
-from fedsuite.history.metrics import metrics_of
+from fedsuite.history.metrics import metrics_of, title_of
 from fedsuite.history.tidy import last_values
 from fedsuite.reports.outcomes import Column, Outcome, column_of
 from fedsuite.roster.members import ROSTER, Roster, read_roster
@@ -166,9 +166,3 @@ def plain_columns(table: Metrics, names: Iterable[str]) -> list[Column]:
     """The first of these metrics, as the table has them, or by their names."""
     shown = [(table.row(name), name, title_of(table, name)) for name in names]
     return [replace(column_of(*each), digits=DIGITS) for each in shown[:MOST_METRICS]]
-
-
-def title_of(table: Metrics, name: str) -> str:
-    """Of a metric of the history: its row's title behind what its name has before, in percent for shares."""
-    row = table.row(name)
-    return name.removesuffix(row.name) + row.heading + row.percent
