@@ -1,8 +1,9 @@
 """A house as a Flower client that trains an agent on its own data and scores an agent on its validation instructions.
 
 What leaves a house: what its exchange shares (fedsuite.vln.stages.exchange_of), the number of its samples, losses and
-scores. Views, graph, instructions, sampled paths and what the speaker says about them, trajectories and the optimizer's
-state stay; so does what the share does not cover, in pre-exploration (Zhou & Wang 2022, Algorithm 2) the house's own agent.
+scores; under privacy of single instructions the epsilon that it has spent in place of losses. Views, graph, instructions,
+sampled paths and what the speaker says about them, trajectories and the optimizer's state stay; so does what the share does
+not cover, in pre-exploration (Zhou & Wang 2022, Algorithm 2) the house's own agent.
 """
 
 from typing import Any
@@ -14,7 +15,9 @@ from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.gradients import Gradients
-from fedsuite.randomness import torch_generator_for
+from fedsuite.averaging.privacy_settings import EPSILON, EXAMPLE
+from fedsuite.privacy.example_level import begin_visit
+from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
 from fedsuite.vln.metrics import as_metrics
@@ -23,6 +26,7 @@ from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import learns_from_paths, samples_paths
 from fedsuite.vln.training.backdoor import backdoor_of
 from fedsuite.vln.training.learner import AgentLessons, TrainingData, train_locally
+from fedsuite.vln.training.private_learner import PrivateLearner
 from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.rollout import Tamper
 
@@ -46,6 +50,8 @@ class HouseClient(HouseClientBase):
         self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
     ) -> dict[str, float]:
         """Steps of the agent on the own data."""
+        if self.config.privacy.unit == EXAMPLE:
+            return self._train_privately(optimizer, steps, number, gradients, stream)
         return as_metrics(
             train_locally(
                 self.agent,
@@ -61,6 +67,20 @@ class HouseClient(HouseClientBase):
                 tamper=self._tamper(number, stream),
             )
         )
+
+    def _train_privately(
+        self, optimizer: Optimizer, steps: int, number: int, gradients: Gradients, stream: str
+    ) -> dict[str, float]:
+        """Steps of DP-SGD, which the house's ledger has before the first; nothing else is told of them."""
+        own, site, samples = self.config, self.site, self.site.samples("train")
+        visit = begin_visit(
+            own.privacy, self.private.folder, number, steps, own.objective.batch_size, len(samples),
+            lambda: rng_for(own.seed, "private steps" + stream, number, site.partition),
+        )  # fmt: skip
+        PrivateLearner(self.agent, site.world, samples, own, visit).train(
+            optimizer, steps, gradients
+        )
+        return {"steps": steps, EPSILON: visit.epsilon}
 
     def lessons(self, number: int, stream: str) -> AgentLessons:
         """Its mini-batches, one by one."""

@@ -11,7 +11,7 @@ whatever masks a gradient, such as dropout (masks.py says why). n is no secret, 
 fixed; what comes after g is post-processing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,11 +53,19 @@ class NoisedSteps:
     def gradients(
         self, loss: LossOfOne, parameters: Tensors, examples: tuple[Tensor, ...]
     ) -> dict[str, Tensor]:
-        """g by name, of the examples of a batch [b, ...], b >= 0; what `loss` draws of torch is drawn like the noise."""
-        summed = {k: torch.zeros_like(p, dtype=torch.float64) for k, p in parameters.items()}
+        """g by name, of the examples of a batch [b, ...], b >= 0."""
+        parts = (per_example_gradients(loss, parameters, some) for some in _parts(examples))
+        return self.noised_sum(parameters, parts)
+
+    def noised_sum(self, parameters: Tensors, found: Iterable[Tensors]) -> dict[str, Tensor]:
+        """g by name, of the gradients [b, ...] of some examples after those of others; what torch draws without a generator
+        of its own while they are found is drawn like the noise."""
+        summed = {
+            k: torch.zeros(p.shape, dtype=torch.float64, device=p.device)
+            for k, p in parameters.items()
+        }
         with draws_of(self.rng, next(iter(parameters.values())).device):
-            for some in _parts(examples):
-                each = per_example_gradients(loss, parameters, some)
+            for each in found:
                 for name, value in clipped_sum(each, self.settings.clip).items():
                     summed[name] += value
         return {k: self._noised(summed[k]).to(parameters[k].dtype) for k in sorted(summed)}

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsuite.averaging.local_methods import chosen_method
-from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.averaging.requirements import averaging_complaints
 from fedsuite.errors import InputError
-from fedsuite.privacy.complaints import privacy_complaints
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import shown, tried
@@ -16,6 +14,7 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.metrics import episode_metrics
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.decoders import tried_decoder
+from fedsuite.vln.private_checks import in_privacy
 from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from fedsuite.vln.start import model_file, run_of
 
@@ -25,7 +24,7 @@ _METHOD = "federation.local-method"
 def validate(config: FedVLNConfig) -> None:
     """Quick: reads no data, writes nothing."""
     for find in (
-        _in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_sabotage, _in_models, _in_privacy,
+        _in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_sabotage, _in_models, in_privacy,
     ):  # fmt: skip
         for complaint in find(config):
             raise InputError(complaint)
@@ -211,28 +210,6 @@ def _in_sabotage(c: FedVLNConfig) -> Iterator[str]:
         yield "sabotage.attack: backdoor hides in views, which ablations.blind-to=vision takes away; choose another"
     if not exchange_of(c).share.prefixes:
         yield "sabotage.clients: houses that share nothing can send nothing false; set federation.method=federated"
-
-
-def _in_privacy(c: FedVLNConfig) -> Iterator[str]:
-    """Noise hides one house among those whose changes are added up."""
-    own, key = c.federation, "privacy.unit"
-    if c.privacy.unit == "none":
-        return
-    if c.privacy.unit == EXAMPLE:
-        yield f"{key}: example is not built for houses, whose episodes share one gradient; choose client"
-    if own.method != "federated":
-        yield f"{key}: client hides a house among others, but {own.method} merges none; set federation.method=federated"
-    if own.aggregation == "sequential" or own.client_optimizer == "shared":
-        which = "aggregation" if own.aggregation == "sequential" else "client-optimizer"
-        yield (
-            f"federation.{which}: {getattr(own, which.replace('-', '_'))} hands what one house learnt to the next one "
-            "without noise; set aggregation=parallel and client-optimizer=kept or fresh"
-        )
-    if own.houses_per_message:
-        yield (
-            "federation.houses-per-message: the change of a house cannot be clipped in a sum of several; set it to 0"
-        )
-    yield from privacy_complaints(c.privacy, own)
 
 
 def _in_models(c: FedVLNConfig) -> Iterator[str]:

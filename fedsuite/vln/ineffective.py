@@ -1,6 +1,6 @@
 """Keys of a FedVLN run that nothing reads with certain values of others."""
 
-from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD
+from fedsuite.averaging.privacy_settings import EXAMPLE, PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD, DECAYED
 from fedsuite.settings.ineffective import Unread, among, but
 
@@ -12,6 +12,7 @@ _ALONE = ("federation.method", but("federated"))
 UNREAD: Unread = {
     **PRIVACY_UNREAD,
     **AVERAGING_UNREAD,
+    "objective.fill-batches": ("privacy.unit", among(EXAMPLE)),
     "data.language": ("data.dataset", but("rxr")),
     "data.ndh-path": ("data.dataset", but("ndh")),
     "data.augmented": ("data.dir", among("")),

@@ -4,7 +4,8 @@ from functools import partial
 from typing import Any
 
 from fedsuite.averaging.control_variates import CONTROL
-from fedsuite.federation import RoundStrategy
+from fedsuite.federation import Clients, RoundStrategy
+from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import folder_of
 from fedsuite.storage.progress import Progress
@@ -38,7 +39,7 @@ from strategies.participation import (
     everybody,
     planned,
 )
-from strategies.private import private_values
+from strategies.private import check_first, participants_of, planned_limit, private_values
 from strategies.sabotage import with_saboteurs
 from strategies.secure_sums import check_planned, with_secure_sum
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
@@ -98,6 +99,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     common: dict[str, Any] = {
         **averaging_values(config.federation, config.seed),
         **private_values(config.privacy, expected, folder_of(config).path),
+        **_limit(config, training),
         "initial": initial,
         "steps": steps,
         "participation": participation,
@@ -120,6 +122,22 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     if config.federation.houses_per_message:
         return PartialSums(**common, per_message=config.federation.houses_per_message)
     return HouseAveraging(**common)
+
+
+def _limit(config: FedVLNConfig, training: Clients) -> dict[str, Any]:
+    """The limit of a run that hides single instructions, as a field of a strategy; {} without."""
+    own = ":" in config.federation.participation
+    who = everybody if own else participation_of(config)
+    batch = config.objective.batch_size
+    limit = planned_limit(
+        config.privacy,
+        participants_of(who, config.seed, training),
+        partial(local_steps_of, config),
+        lambda house: sampling_rate(batch, house.num_examples),
+    )
+    if limit:
+        check_first(limit["limit"], bool(config.resume))
+    return limit
 
 
 def participation_of(config: FedVLNConfig) -> Participation:

@@ -25,6 +25,7 @@ from fedsuite.privacy.complaints import check_privacy
 from fedsuite.privacy.example_level import NoisedSteps
 from fedsuite.privacy.findings import Finding
 from fedsuite.privacy.ledger import LEDGER, read
+from fedsuite.roster.members import read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import read_config
 from fedsuite.vln.checks import validate as check_houses
@@ -53,8 +54,17 @@ ANY = [  # what no server of ours averages with under client-level privacy, and 
     ({"max_epsilon": 1.0}, "privacy.max-epsilon: 1, but the first round alone"),
     ({"adaptive_clip": True, "count_noise": 0.4}, "privacy.count-noise: 0.4"),
 ]
+WORDS = {"unit": "example", "kind": "imitation"}
 HOUSES = [
-    ({"unit": "example"}, "privacy.unit: example"),
+    ({**WORDS, "kind": "a2c"}, "objective.kind: a2c is a mean over the decisions"),
+    ({**WORDS, "stage": "speaker"}, "privacy.unit: example is built for agents"),
+    ({**WORDS, "method": "local-only"}, "privacy.unit: example goes with a model that is shared"),
+    ({**WORDS, "shuffle_instructions": True}, "ablations.shuffle-instructions"),
+    ({**WORDS, "masked_pooling": False}, "agent.masked-pooling: false pads to the longest"),
+    ({**WORDS, "houses_per_message": 2}, "federation.houses-per-message: says no epsilon of each"),
+    ({**WORDS, "sabotage.clients": "0", "attack": "backdoor"}, "sabotage.attack: backdoor is not"),
+    ({**WORDS, "control_variates": True}, "federation.control-variates"),
+    ({**WORDS, "local_method": "ditto"}, "federation.local-method: ditto may train more than once"),
     ({"aggregation": "sequential"}, "federation.aggregation: sequential"),
     ({"client_optimizer": "shared"}, "federation.client-optimizer: shared"),
     ({"houses_per_message": 2}, "federation.houses-per-message"),
@@ -108,6 +118,8 @@ def test_what_goes_with_privacy_is_not_refused() -> None:
         check(of(Settings, unit="example", control_variates=True))
     check_averaging(of(Settings, control_variates=True))
     check_houses(of(FedVLNConfig, unit="client"))
+    for own in ({}, {"aggregation": "sequential"}, {"method": "centralised"}, {"merge": "median"}):
+        check_houses(of(FedVLNConfig, **WORDS, **own))
     for scenario in ("fedavg", "fedprox", "star"):
         check_cdl(of(CDLConfig, unit="client", scenario=scenario, image_size=40, num_silos=3))
     check_cdl(of(CDLConfig, **FRAMES, scenario="ring", image_size=40, num_silos=3))
@@ -274,3 +286,33 @@ def test_houses_share_what_is_noised(cache: Path, tmp_path: Path, share: str) ->
     assert drawn.std() == pytest.approx(1e4 * 1e-6 / 2, rel=0.05)  # two houses
     assert all(k.startswith("encoder.") for k in moved) == (share != "agent")
     assert [r.participants for r in read(tmp_path / "run").releases] == [2]
+
+
+@pytest.mark.slow
+def test_houses_hide_their_instructions(cache: Path, tmp_path: Path) -> None:
+    """Each that trains has a ledger, tells its epsilon and no loss, and the run ends before the limit."""
+    own = {**WORDS, "noise_multiplier": 1.5, "noise": "seeded", "delta": 1e-3, "num_rounds": 3}
+    own |= {"batch_size": 4, "share": "language-encoder", "evaluate-every": 0}
+
+    def play(name: str, **more: Any) -> Path:
+        values = {**TINY, **own, **more, "name": name, "results-dir": str(tmp_path)}
+        run_inprocess(config_from({**values, "cache-dir": str(cache)}))
+        return tmp_path / name
+
+    run = play("run")
+    rows = [r for r in read_rows(run / "history.jsonl") if r.get("task") == "train"]
+    assert all(row["metrics"].keys() == {"steps", "epsilon"} for row in rows)
+    sizes = {m.name: m.examples for m in read_roster(run / "roster.json").members if m.examples}
+    want = {}
+    for name, n in sizes.items():
+        ledger, q, steps = read(run / "clients" / name), min(1.0, 4 / n), -(-n // 4)
+        assert [(r.round, r.count, r.sampling) for r in ledger.releases] == [
+            (number, steps, q) for number in (1, 2, 3)
+        ]
+        want[name] = epsilon_of({(1.5, q): 3 * steps}, 1e-3)
+    last = {r["name"]: r["metrics"]["epsilon"] for r in rows if r["round"] == 3}
+    assert last == pytest.approx(want, rel=1e-12) and not (run / LEDGER).exists()
+    most = max(epsilon_of({(1.5, min(1.0, 4 / n)): 2 * -(-n // 4)}, 1e-3) for n in sizes.values())
+    ended = play("ended", max_epsilon=most * 1.001)
+    assert read_rows(ended / "history.jsonl")[-1]["round"] == 2
+    assert RunFolder(ended).is_completed()

@@ -100,7 +100,9 @@ class _Gate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, like: Tensor) -> tuple[Tensor, None]:
-        gradient = like.new_zeros(ctx.shape)
+        known = [notes[0][2] for _, notes in ctx.notes if notes]
+        # Of the notes' own kind: with several gradients at once (vmap) they have an axis that `like` has not.
+        gradient = (known[0] if known else like).new_zeros(ctx.shape)
         for row, notes in ctx.notes:
             if notes:
                 weights, scores, mixed, query = zip(*notes, strict=True)

@@ -50,18 +50,11 @@ def compute_losses(
     tamper: Tamper | None = None,
 ) -> Losses:
     """Roll out both mini-batches as one batch and add up the objective, imitation by `teacher_weight`."""
-    episodes, num_forced = joined(forced, sampled)
-    rows = torch.arange(len(episodes), device=world.device)
-    is_forced = rows < num_forced
-    limit = torch.where(is_forced, config.agent.max_actions, config.agent.sampled_max_actions)
-
-    def policy(logits: Tensor, teacher: Tensor, row: Tensor) -> Tensor:
-        if num_forced == len(episodes):
-            return teacher
-        return torch.where(row < num_forced, teacher, sample(logits, actions))
-
     rewarded = sampled is not None and config.objective.kind == "a2c"
-    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=rewarded, tamper=tamper)
+    out, episodes, num_forced = walked(
+        agent, world, forced, sampled, config, dropout, actions, rewarded, tamper
+    )
+    is_forced = torch.arange(len(episodes), device=world.device) < num_forced
     imitation = _imitation(out, 0, num_forced)
     total = teacher_weight * imitation
     by_sampling = torch.zeros((), device=world.device)
@@ -76,6 +69,32 @@ def compute_losses(
         total = total + config.objective.sampled_weight * by_sampling
     decisions = sum(int(s.active.sum()) for s in out.steps)
     return Losses(total, imitation.item(), by_sampling.item(), decisions)
+
+
+def walked(
+    agent: Agent,
+    world: World,
+    forced: Episodes | None,
+    sampled: Episodes | None,
+    config: FedVLNConfig,
+    dropout: Dropout,
+    actions: torch.Generator,
+    bootstrap: bool = False,
+    tamper: Tamper | None = None,
+) -> tuple[Walk, Episodes, int]:
+    """Both mini-batches rolled out as one, forced rows first, and how many of these there are."""
+    episodes, num_forced = joined(forced, sampled)
+    rows = torch.arange(len(episodes), device=world.device)
+    is_forced = rows < num_forced
+    limit = torch.where(is_forced, config.agent.max_actions, config.agent.sampled_max_actions)
+
+    def policy(logits: Tensor, teacher: Tensor, row: Tensor) -> Tensor:
+        if num_forced == len(episodes):
+            return teacher
+        return torch.where(row < num_forced, teacher, sample(logits, actions))
+
+    out = walk(agent, world, episodes, policy, limit, dropout, bootstrap, tamper)
+    return out, episodes, num_forced
 
 
 def joined(forced: Episodes | None, sampled: Episodes | None) -> tuple[Episodes, int]:
