@@ -1,8 +1,9 @@
-"""Attacks on FedVLN runs: what a house's update tells of its words, the model of its records, a round of single ones."""
+"""Attacks on FedVLN runs: words and views from a house's update, members from the model, single records from a round."""
 
 from fedsuite.errors import InputError
 from fedsuite.vln.config import FedVLNConfig
 from simulations.audits.audited import Attack
+from simulations.fedvln.attended import views
 from simulations.fedvln.canaries import canaries
 from simulations.fedvln.membership import membership
 from simulations.fedvln.words import words
@@ -15,4 +16,4 @@ def attacks(config: FedVLNConfig) -> dict[str, Attack]:
             f"stage: {config.stage} has no attacks, which are on agents that learn from annotated instructions; give a run "
             "of the stage train"
         )
-    return {"words": words, "membership": membership, "canaries": canaries}
+    return {"words": words, "views": views, "membership": membership, "canaries": canaries}

@@ -1,12 +1,13 @@
 """What the server sees of houses in a round that is played again, for attacks on it, and what defends a run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 from flwr.client import NumPyClient
 
 from clients.house import HouseClient
+from clients.summing import SummingClient
 from fedsuite.arrays import Arrays
 from fedsuite.privacy.attacks.words import row_lengths
 from fedsuite.privacy.sum_terms import MASKED
@@ -80,11 +81,22 @@ def moved_rows(visit: Visit, model: Arrays, vocabulary: int) -> np.ndarray:
 def holding(canaries: Mapping[int, Canaries], longest: int) -> Altered:
     """Clients that have canaries among their instructions, by partition."""
 
+    def altered(house: HouseClient) -> None:
+        if house.site.partition in canaries:
+            own, *others = house.site.houses
+            first = with_canaries(own, canaries[house.site.partition], longest)
+            house.site = replace(house.site, houses=(first, *others))
+
+    return of_houses(altered)
+
+
+def of_houses(change: Callable[[HouseClient], None]) -> Altered:
+    """The change made to every client that is a house, a member of secure sums too."""
+
     def altered(client: NumPyClient) -> NumPyClient:
-        if isinstance(client, HouseClient) and client.site.partition in canaries:
-            own, *others = client.site.houses
-            first = with_canaries(own, canaries[client.site.partition], longest)
-            client.site = replace(client.site, houses=(first, *others))
+        inner = client.inner if isinstance(client, SummingClient) else client
+        if isinstance(inner, HouseClient):
+            change(inner)
         return client
 
     return altered

@@ -14,6 +14,15 @@ class WordSettings:
 
 
 @dataclass(frozen=True)
+class ViewSettings:
+    """Attended views from the decoder's cell."""
+
+    decisions: int = setting(
+        24, "decisions that are attacked one by one, at least one of every house", ge=1, le=10_000
+    )
+
+
+@dataclass(frozen=True)
 class MembershipSettings:
     """Loss threshold and LiRA."""
 
@@ -49,6 +58,7 @@ class AttackSettings:
     """All of an audit."""
 
     words: WordSettings = section(WordSettings)
+    views: ViewSettings = section(ViewSettings)
     membership: MembershipSettings = section(MembershipSettings)
     canaries: CanarySettings = section(CanarySettings)
 

@@ -9,7 +9,11 @@ With the squared error of one example, L = (p - y)^2 and p = W x + b, the label 
 
 What is sent is seldom the gradient. A step of plain SGD is its multiple, and (2) does not mind; Adam's first step from a
 fresh state is -rate g / (|g| + eps), and RMSprop's the same tenfold: signs, which tell where x is not 0, and its signs up to
-one for all. Later steps, and several in one visit, mix batches.
+one for all. But what a step lacks of `rate` tells |g|, as far as float32 holds it, which is so for small g (5).
+
+    s = change / -rate,   g = eps s / (1 - |s|)                                                         (5)
+
+Later steps, and several in one visit, mix batches.
 """
 
 from collections.abc import Sequence
@@ -19,6 +23,7 @@ import numpy as np
 from fedsuite.privacy.likeness import cosine
 
 SMALLEST = 1e-12  # of a bias gradient, over the largest: below, a row has no usable ratio
+LEAST_LACK = 1e-7  # 1 - |s| in (5): float32 holds no less
 
 
 def rows_over_bias(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -66,6 +71,12 @@ def sent_before_mixing(mixed: np.ndarray, own: np.ndarray, share: float) -> np.n
         raise ValueError(f"share: expected more than 0 and at most 1, got {share}")
     both = np.asarray(mixed, np.float64) - (1 - share) * np.asarray(own, np.float64)
     return np.asarray(both / share)
+
+
+def first_step_undone(change: np.ndarray, rate: float, epsilon: float) -> np.ndarray:
+    """The gradient by (5), of what a first step of Adam or of RMSprop with bias correction has changed."""
+    s = np.clip(np.asarray(change, np.float64) / -rate, -1, 1)
+    return np.asarray(epsilon * s / np.maximum(1 - np.abs(s), LEAST_LACK))
 
 
 def best_match(found: np.ndarray, candidates: Sequence[np.ndarray] | np.ndarray) -> float:

@@ -11,6 +11,7 @@ from fedsuite.driving.model.networks import build_network
 from fedsuite.privacy.attacks.inversion import (
     best_match,
     common_input,
+    first_step_undone,
     gradient_rank,
     label_of_one,
     rows_over_bias,
@@ -130,6 +131,14 @@ def test_a_first_step_sends_signs_of_which_the_support_survives(kind: str) -> No
     assert sent[0][large] == pytest.approx(-rate * np.sign(seen["gradient"][0][large]), rel=2e-2)
     assert ((np.abs(found) > 0.5) == (features > 1e-4)).mean() > 0.99  # which features are on
     assert 0.4 < cosine(found, features) < 0.99  # how much, it does not tell
+
+
+def test_what_a_first_step_lacks_tells_the_gradient() -> None:
+    gradient = np.array([3e-6, -2e-8, 0.0, 5e-5, 1.0])
+    change = -0.01 * gradient / (np.abs(gradient) + 1e-8)
+    found = first_step_undone(change, 0.01, 1e-8)
+    assert found[:4] == pytest.approx(gradient[:4], rel=1e-6)
+    assert found[4] == pytest.approx(0.1)  # as large as float32 could tell
 
 
 def test_a_neighbour_on_a_ring_takes_its_own_half_off() -> None:

@@ -191,3 +191,54 @@ def words_of_houses(run: Path) -> list[set[int]]:
         tokens = {int(token) for sample in samples for token in sample.tokens}
         found.append(tokens - {*range(EOS + 1), len(roster.words) - 1})
     return found
+
+
+VIEWS = ("audit", "run", "--attacks", "views", "--set", "views.decisions=4")
+
+
+def test_views_of_single_decisions_are_told(run: Path, call: Call) -> None:
+    code, _, err = call(*VIEWS, engine=False)
+    assert code == 0, err
+    cosines = {target: line for (target, _), line in rows_of(run).items()}
+    plain = cosines["an attended view, from a plain step of one decision"]
+    assert plain["value"] == pytest.approx(1, abs=1e-3) and plain["chance"] < 0.9
+    first = "an attended view, from a first visit of one decision"
+    raw, signs, undone = (
+        cosines[first + way] for way in ("", ", from its signs", ", RMSprop's step undone")
+    )
+    assert (
+        raw["value"] == pytest.approx(signs["value"], abs=0.05) and raw["value"] < undone["value"]
+    )
+    assert undone["value"] > raw["chance"]
+    assert "one of the attended views, from a visit as sent" in cosines
+    for line in cosines.values():
+        assert line["counts"] and line["control"] == pytest.approx(1, abs=1e-6)
+        assert line["value"] == line["undefended"]
+
+
+def test_houses_that_share_their_encoders_send_no_view(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    run = play(tmp_path, cache, share="language-encoder")
+    code, _, err = call(*VIEWS, engine=False)
+    assert code == 0, err
+    for line in rows_of(run).values():
+        assert line["value"] == line["low"] == line["high"] == 0.0
+        assert line["counts"] and line["undefended"] > max(0.0, line["chance"])
+        assert line["note"] == "no array that reads views leaves a house"
+
+
+def test_of_a_secure_sum_views_come_mixed_and_canaries_are_in_it(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    """Canaries that were not put in behind the masks would seem to be hidden by them."""
+    summed = {"aggregation": "parallel", "secure_sum": True, "generated_seen_houses": 4}
+    run = play(tmp_path, cache, **summed)
+    arguments = ("--attacks", "views,canaries", "--set", "views.decisions=4")
+    code, _, err = call("audit", "run", *arguments, engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    plain = rows["an attended view, from a plain step of one decision", "cosine"]
+    assert plain["n"] == 1 and 0 < plain["value"] < 0.99 < plain["undefended"]
+    (bound,) = (line for (_, measure), line in rows.items() if measure == AT_LEAST)
+    assert bound["counts"] and 0 < bound["value"] <= bound["control"]
