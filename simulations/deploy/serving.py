@@ -8,7 +8,7 @@ from contextlib import closing
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.storage.files import locked, open_new
 from simulations.deploy.kit.renewing import ending_soon
-from simulations.deploy.kit.server_folder import ServerFolder, misplaced
+from simulations.deploy.kit.server_folder import ServerFolder, placed
 from simulations.deploy.meter import METRICS, NOW
 from simulations.deploy.programs import ended, run_program
 from simulations.engines.flower import command_path, flower_settings
@@ -35,7 +35,7 @@ def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
                 f"{server.listen}:{server.port}: another program listens there; stop it, or change port in "
                 f"{server.path / 'server.toml'} and in node.toml of the nodes"
             )
-        for line in filter(None, [misplaced(server), *ending_soon(server)]):
+        for line in filter(None, [placed(server), *ending_soon(server)]):
             say(f"note: {line}")
         if not server.database.exists():  # Flower would let everybody read it
             open_new(server.database).close()

@@ -5,6 +5,7 @@ roster.json, superlink.db and now/ (how runs stand, for `fedsuite deploy status`
 """
 
 import json
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from fedsuite.errors import InputError, one_line
 from fedsuite.roster.members import ROSTER
 from fedsuite.settings.config import read_config, setting
-from fedsuite.storage.files import telling
+from fedsuite.storage.files import telling, write_atomically
 from simulations.deploy.kit.address import Address, checked_port
 from simulations.engines.flower import CONNECTION
 
@@ -123,14 +124,17 @@ def reached(listen: str) -> str:
 def connection_text(path: Path, address: Address) -> str:
     """Flower's config.toml for the folder that will lie at `path`: `flwr run . fedsuite`."""
     return (
-        f"# The connection of `flwr run . {CONNECTION}`. root-certificates is a full path: correct it after a move.\n"
+        f"# The connection of `flwr run . {CONNECTION}`. root-certificates is a full path, which `fedsuite deploy server`\n"
+        "# corrects after a move.\n"
         f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{address}"\n'
         f"root-certificates = {json.dumps(str(path / 'ca.crt'), ensure_ascii=False)}\n"
     )
 
 
-def misplaced(server: ServerFolder) -> str:
-    """A line where Flower's config.toml does not trust this folder's authority, as after a move; "" where it does."""
+def placed(server: ServerFolder) -> str:
+    """Let Flower's config.toml trust this folder's authority where the one that it names cannot be read, as after a move or
+    in a container. A line on what was changed, or is to be changed by hand; "" where all is well.
+    """
     file = server.home / "config.toml"
     with telling(file):
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -142,4 +146,9 @@ def misplaced(server: ServerFolder) -> str:
         )
     if Path(str(named)).absolute() == server.authority:
         return ""
-    return f"{file}: root-certificates is {named}; for `flwr run` on this machine set it to {server.authority}"
+    was, is_now = (json.dumps(str(p), ensure_ascii=False) for p in (named, server.authority))
+    if os.access(str(named), os.R_OK) or text.count(was) != 1:
+        return f"{file}: root-certificates is {named}; for `flwr run` on this machine set it to {server.authority}"
+    with telling(file):
+        write_atomically(file, text.replace(was, is_now).encode())
+    return f"{file}: root-certificates was {named}, which cannot be read here, and is {server.authority} now"

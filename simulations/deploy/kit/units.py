@@ -20,7 +20,9 @@ def compose_text(names: Sequence[str], port: int) -> str:
 #   docker compose up -d {COMPOSE_SUPERLINK}
 #   docker compose exec {COMPOSE_SUPERLINK} fedsuite deploy register /srv/server
 #   docker compose up -d
-# Paths of a run are the container's: roster = "/srv/server/roster.json", results-dir = "/srv/server/runs".
+#   docker compose exec {COMPOSE_SUPERLINK} fedsuite run RUN --engine deploy --connection /srv/server \\
+#       --set roster=/srv/server/roster.json --set results-dir=/srv/server/runs
+# Paths are the container's: a RUN.toml that lies in server/ is /srv/server/RUN.toml there.
 # The image's own volumes stay empty; `docker compose down -v` deletes them. GPU for a node: add `gpus: all`.
 services:
   {COMPOSE_SUPERLINK}:

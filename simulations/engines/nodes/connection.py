@@ -38,6 +38,9 @@ class Connection:
     def _diagnosis(self) -> str:
         """What keeps the SuperLink from being reached, as far as that can be told."""
         host, _, port = self.address.rpartition(":")
+        root = self._authority
+        if root and not os.access(root, os.R_OK):
+            return f"root-certificates is {root}, which cannot be read; correct it in {CONFIG} of Flower's folder"
         try:
             with socket.create_connection((host.strip("[]"), int(port)), PROBE_LIMIT_S) as plain:
                 if not self.table.get("insecure"):
@@ -53,10 +56,14 @@ class Connection:
             return f"no SuperLink answers at {self.address} ({error}); start it, or correct the address"
         return ""
 
-    def _verify(self, plain: socket.socket, host: str) -> None:
+    @property
+    def _authority(self) -> Path | None:
         root = self.table.get("root-certificates")
-        file = str((self.commands.folder or Path()) / str(root)) if root else None
-        with ssl.create_default_context(cafile=file).wrap_socket(plain, server_hostname=host):
+        return (self.commands.folder or Path()) / str(root) if root else None
+
+    def _verify(self, plain: socket.socket, host: str) -> None:
+        trusted = ssl.create_default_context(cafile=self._authority)
+        with trusted.wrap_socket(plain, server_hostname=host):
             pass
 
 

@@ -16,7 +16,7 @@ from fedsuite.settings.config import limits_of
 from simulations.commands.roster import part_of_node
 from simulations.deploy.kit.address import Address
 from simulations.deploy.kit.bundle import hand_out, make_kit, node_text
-from simulations.deploy.kit.server_folder import misplaced, read_server
+from simulations.deploy.kit.server_folder import placed, read_server
 from tests.deployment import NAMES, new_kit, small_roster
 
 Call = Callable[..., tuple[int, str, str]]
@@ -59,7 +59,7 @@ def test_what_is_in_it(tmp_path: Path, call: Call) -> None:
     assert len({file.read_bytes() for file in keys}) == 5
     server = read_server(kit / "server")
     assert (server.listen, server.port, str(server.address)) == ("0.0.0.0", 8443, "127.0.0.1:8443")
-    assert [key.stem for key in server.keys] == sorted(NAMES) and misplaced(server) == ""
+    assert [key.stem for key in server.keys] == sorted(NAMES) and placed(server) == ""
 
 
 def test_flower_reads_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,19 @@ def test_flower_reads_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = read_superlink_connection("fedsuite")
     assert (found.address, found.insecure) == ("127.0.0.1:9092", False)
     assert found.root_certificates == str(kit / "server" / "ca.crt")
-    moved = kit.rename(tmp_path / "moved")
-    assert f"set it to {moved}/server/ca.crt" in misplaced(read_server(moved / "server"))
+    moved = read_server(kit.rename(tmp_path / "moved") / "server")
+    monkeypatch.setenv("FLWR_HOME", str(moved.home))
+    own = str(moved.authority)
+    assert f"{kit}/server/ca.crt, which cannot be read here, and is {own} now" in placed(moved)
+    assert read_superlink_connection("fedsuite").root_certificates == own
+    assert placed(moved) == ""
+    # Another authority that is there may be meant.
+    other, config = tmp_path / "other.crt", moved.home / "config.toml"
+    other.touch()
+    text = config.read_text().replace(own, str(other))
+    config.write_text(text)
+    assert f"root-certificates is {other}; for `flwr run`" in placed(moved)
+    assert config.read_text() == text
 
 
 @pytest.mark.parametrize(

@@ -351,6 +351,11 @@ def test_a_wrong_authority_is_told(listener: socket.socket, tmp_path: Path) -> N
     assert checked(listener, own) == "--connection c: unavailable"  # Flower's own word
 
 
+def test_an_authority_that_is_not_there_is_told(listener: socket.socket, tmp_path: Path) -> None:
+    said = checked(listener, tmp_path / "ca.crt")
+    assert f"root-certificates is {tmp_path}/ca.crt, which cannot be read; correct it in" in said
+
+
 def test_a_superlink_without_tls_is_told(listener: socket.socket) -> None:
     serve_once(listener, None)
     assert "does not speak TLS; start the SuperLink with a certificate" in checked(listener, None)
