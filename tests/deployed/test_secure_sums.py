@@ -1,11 +1,20 @@
-"""A secure sum over TLS, among nodes that know each other by the keys of the kit; one of them is lost in the middle."""
+"""Secure sums over TLS, among nodes that know each other by the keys of the kit; one of them is killed at each stage.
 
+Models and histories are those of a simulation that loses the same silo at the same stage.
+"""
+
+import json
+import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsuite.history import TIMINGS, Kind, kind_of, load_run
+from fedsuite.privacy.sum_terms import KEYS, MASKED, SHARES, UNMASK
+from fedsuite.runs.folder import RunFolder
 from simulations.engines.nodes.following import Tail
 from tests.deployed import worlds
 from tests.deployed.site import Site
@@ -13,6 +22,7 @@ from tests.deployed.test_one_node_killed import LIMIT_S, deployed
 from tests.harness import config_from
 from tests.summed_runs import LosingGrid, played
 
+STAGES = (KEYS, SHARES, MASKED, UNMASK)
 WORLD = worlds.generated_drives(
     **{
         "num-silos": 4, "num-rounds": 1, "train-frames": 12, "test-frames": 4, "scenario": "star", "secure-sum": True,
@@ -21,33 +31,80 @@ WORLD = worlds.generated_drives(
 )  # fmt: skip
 
 
-def wait_for_training(site: Site) -> None:
-    """Until the masked changes of round 1 are asked for: keys and shares are through."""
-    tail, give_up = Tail(site.folder.path / TIMINGS), time.monotonic() + LIMIT_S
-    while not any(kind_of(r) == Kind.EXCHANGE and r["task"] == "train" for r in tail.rows()):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with deployed(tmp_path_factory.mktemp("sums"), WORLD) as site:
+        assert all('own-key = "node.key"' in f.read_text() for f in site.kit.rglob("node.toml"))
+        yield site
+
+
+@pytest.fixture(autouse=True)
+def as_before(site: Site) -> Iterator[None]:
+    """Every test finds all nodes connected, and no run."""
+    yield
+    for name in ("run", *site.roster.names):
+        if name == "run" and site.processes[name].poll() is None:
+            site.processes[name].terminate()
+            site.processes[name].wait(LIMIT_S)
+        elif name != "run" and site.processes[name].poll() is not None:
+            start_again(site, name)
+    shutil.rmtree(site.folder.path, ignore_errors=True)
+
+
+def start_again(site: Site, name: str) -> None:
+    site.processes[name].wait(LIMIT_S)  # it says that it has lost its SuperNode
+    site.start_node(name, "--warm")
+    site.wait_for(name, "is connected to", LIMIT_S)
+
+
+def wait_for_stage(site: Site, tail: Tail, number: int, stage: str) -> None:
+    """Until its messages are sent. A sum says how many of its small ones are through, and when training begins."""
+    give_up, passed = time.monotonic() + LIMIT_S, 0
+    while passed <= STAGES.index(stage):
+        for row in tail.rows():
+            training = kind_of(row) == Kind.EXCHANGE and row["task"] == "train"
+            passed += row["round"] == number and (training or kind_of(row) == Kind.MESSAGES)
         assert site.processes["run"].poll() is None, site.said("run")
         assert time.monotonic() < give_up, site.said("run")
         time.sleep(0.05)
 
 
-@pytest.mark.deployed
-@pytest.mark.timeout(900)
-def test_a_node_lost_before_its_masked_change(tmp_path: Path) -> None:
-    """Its peers' shares take its masks off; the model is that of a simulation that loses the same silo there."""
-    with deployed(tmp_path, WORLD) as site:
-        first = site.roster.names[0]
-        assert all('own-key = "node.key"' in f.read_text() for f in site.kit.rglob("node.toml"))
-        site.start_run()
-        wait_for_training(site)
-        assert site.kill(first, "flower-supernode")
-        assert site.processes["run"].wait(LIMIT_S) == 0, site.said("run")
-        found = load_run(site.folder.path).rounds
-        model = site.folder.model.read_bytes()
-        assert [*found["secure-sum.members"].dropna()] == [3]
+def kill_at(site: Site, name: str, number: int, stage: str) -> None:
+    """The SuperNode of this name, before it can have answered."""
+    wait_for_stage(site, Tail(site.folder.path / TIMINGS), number, stage)
+    assert site.kill(name, "flower-supernode")
+
+
+def config_of(tmp_path: Path, site: Site, **changes: Any) -> dict[str, Any]:
+    """Of the same run as a simulation."""
     paths = {
-        "cache-dir": str(tmp_path / "cache"),
+        "cache-dir": str(site.home / "cache"),
         "results-dir": str(tmp_path),
         "name": "simulated",
     }
-    config = config_from({**WORLD.settings, **paths})
-    assert played(LosingGrid(config, {(1, "masked"): [0]}), config).model.read_bytes() == model
+    return config_from({**WORLD.settings, **changes, **paths})
+
+
+def history(folder: RunFolder) -> list[dict[str, Any]]:
+    """Without the words for why somebody is missing."""
+    lines = (folder.path / "history.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "reason"} for line in lines]
+
+
+@pytest.mark.deployed
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_node_lost_at_a_stage(tmp_path: Path, site: Site, stage: str) -> None:
+    """Nobody waits for it: three of four are left, which is more than half."""
+    first = site.roster.names[0]
+    site.start_run()
+    kill_at(site, first, 1, stage)
+    assert site.processes["run"].wait(LIMIT_S) == 0, site.said("run")
+    assert "Traceback" not in site.said("run")
+    config = config_of(tmp_path, site)
+    losses = {(1, stage): [0], (1, "evaluate"): [0]}
+    simulated = played(LosingGrid(config, losses), config)
+    assert site.folder.model.read_bytes() == simulated.model.read_bytes()
+    assert history(site.folder) == history(simulated)
+    (members,) = load_run(site.folder.path).rounds["secure-sum.members"].dropna()
+    assert members == (4 if stage == UNMASK else 3)
