@@ -49,7 +49,7 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         columns=(*score_columns(config, "report"), *SIZES, MIXINGS),
         lower=metrics.rows[0].lower,
         baselines=_baselines(run, metrics.computed),
-        curves=[curve_of(row) for row in metrics.curves],
+        curves=[curve_of(row, level=row.heading) for row in metrics.curves],
         axes=AXES,
         scores=_silos(run) if outcome else None,
         leaves=tuple(_leaves(config, run)),

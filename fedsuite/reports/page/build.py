@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fedsuite.reports.page.audits import audit_section
 from fedsuite.reports.page.clients import failures_section, participation_section, scores_section
-from fedsuite.reports.page.curves import curves_section
+from fedsuite.reports.page.curves import curves_section, training_section
 from fedsuite.reports.page.digest import Digest
 from fedsuite.reports.page.model import Figure, Part, Report
 from fedsuite.reports.page.opening import answers_of
@@ -24,6 +24,7 @@ def part_of(title: str, digests: Sequence[Digest], defaults: Mapping[str, Value]
         results_section(digests),
         paper_section(digests),
         curves_section(digests),
+        training_section(digests),
         scores_section(digests),
         participation_section(digests),
         traffic_section(digests),

@@ -28,6 +28,7 @@ AXES = {
     BYTES: "MB sent and received by clients",
     SECONDS: "time in rounds (s)",
 }
+OF_TRAINING, MEASURES, MOST_MEASURES = "train.", ("loss", "gradient-norm"), 6
 NO_FRAMES = RunFrames(())
 _PARTS = ("startup-s", "waiting-s", "merging-s", "evaluation-s", "total-s", "local-work-s")
 _SENT = ("round", "name", "task", "status", "reason", "bytes-up", "bytes-down", "messages")
@@ -49,7 +50,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Digest:
-    """course: evaluated rounds with the axes that were recorded and the metrics of the curves. latest: last values.
+    """course: evaluated rounds with the axes that were recorded and the metrics of the curves; training: all rounds with
+    what training was measured by (losses, norms of gradients). latest: last values.
 
     members: a line per client with name, role, examples, trained and evaluated (rounds), failed and late (exchanges), up and
     down (bytes). moved: a line per task with up, down, messages. times: seconds of all rounds, by what they went to, as
@@ -62,6 +64,7 @@ class Digest:
     standing: Mapping[str, Any]
     answers: Answers
     course: pd.DataFrame
+    training: pd.DataFrame
     latest: Mapping[str, float]
     rounds: int
     members: pd.DataFrame
@@ -115,6 +118,7 @@ def digest_of(
         standing=run.record,
         answers=_without_frames(answers),
         course=_course(rounds, clients, answers, timing),
+        training=_training(rounds),
         latest=last_values(rounds, run.closing),
         rounds=int(rounds["round"].max()) if len(rounds) else 0,
         members=_members(clients, run.roster),
@@ -158,6 +162,14 @@ def _course(
     for name in axes:  # counts say nothing before the first round that has them
         found[name] = found[name].ffill().fillna(0.0)
     return found.dropna(subset=metrics, how="all").reset_index(drop=True)
+
+
+def _training(rounds: pd.DataFrame) -> pd.DataFrame:
+    """round, and a column for each loss and norm of gradients; without a column where there are none."""
+    known = [str(name) for name in rounds if str(name).startswith(OF_TRAINING)]
+    kept = [name for name in known if name.endswith(MEASURES)][:MOST_MEASURES]
+    found = rounds[["round", *kept]] if kept else pd.DataFrame()
+    return found.dropna(how="all", subset=kept).reset_index(drop=True) if kept else found
 
 
 def _members(clients: pd.DataFrame, roster: Roster | None) -> pd.DataFrame:

@@ -39,17 +39,19 @@ class RunRead:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of the rounds; scale: 100 draws shares in percent; lower: is better, None: nobody knows."""
+    """A metric of the rounds; scale: 100 draws shares in percent; lower: is better, None: nobody knows; level: the metric
+    of baselines that is the same one, measured on the same data."""
 
     metric: str
     label: str
     scale: float = 1.0
     lower: bool | None = False
+    level: str = ""
 
 
-def curve_of(row: Metric, metric: str = "", label: str = "") -> Curve:
+def curve_of(row: Metric, metric: str = "", label: str = "", level: str = "") -> Curve:
     """Of a row of the table of metrics; metric, label: where they are other than the row's."""
-    return Curve(metric or row.name, label or row.curve, row.scale, row.lower)
+    return Curve(metric or row.name, label or row.curve, row.scale, row.lower, level)
 
 
 @dataclass(frozen=True)

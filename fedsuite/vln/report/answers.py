@@ -52,7 +52,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
         lower=metric.lower,
         baselines={**before, **read_baselines(run.folder)},
         curves=[
-            curve_of(metric, f"{s}.{metric.name}", f"{metric.curve}, {SPLIT_NAMES[s]}{metric.percent}")
+            curve_of(metric, name := f"{s}.{metric.name}", f"{metric.curve}, {SPLIT_NAMES[s]}{metric.percent}", name)
             for s in reversed(VALIDATION)
         ],
         scores=_houses(outcome, run.frames.clients, run.frames.closing_clients) if outcome else None,
