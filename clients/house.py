@@ -6,6 +6,7 @@ sampled paths and what the speaker says about them, trajectories and the optimiz
 not cover, in pre-exploration (Zhou & Wang 2022, Algorithm 2) the house's own agent.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from torch.optim import Optimizer
@@ -25,7 +26,13 @@ from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.stages import learns_from_paths, samples_paths
 from fedsuite.vln.training.backdoor import backdoor_of
-from fedsuite.vln.training.learner import AgentLessons, TrainingData, train_locally
+from fedsuite.vln.training.learner import (
+    AgentLessons,
+    Training,
+    TrainingData,
+    TrainingReport,
+    train_locally,
+)
 from fedsuite.vln.training.private_learner import PrivateLearner
 from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.rollout import Tamper
@@ -33,6 +40,8 @@ from fedsuite.vln.training.rollout import Tamper
 
 class HouseClient(HouseClientBase):
     """`agent` and `speaker` are shells of the right sizes; their weights are overwritten before every use."""
+
+    ask: Callable[[Training], TrainingReport] | None = None  # who takes the steps in its place
 
     def __init__(
         self, site: HouseSite, config: FedVLNConfig, agent: Agent, speaker: Speaker | None = None
@@ -52,6 +61,9 @@ class HouseClient(HouseClientBase):
         """Steps of the agent on the own data."""
         if self.config.privacy.unit == EXAMPLE:
             return self._train_privately(optimizer, steps, number, gradients, stream)
+        if self.ask is not None:
+            lessons = self.lessons(number, stream)
+            return as_metrics(self.ask(Training(lessons, optimizer, steps, gradients)))
         return as_metrics(
             train_locally(
                 self.agent,

@@ -15,6 +15,7 @@ from fedsuite.vln.evaluation.metrics import episode_metrics
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.decoders import tried_decoder
 from fedsuite.vln.private_checks import in_privacy
+from fedsuite.vln.stacking import stacking_complaints
 from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from fedsuite.vln.start import model_file, run_of
 
@@ -25,6 +26,7 @@ def validate(config: FedVLNConfig) -> None:
     """Quick: reads no data, writes nothing."""
     for find in (
         _in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_sabotage, _in_models, in_privacy,
+        stacking_complaints,
     ):  # fmt: skip
         for complaint in find(config):
             raise InputError(complaint)

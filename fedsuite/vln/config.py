@@ -155,6 +155,17 @@ class ObjectiveSettings:
 
 
 @dataclass(frozen=True)
+class TrainingSettings:
+    """How a process trains; no result depends on it but for the order of sums."""
+
+    stacked: str = setting(
+        "auto",
+        "train the houses of a message as one stacked agent; auto = on a GPU",
+        choices=("auto", "yes", "no"),
+    )
+
+
+@dataclass(frozen=True)
 class EvaluationSettings:
     """How agents are scored and which round is the result."""
 
@@ -219,6 +230,7 @@ class FedVLNConfig(RunSettings):
     data: DataSettings = section(DataSettings)
     agent: AgentSettings = section(AgentSettings)
     objective: ObjectiveSettings = section(ObjectiveSettings)
+    training: TrainingSettings = section(TrainingSettings)
     federation: FederationSettings = section(FederationSettings)
     evaluation: EvaluationSettings = section(EvaluationSettings)
     ablations: AblationSettings = section(AblationSettings)

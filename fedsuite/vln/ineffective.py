@@ -30,6 +30,10 @@ UNREAD: Unread = {
     "objective.generated-weight": ("stage", among("train", "speaker")),
     "objective.environment-dropout": ("stage", among("train", "speaker")),
     "objective.max-generated-length": ("stage", among("train")),
+    "training.stacked": [
+        ("federation.houses-per-message", among(0, 1)),
+        ("stage", among("speaker")),
+    ],
     "evaluation.metrics": ("stage", among("speaker")),
     "evaluation.personal-encoder": ("stage", but("pre-explore")),
     "federation.server-learning-rate": _ALONE,

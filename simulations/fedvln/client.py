@@ -1,5 +1,7 @@
 """A client's half of FedVLN: opens its own houses and nothing of others."""
 
+import copy
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -24,7 +26,10 @@ from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.refusals import IN_SIMULATION
+from fedsuite.vln.stacking import stacks
 from fedsuite.vln.stages import describes_paths, samples_paths
+from fedsuite.vln.training.learner import Training, TrainingReport
+from fedsuite.vln.training.stacked import train_stacked
 from simulations.app.opened import Opened
 from simulations.systems import Node
 
@@ -36,9 +41,18 @@ def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
         return _client_of(config, node)
     if node.real:
         raise InputError(IN_SIMULATION)
-    return TogetherClient(
-        node.partition, node.roster.names, lambda p: _client_of(config, _neighbour(node, p))
-    )
+    device = device_of(config.device, config.precision)
+    together = train_stacked if stacks(config, device) else None
+
+    def open_client(
+        partition: int, place: int = 0, ask: Callable[[Training], TrainingReport] | None = None
+    ) -> NumPyClient:
+        client = _client_of(config, _neighbour(node, partition), place)
+        if isinstance(client, HouseClient):
+            client.ask = ask
+        return client
+
+    return TogetherClient(node.partition, node.roster.names, open_client, together)
 
 
 @lru_cache(maxsize=512)
@@ -48,18 +62,26 @@ def _neighbour(node: Node, partition: int) -> Node:
     return replace(node, partition=partition, folder=folder)
 
 
-def _client_of(config: FedVLNConfig, node: Node) -> NumPyClient:
+def _client_of(config: FedVLNConfig, node: Node, place: int = 0) -> NumPyClient:
+    """place: among the houses that train side by side, which need agents of their own."""
     site = _open_site(config, node)
     if config.stage == "speaker":
         words = Vocabulary(node.roster.words)
         return SpeakerClient(site, config, _speaker_template(config, node.roster), words)
     speaker = _speaker_template(config, node.roster) if describes_paths(config) else None
-    return HouseClient(site, config, _agent_template(config, node.roster), speaker)
+    agent = _agent_template(config, node.roster)
+    return HouseClient(site, config, _another(agent, place) if place else agent, speaker)
 
 
 @lru_cache(maxsize=2)
 def _agent_template(config: FedVLNConfig, roster: Roster) -> Agent:
     return initial_agent(config, roster).to(device_of(config.device, config.precision))
+
+
+@lru_cache(maxsize=16)
+def _another(agent: Agent, place: int) -> Agent:
+    """A shell like it, of its own for each place; beyond 16 houses a message they are made anew."""
+    return copy.deepcopy(agent)
 
 
 @lru_cache(maxsize=2)

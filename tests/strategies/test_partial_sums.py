@@ -10,12 +10,13 @@ import safetensors.numpy
 from flwr.app import Message
 
 from clients.house import HouseClient
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.averaging.partial_sums import tree_sum
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import read_rows
 from fedsuite.roster.members import ROSTER, Member, Roster, read_roster
 from fedsuite.roster.node import NodeSettings
+from fedsuite.vln.plan import initial_agent
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import serve
@@ -42,7 +43,7 @@ class Played:
     ) -> None:
         own = {"houses-per-message": per_message, "name": f"by-{per_message}"}
         paths = {"results-dir": str(folder / "runs"), "cache-dir": str(cache)}
-        config = config_from({**RUN, **paths, **own, **more})
+        self.config = config = config_from({**RUN, **paths, **own, **more})
         self.recorder = wrap(InProcessGrid(client_app, len(prepared(config)), config))
         self.run = folder / "runs" / f"by-{per_message}"
         with server_identity():
@@ -67,6 +68,25 @@ class Played:
 def plays(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[int, Played]:
     folder = tmp_path_factory.mktemp("sums")
     return {k: Played(folder, cache, k) for k in (0, 1, 2, 4, 8)}
+
+
+def test_houses_trained_side_by_side_learn_the_same(
+    tmp_path: Path, cache: Path, plays: dict[int, Played]
+) -> None:
+    """The same decisions of every house; models and losses differ by the order of sums, and not in every bit."""
+    played = Played(tmp_path, cache, 4, stacked="yes")
+    for mine, theirs in zip(played.trained, plays[4].trained, strict=True):
+        for key in ("steps", "decisions"):
+            assert mine["metrics"][key] == theirs["metrics"][key]
+        assert mine["metrics"] == pytest.approx(theirs["metrics"], rel=1e-3)
+    settings: Any = settings_of(played.config)[1]
+    start = module_arrays(initial_agent(settings, read_roster(played.run / ROSTER)))
+
+    def distance(one: Arrays, other: Arrays) -> float:
+        return float(sum(np.square(one[k] - other[k]).sum() for k in one)) ** 0.5
+
+    learnt, apart = distance(plays[4].model, start), distance(plays[4].model, played.model)
+    assert 0 < apart < 1e-4 * learnt
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 13])

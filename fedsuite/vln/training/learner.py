@@ -188,6 +188,14 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
+    def all_steps(self) -> TrainingReport:
+        """One after another."""
+        for _ in range(self.steps):
+            self.lessons.draw()
+            self.lessons.backward()
+            self.step()
+        return self.lessons.measured(self.steps)
+
 
 def train_locally(
     agent: Agent,
@@ -204,12 +212,7 @@ def train_locally(
 ) -> TrainingReport:
     """`steps` optimizer steps of an `AgentLessons`."""
     lessons = AgentLessons(agent, world, parts, config, (round, partition), stream, tamper)
-    training = Training(lessons, optimizer, steps, gradients)
-    for _ in range(steps):
-        lessons.draw()
-        lessons.backward()
-        training.step()
-    return lessons.measured(steps)
+    return Training(lessons, optimizer, steps, gradients).all_steps()
 
 
 def walk_all(

@@ -37,6 +37,8 @@ Drawn = tuple[Episodes | None, Episodes | None]  # forced, sampled
 
 def train_stacked(trainings: Sequence[Training]) -> list[TrainingReport]:
     """`train_locally` of every house; agents, optimizers and lessons must be objects of their own."""
+    if len(trainings) == 1:
+        return [trainings[0].all_steps()]
     stacked = stacked_world([t.lessons.sources[0].world for t in trainings])
     for number in range(max(t.steps for t in trainings)):
         going = [h for h, t in enumerate(trainings) if number < t.steps]
