@@ -242,3 +242,14 @@ def test_of_a_secure_sum_views_come_mixed_and_canaries_are_in_it(
     assert plain["n"] == 1 and 0 < plain["value"] < 0.99 < plain["undefended"]
     (bound,) = (line for (_, measure), line in rows.items() if measure == AT_LEAST)
     assert bound["counts"] and 0 < bound["value"] <= bound["control"]
+
+
+def test_noise_in_every_step_hides_views(tmp_path: Path, cache: Path, call: Call) -> None:
+    noise = {"privacy.unit": "example", "privacy.noise-multiplier": 2.0, "objective.kind": "none"}
+    run = play(tmp_path, cache, **noise)
+    code, _, err = call(*VIEWS, engine=False)
+    assert code == 0, err
+    cosines = {target: line for (target, _), line in rows_of(run).items()}
+    assert "an attended view, from a plain step of one decision" not in cosines
+    first = cosines["an attended view, from a first visit of one decision, RMSprop's step undone"]
+    assert first["counts"] and first["value"] < first["undefended"] - 0.1
