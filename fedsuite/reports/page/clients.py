@@ -11,12 +11,14 @@ from fedsuite.reports.page.digest import Digest
 from fedsuite.reports.page.model import Figure, Section, table_of
 from fedsuite.reports.page.questions import ClientScores
 from fedsuite.reports.page.results import lines_of
+from fedsuite.reports.page.taking_part import figure_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MOST_ROWS, MOST_BARS = 20, 80  # lines of the drawing of scores; clients of the drawing of rounds
 MOST_WORST, MOST_NAMES = 5, 24
+MOST_MAPS = 4  # of who trained when, of the first run of a line each
 
 
 def scores_section(digests: Sequence[Digest]) -> Section:
@@ -98,7 +100,7 @@ def _short(name: str, most: int = 24) -> str:
 
 
 def participation_section(digests: Sequence[Digest]) -> Section:
-    """Who trained in how many rounds."""
+    """Who trained in how many rounds, and when."""
     lines, tables, figures = lines_of(digests), [], []
     note = "Rounds in which a client trained, of those that ever did; means over runs. A client may hold several houses or "
     note += "silos."
@@ -114,6 +116,10 @@ def participation_section(digests: Sequence[Digest]) -> Section:
             words = f"A bar per client: from {min(bars.values()):.4g} to {max(bars.values()):.4g} rounds."
             title = "Rounds in which each client trained, most first"
             figures.append(Figure("participation", title, words, partial(_draw_bars, bars)))
+    for own in list(lines.values())[:MOST_MAPS]:  # seeds of a line draw alike
+        first = own[0]
+        map_ = figure_of(first.taking_part, first.members["name"].tolist(), first.place.label)
+        figures += [map_] if map_ else []
     return Section("Who took part", tables=tuple(tables), figures=tuple(figures))
 
 

@@ -16,6 +16,7 @@ from fedsuite.history import LATE, Run, RunFrames, load_run
 from fedsuite.history.tidy import failed, last_values
 from fedsuite.reports.admitted import admitted_rows
 from fedsuite.reports.page.questions import Answers, RunRead
+from fedsuite.reports.page.taking_part import states_of
 from fedsuite.roster.members import Roster
 from fedsuite.settings.config import Value
 
@@ -54,8 +55,9 @@ class Digest:
     what training was measured by (losses, norms of gradients). latest: last values.
 
     members: a line per client with name, role, examples, trained and evaluated (rounds), failed and late (exchanges), up and
-    down (bytes). moved: a line per task with up, down, messages. times: seconds of all rounds, by what they went to, as
-    `fedsuite.history.timing` names it. failures: the first ones, num_failures: all of them.
+    down (bytes). taking_part [clients, rounds]: what became of their training. moved: a line per task with up, down,
+    messages. times: seconds of all rounds, by what they went to, as `fedsuite.history.timing` names it. failures: the first
+    ones, num_failures: all of them.
     audit: findings of fedsuite audit.
     """
 
@@ -68,6 +70,7 @@ class Digest:
     latest: Mapping[str, float]
     rounds: int
     members: pd.DataFrame
+    taking_part: np.ndarray
     moved: pd.DataFrame
     times: Mapping[str, float]
     failures: pd.DataFrame
@@ -112,6 +115,7 @@ def digest_of(
     clients, rounds = _replies(run.clients), run.rounds
     timing = run.timing
     bad = clients[failed(clients)]
+    members = _members(clients, run.roster)
     return Digest(
         place=place,
         settings=run.config,
@@ -121,7 +125,8 @@ def digest_of(
         training=_training(rounds),
         latest=last_values(rounds, run.closing),
         rounds=int(rounds["round"].max()) if len(rounds) else 0,
-        members=_members(clients, run.roster),
+        members=members,
+        taking_part=states_of(clients, members["name"].tolist()),
         moved=_moved(clients, _replies(run.closing_clients)),
         times={name: float(timing[name].sum(min_count=1)) for name in _PARTS},
         failures=bad.head(MOST_FAILURES)[["round", "name", "task", "status", "reason"]].copy(),
