@@ -216,6 +216,18 @@ def test_values_at_the_cursor_stand_where_they_are_drawn(houses) -> None:
     assert panel["names"][0] == "rounds"
 
 
+def test_a_table_too_wide_for_paper_is_printed_as_several_that_begin_alike() -> None:
+    wide = of_text(*map(str, range(15))).parts[0].sections[0].tables[0]
+    assert html.sheets(wide) == [[0, *range(1, 8)], [0, *range(8, 15)]]
+    assert html.sheets(of_text(*"abcdefghi").parts[0].sections[0].tables[0]) == [[*range(9)]]
+    printed = re.findall(
+        r'<div class="sheets">(.*?)</div>', as_html(of_text(*map(str, range(15)))), re.S
+    )
+    assert re.findall(r">c(\d+)<", printed[0]) == [
+        str(i) for part in html.sheets(wide) for i in part
+    ]
+
+
 @pytest.mark.parametrize("name", ["report", "report.docx", "report.png"])
 def test_endings_that_are_no_format_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"expected a name that ends in one of \.html, \.md"):

@@ -18,6 +18,7 @@ from fedsuite.reports.page.model import Figure, Report, Table
 from fedsuite.storage.escaping import LONGEST
 
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+(e[+-]?\d+)?( ± [\d.]+)?( of \d+)?( \(.*seeds\))?(/[\d?]+)?")
+MOST_COLUMNS = 9  # of a table that a sheet of paper has room for, the first one included
 _HERE = Path(__file__).parent
 
 
@@ -43,6 +44,7 @@ def as_html(report: Report) -> str:
         number=lambda figure: numbers[id(figure)],
         choices=choices_of,
         aligned=aligned,
+        sheets=sheets,
         code=lambda text: Markup("\n").join(map(_fit, text.split("\n"))),
         style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
@@ -58,6 +60,16 @@ def _fit(value: Any) -> Any:
 def choices_of(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
     """Figures side by side that show one axis, by its name; "" for those that have no other axis."""
     return [(choice, list(own)) for choice, own in groupby(figures, lambda f: f.choice)]
+
+
+def sheets(table: Table) -> list[list[int]]:
+    """Numbers of the columns of the tables that it is printed as: one, or several that all begin with its first column."""
+    rest = range(1, len(table.columns))
+    if len(table.columns) <= MOST_COLUMNS:
+        return [[0, *rest]]
+    count = -(-len(rest) // (MOST_COLUMNS - 1))
+    each = -(-len(rest) // count)
+    return [[0, *rest[start : start + each]] for start in range(0, len(rest), each)]
 
 
 def aligned(table: Table) -> list[str]:
