@@ -1,21 +1,26 @@
-"""On a GPU: an optimizer step of the published agent against its matrix rate, and CDL's silos stacked against one by one.
+"""On a GPU: an optimizer step of the published agent against its matrix rate, and houses and CDL's silos stacked against one
+by one.
 
-    python -m benchmarks.gpu_steps [--device cuda] [--silos 11 79] [--size 200] [--batch 32]
+    python -m benchmarks.gpu_steps [--device cuda] [--houses 1 4 12] [--silos 11 79] [--size 200] [--batch 32]
 
 Agent: as in vln_optimizer_step, with views of width 2048 (ResNet-152), on one generated house; the rate is that of a square
-torch.mm in float32. Silos: two mixing steps on a ring by the learner of a client (batches of random frames, gradients, Adam,
-mixing), torch.vmap over stacked silos over one silo after another. Both with repeatable sums, as runs have them, and the
-agent without as well. The result is the ratio of the largest number of silos, plain training.
+torch.mm in float32. Houses: a step of each of so many of this size by `train_stacked`, over one house after another;
+operations are kernels on a GPU, on a CPU calls of torch's operators that call no others. Silos: two mixing steps on a ring
+by the learner of a client (batches of random frames, gradients, Adam, mixing), torch.vmap over stacked silos over one silo
+after another. All with repeatable sums, as runs have them, and the agent without as well. The result is the ratio of the
+largest number of silos, plain training; `--silos` or `--houses` with no number leaves them out.
 """
 
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import vln_optimizer_step as agent_step
 from benchmarks.cdl_round import settings
@@ -29,9 +34,10 @@ from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import check_device, device_of
 from fedsuite.vln.data.dataset import join_houses
-from fedsuite.vln.model.agent import AgentSizes, build_agent
-from fedsuite.vln.training.learner import TrainingData, train_locally
+from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
+from fedsuite.vln.training.learner import AgentLessons, Training, TrainingData, train_locally
 from fedsuite.vln.training.rmsprop import RMSprop
+from fedsuite.vln.training.stacked import train_stacked
 
 GOAL, SQUARE, FRAMES = 0.5, 8192, 64
 
@@ -80,6 +86,52 @@ def agent(device: str, square_side: int) -> dict[str, float]:
     return {**found, "agent-tflops": achieved / 1e12, "mm-tflops": rate / 1e12}
 
 
+def houses(number: int, device: str, repeats: int) -> dict[str, float]:
+    """Milliseconds and operations of a step of every house, one house after another and stacked, of one house."""
+    with tempfile.TemporaryDirectory() as folder:
+        house = agent_step.generated_house(Path(folder))
+    parts = [TrainingData(house.samples["train"], 0.2)]
+    world = join_houses([house], device)
+
+    def one_by_one(trainings: Sequence[Training]) -> None:
+        for training in trainings:
+            training.all_steps()
+
+    found: dict[str, float] = {}
+    for name, train in (("single", one_by_one), ("stacked", train_stacked)):
+        agents = [build_agent(agent_step.SIZES, seed).to(device) for seed in range(number)]
+        own = [(a, RMSprop(a.parameters(), 1e-4, bias_correction=True)) for a in agents]
+        visits = count()
+
+        def step(
+            train: Callable[[Sequence[Training]], object] = train,
+            own: Sequence[tuple[Agent, RMSprop]] = own,
+            visits: Iterator[int] = visits,
+        ) -> None:
+            """Both ways begin with the same agents, and take the same steps."""
+            visit = next(visits)
+            lessons = [
+                AgentLessons(agent, world, parts, agent_step.CONFIG, (visit, h))
+                for h, (agent, _) in enumerate(own)
+            ]
+            train([Training(one, o, 1) for one, (_, o) in zip(lessons, own, strict=True)])
+
+        found[f"{name}-ms"] = 1000 * seconds(step, repeats, device) / number
+        found[f"{name}-operations"] = operations(step, device) / number
+    return {**found, "ratio": found["stacked-ms"] / found["single-ms"]}
+
+
+def operations(work: Callable[[], object], device: str) -> int:
+    """Kernels of a call; on a CPU calls of operators that call no others."""
+    on_gpu = device != "cpu"
+    kind = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    with profile(activities=[kind]) as found:
+        work()
+    if on_gpu:
+        return len(found.events())
+    return sum(e.name.startswith("aten::") and not e.cpu_children for e in found.events())
+
+
 def mixing_step(silos: int, loss: str, stacked: str, precision: str, given: argparse.Namespace) -> float:  # fmt: skip
     """Milliseconds of a mixing step on a ring of `silos`."""
     device, rng = device_of(given.device, precision), np.random.default_rng(0)
@@ -113,7 +165,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--silos", type=int, nargs="+", default=[11, 79])
+    parser.add_argument("--houses", type=int, nargs="*", default=[1, 4, 12])
+    parser.add_argument("--repeats", type=int, default=5, help="of a step of houses")
+    parser.add_argument("--silos", type=int, nargs="*", default=[11, 79])
     parser.add_argument("--size", type=int, default=200, help="image side, pixels")
     parser.add_argument("--batch", type=int, default=32)
     given = parser.parse_args()
@@ -121,6 +175,10 @@ def main() -> None:
     torch.set_num_threads(1)
     details = agent(device_of(given.device), SQUARE if given.device == "cuda" else 1024)
     ratio = 0.0
+    for number in given.houses:
+        own = houses(number, device_of(given.device), given.repeats)
+        print(f"{number} houses: " + ", ".join(f"{k} {v:.3g}" for k, v in own.items()))
+        details |= {f"houses-{number}-{k}": v for k, v in own.items()}
     for silos in given.silos:
         for loss in ("none", "kl"):
             for precision in ("float32", "tf32"):

@@ -28,8 +28,12 @@ class StackedBatch(Batch):
     def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
         """sizes: episodes of every house, which are the first of its B = max(sizes) rows."""
         slot = torch.arange(max(sizes), device=device)
-        self.counts = list(sizes)
-        self.present = (slot < torch.tensor(sizes, device=device).unsqueeze(1)).flatten()
+        present = slot < torch.tensor(sizes, device=device).unsqueeze(1)
+        self._set(present.flatten(), list(sizes))
+
+    def _set(self, present: Tensor, counts: list[int]) -> None:
+        self.present, self.counts = present, counts
+        self._one_each: tuple[list[int], int, Tensor] | None = None
 
     @property
     def houses(self) -> int:
@@ -48,11 +52,11 @@ class StackedBatch(Batch):
     def ending(self, cut: Tensor) -> Iterator[Chosen]:
         """Present are those that are cut off, alone."""
         before = self.present, self.counts
-        self.present, self.counts = cut, self.by_house(cut).sum(1).tolist()
+        self._set(cut, self.by_house(cut).sum(1).tolist())
         some = self._first(max(self.counts))
-        self.present = some.of(cut)
+        self._set(some.of(cut), self.counts)
         yield some
-        self.present, self.counts = before
+        self._set(*before)
 
     def staying(self, active: Tensor) -> Chosen | None:
         """Every house's rows leave when they would if it were alone; all houses' get fewer when the longest batch has."""
@@ -62,13 +66,13 @@ class StackedBatch(Batch):
             return None
         shrinks = torch.tensor(fewer, device=active.device).unsqueeze(1)
         present = self.by_house(self.present)
-        self.present = torch.where(shrinks, self.by_house(active), present).flatten()
-        self.counts = [a if f else c for a, f, c in zip(left, fewer, self.counts, strict=True)]
+        counts = [a if f else c for a, f, c in zip(left, fewer, self.counts, strict=True)]
+        self._set(torch.where(shrinks, self.by_house(active), present).flatten(), counts)
         longest = max(self.counts)
         if 4 * longest * self.houses > 3 * len(active):
             return None
         staying = self._first(longest)
-        self.present = staying.of(self.present)
+        self._set(staying.of(self.present), counts)
         return staying
 
     def _first(self, longest: int) -> Chosen:
@@ -78,6 +82,13 @@ class StackedBatch(Batch):
         index = (order[:, :longest] + first).flatten()
         mask = torch.zeros_like(self.present).index_fill_(0, index, True)
         return Chosen(mask, index)
+
+    @property
+    def one_each(self) -> tuple[list[int], int, Tensor]:
+        """`draws` of one for each row."""
+        if self._one_each is None:
+            self._one_each = self.draws([1] * self.houses, 1)
+        return self._one_each
 
     def draws(self, widths: Sequence[int], widest: int) -> tuple[list[int], int, Tensor]:
         """Draws of a house for each of its present rows: how many of each house, and room for [S, room]; where [N, widest]
@@ -121,7 +132,7 @@ class StackedDropout(Dropout):
     def _mask(self, x: Tensor, p: float, widths: Sequence[int] | None = None) -> Tensor:
         """0 or 1 / (1 - p) for x [N, K, F], drawn as `keep_mask` draws [b, K of the house, F]."""
         widest, size = x.shape[1:]
-        counts, room, place = self.batch.draws(widths or [1] * self.batch.houses, widest)
+        counts, room, place = self.batch.draws(widths, widest) if widths else self.batch.one_each
         words = torch.zeros(len(counts), room * size // 8, dtype=torch.int64, device=x.device)
         for one, count, dropout in zip(words, counts, self.own, strict=True):
             if count:
@@ -178,8 +189,8 @@ class StackedAgent:
 
 def _stacked(modules: Sequence[nn.Module]) -> nn.Module:
     """A module of the same kind with every parameter [S, ..], from which gradients flow to those of the modules."""
-    with torch.no_grad():
-        shell = copy.deepcopy(modules[0])
+    # With its parameters, which are not to be copied, taken as copied already.
+    shell = copy.deepcopy(modules[0], {id(p): p for p in modules[0].parameters()})
     for name, _ in list(shell.named_parameters()):
         where, _, last = name.rpartition(".")
         owner = shell.get_submodule(where)

@@ -17,6 +17,7 @@ from fedsuite.vln.data.dataset import join_houses, make_episodes
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.decoders import DECODERS
 from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.speaker import SpeakerSizes, build_speaker
 from fedsuite.vln.model.stacked import StackedAgent
 from fedsuite.vln.stacked_world import stacked_world
 from fedsuite.vln.training.learner import AgentLessons, Training, TrainingData, train_locally
@@ -119,7 +120,9 @@ def test_losses_and_gradients_of_houses_are_those_of_each_alone(oak, elm, case, 
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
-    """Houses leave when they have taken their steps; optimizers that go on, penalties and clipping are their own."""
+    """Houses leave when they have taken their steps; optimizers that go on, penalties and clipping are their own, as are
+    further parts of the data, which a speaker describes in one house and not in the other."""
+    speaker = build_speaker(SpeakerSizes(30, 8, angle=8, hidden=16, word=6), seed=0).eval()
     config = changed(CONFIG, gradient_clip=0.5, learning_rate=1e-3)
     houses, steps, penalty = (oak, elm, oak), (3, 1, 4), chosen_penalty("k", "proximal", 0.1)
 
@@ -129,7 +132,8 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
             own = Own(house, n, config, "envdrop", False, False)
             optimizer = RMSprop(own.agent.parameters(), 1e-3, bias_correction=True)
             samples = house.samples["train"]
-            parts = [TrainingData(samples, 0.2), TrainingData(samples, 0.6)][: 1 + n % 2]
+            described = TrainingData(samples, 0.6, speaker if n == 1 else None)
+            parts = [TrainingData(samples, 0.2), described][: 1 + bool(n)]
             if not fresh:
                 train_locally(own.agent, optimizer, own.world, parts, config, n, 1, n)
             yield own, optimizer, parts
@@ -156,4 +160,4 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
         mine, theirs = module_arrays(own.agent), module_arrays(got.lessons.agent)
         learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
         apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
-        assert learnt > 1e-3 and apart < 3e-5 * learnt, (apart, learnt)
+        assert learnt > 1e-3 and apart < 1e-4 * learnt, (apart, learnt)
