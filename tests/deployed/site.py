@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from clients.sealed_keys import FOLDER as SEALED_KEYS
+from clients.sum_state import PEERS
 from fedsuite.roster.members import read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
@@ -24,6 +26,8 @@ from tests.deployed.worlds import World
 
 ROOT = Path(__file__).parents[2]
 START_S, NAME = 120.0, "deployed"
+# Folders of private state that differ between equal runs: what is under way, and keys, which are drawn anew.
+UNLIKE = ("working", SEALED_KEYS, PEERS)
 
 
 class Site:
@@ -91,8 +95,10 @@ class Site:
             self.launch("run", *given, "--resume", str(self.folder.path))
             return
         own: dict[str, Value] = {
-            "name": NAME, "results-dir": str(self.folder.path.parent), "roster": str(self.kit / "server" / "roster.json"),
-        }  # fmt: skip
+            "name": self.folder.path.name,
+            "results-dir": str(self.folder.path.parent),
+            "roster": str(self.kit / "server" / "roster.json"),
+        }
         sets = [part for key, value in own.items() for part in ("--set", f"{key}={value}")]
         self.launch("run", *given, str(self.toml), *sets)
 
@@ -211,7 +217,7 @@ def _digests(folder: RunFolder, states: dict[str, Path]) -> dict[str, str]:
 def _newest(state: Path) -> Iterator[Path]:
     """Of the versions of each private state only the newest: the others are for resumes, and depend on who asks for them."""
     folders = {p.parent for p in state.rglob("*.safetensors")}
-    yield from (max(f.glob("*.safetensors")) for f in sorted(folders) if f.name != "working")
+    yield from (max(f.glob("*.safetensors")) for f in sorted(folders) if f.name not in UNLIKE)
 
 
 def command(*arguments: str) -> list[str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,15 +27,22 @@ HOUSES = World(
         "train-max-actions": 3, "num-rounds": 1, "objective": "imitation", "participation-rate": 1.0, "min-word-count": 1,
     }
 )  # fmt: skip
-SILOS = worlds.generated_drives(
-    **{"num-silos": 2, "num-rounds": 1, "train-frames": 12, "test-frames": 4}
-)
-PARTIES = worlds.maps(
-    **{"num-rounds": 1, "round-length": 16, "step-limit": 1, "evaluation-episodes": 4}
-)
-WORLDS = {"houses": HOUSES, "silos": SILOS, "parties": PARTIES}
+_SILOS: dict[str, Any] = {"num-silos": 2, "num-rounds": 1, "train-frames": 12, "test-frames": 4}
+_PARTIES: dict[str, Any] = {
+    "num-rounds": 1,
+    "round-length": 16,
+    "step-limit": 1,
+    "evaluation-episodes": 4,
+}
+WORLDS = {
+    "houses": HOUSES,
+    "silos": worlds.generated_drives(**_SILOS),
+    "parties": worlds.maps(**_PARTIES),
+    "sealed silos": worlds.generated_drives(**_SILOS, sealed=True),
+    "sealed parties": worlds.maps(**_PARTIES, sealed=True),
+}
 # How a lost node is noticed and asked again knows no system. In `make test` are those who keep most between rounds.
-LATER = [pytest.param(name, marks=pytest.mark.deployed) for name in ("houses", "silos")]
+LATER = [pytest.param(name, marks=pytest.mark.deployed) for name in WORLDS if name != "parties"]
 
 
 @contextmanager
