@@ -38,7 +38,7 @@ def report(
         typer.Option(
             "--out", "-o", metavar="FILE",
             help="Write .html (a page for itself), .md, .tex (tables), .pdf (figures) or FOLDER/ (all figures, Markdown, "
-            "LaTeX); repeat for more. Without: tables in the terminal.",
+            "LaTeX); card.md is a model card of one run; repeat for more. Without: tables in the terminal.",
         ),
     ] = None,
     overwrite: Annotated[

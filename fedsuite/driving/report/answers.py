@@ -10,7 +10,15 @@ from fedsuite.driving.report.outcome import last_metrics, left_out_line, outcome
 from fedsuite.driving.report.scored_on import num_silos, scored_on, source_of
 from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.reports.outcomes import Column, Outcome, column_of, read_baselines
-from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, Wording, curve_of
+from fedsuite.reports.page.questions import (
+    Answers,
+    ClientScores,
+    Model,
+    Paper,
+    RunRead,
+    Wording,
+    curve_of,
+)
 from fedsuite.reports.page.shared_arrays import shared_line
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.roster.members import Roster
@@ -32,6 +40,12 @@ AXES = {
 NOTE = (
     "Errors in radians, of the average model over all test frames. Silo: own models at home; everywhere: own models on "
     "all test frames."
+)
+MODEL = Model(
+    "A network that steers: of one frame of a front camera it says the angle of the wheel, left positive.",
+    "robotics",
+    'from fedsuite.driving.steering import Pilot\n\npilot = Pilot.of_run({run})\nangles = pilot.steer(["frame.png"])',
+    ("It is research, and not fit to steer a vehicle: nothing is known of it in closed loop.",),
 )
 STEERING = {"constant": "always the mean angle", "random": "angles drawn at random"}
 ROWS = "silos."  # arrays of the server's file that are the silos' own networks, not their average
@@ -57,6 +71,7 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         notes=(NOTE, *filter(None, _notes(config, run))),
         data=scored_on(config, run.roster),
         words=_words(run),
+        model=MODEL,
         chance="No chance level: baselines.json, with the errors of the mean angle, is written where a run's data are.",
     )
 
@@ -132,7 +147,11 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     if run.completed and (overlay := last_metrics(run.frames).get("overlay-bytes")):
         yield f"Between silos, over the overlay, {overlay / 1e6:,.1f} MB would be sent."
     yield "Frames and angles stay in their silo; scores and numbers of frames leave it."
-    yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
+    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip()
+    yield (
+        private
+        or "No noise is added to what is sent: no differential-privacy guarantee can be stated."
+    )
 
 
 def _papers(config: CDLConfig, roster: Roster | None, outcome: Outcome) -> Iterator[Paper]:

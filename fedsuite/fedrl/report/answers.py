@@ -15,7 +15,7 @@ from fedsuite.fedrl.report.run import (
 )
 from fedsuite.fedrl.report.scored_on import scored_on
 from fedsuite.reports.outcomes import Column, column_of
-from fedsuite.reports.page.questions import Answers, Paper, RunRead, Wording, curve_of
+from fedsuite.reports.page.questions import Answers, Model, Paper, RunRead, Wording, curve_of
 from fedsuite.roster.members import Roster
 from fedsuite.storage.files import read_table
 
@@ -23,6 +23,14 @@ PAPER = read_table(__file__, "paper.json")
 WORK = (
     Column("best round", "best-round", 0, with_spread=False),
     Column("gradient steps", "gradient-steps", 0, with_spread=False),
+)
+MODEL = Model(
+    "Q-networks of the parties, each of which sees its own half of the world, and the network that they share.",
+    "reinforcement-learning",
+    "from fedsuite.fedrl.player import Player\n\nplayer = Player.of_run({run})\nepisode = player.episode(0)",
+    (
+        "Only in a simulation does the run's folder hold all parties' networks; real parties keep theirs.",
+    ),
 )
 _FOLD = re.compile(r"[-._]fold-?\d+$")
 
@@ -46,6 +54,7 @@ def answers(config: FedRLConfig, run: RunRead) -> Answers:
         learns=config.federation.method not in FIXED,
         chance=CHANCE,
         words=_words(config, run.roster),
+        model=MODEL,
     )  # fmt: skip
 
 

@@ -4,8 +4,10 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from fedsuite.reports.page.audits import audit_section
+from fedsuite.reports.page.card import card_of
 from fedsuite.reports.page.clients import failures_section, participation_section, scores_section
 from fedsuite.reports.page.curves import curves_section, training_section
 from fedsuite.reports.page.digest import Digest
@@ -49,7 +51,9 @@ def report_of(
         for text in answers_of(name, digests, several)
     )
     parts = [part_of(name, *given) for name, given in systems.items()]
-    return Report(title, answers, tuple(_with_own_names(parts)))
+    every = [(digest, defaults) for digests, defaults in systems.values() for digest in digests]
+    card = partial(card_of, *every[0]) if len(every) == 1 else None
+    return Report(title, answers, tuple(_with_own_names(parts)), card=card)
 
 
 def _with_own_names(parts: Sequence[Part]) -> Iterator[Part]:

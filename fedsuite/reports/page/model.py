@@ -72,11 +72,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Report:
-    """answer: the first paragraph, one sentence per part."""
+    """answer: the first paragraph, one sentence per part. head: YAML before the title of a card. card: of the one run that
+    the report is of, made when a format asks for it.
+    """
 
     title: str
     answer: tuple[str, ...]
     parts: tuple[Part, ...]
+    head: str = ""
+    card: "Callable[[], Report] | None" = None
 
     def figures(self) -> list[Figure]:
         """All of them, in order."""

@@ -119,6 +119,20 @@ class Wording:
 
 
 @dataclass(frozen=True)
+class Model:
+    """What a model card says of a run's model besides what every card does.
+
+    what: a sentence on what it does; task: as Hugging Face calls it; load: lines of Python that open it, with {run} for the
+    path; limits: sentences.
+    """
+
+    what: str = ""
+    task: str = "other"
+    load: str = ""
+    limits: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Answers:
     """What is to be said of one run.
 
@@ -129,7 +143,8 @@ class Answers:
     client. line: the run's line, where it is another than its variant. data: what the scores are scores of, as the words
     that tell it, by what they tell ("silos" -> "11 silos"); scores of runs are ranked and averaged where all of it is
     equal. learns: False for a method that is itself a baseline. chance: where no run has a baseline, how to get one.
-    words: metric of a column -> how the report's first sentence tells it; one without is told by the column's title.
+    words: metric of a column -> how the report's first sentence tells it; one without is told by the column's title. model:
+    what a model card says of it.
     """
 
     outcomes: Sequence[Outcome] = ()
@@ -147,6 +162,7 @@ class Answers:
     learns: bool = True
     chance: str = ""
     words: Mapping[str, Wording] = field(default_factory=dict)
+    model: Model = Model()
 
 
 def plain_answers(_: Any, run: RunRead) -> Answers:

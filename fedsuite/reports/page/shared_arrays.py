@@ -17,7 +17,7 @@ def shared_line(model: Path, what: str, share: Share, without: str = "") -> str:
     """
     if not model.is_file():
         return what
-    found = {k: n for k, n in _sizes(model) if share.covers(k)}
+    found = {k: n for k, n in sizes_of(model) if share.covers(k)}
     sizes = {k: n for k, n in found.items() if not (without and k.startswith(without))}
     counts: dict[str, int] = {}
     for name in sizes:
@@ -28,7 +28,7 @@ def shared_line(model: Path, what: str, share: Share, without: str = "") -> str:
     return f"{text} ({modules})" if 1 < len(counts) <= MOST_MODULES else text
 
 
-def _sizes(model: Path) -> Iterator[tuple[str, int]]:
+def sizes_of(model: Path) -> Iterator[tuple[str, int]]:
     """Name and size of every array; the arrays are not read."""
     from safetensors import SafetensorError, safe_open
 

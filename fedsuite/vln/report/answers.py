@@ -6,7 +6,15 @@ import pandas as pd
 
 from fedsuite.privacy.guarantee import guarantee_text
 from fedsuite.reports.outcomes import Column, column_of, read_baselines
-from fedsuite.reports.page.questions import Answers, ClientScores, Paper, RunRead, Wording, curve_of
+from fedsuite.reports.page.questions import (
+    Answers,
+    ClientScores,
+    Model,
+    Paper,
+    RunRead,
+    Wording,
+    curve_of,
+)
 from fedsuite.reports.page.shared_arrays import shared_line
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.runs.folder import RunFolder
@@ -60,6 +68,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
         papers=tuple(_papers(config, run, outcome)) if outcome else (),
         notes=(*_notes(outcome), *private) if outcome else (),
         data=scored_on(config, run.roster),
+        model=Model(**TEXTS["models"]["speaker" if config.stage == SPEAKER_STAGE else "agent"]),
         words=dict(_words(outcome)) if outcome else {},
         chance="No chance level: baselines.json, with the scores of a random walk, is written where a run's data are.",
     )  # fmt: skip
@@ -132,7 +141,9 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
         level = int(outcome.metrics["privacy"])
         yield f"Level of disclosure (Table 6 of the paper): {level}, {TEXTS['privacy'][level]}."
     yield "Numbers of instructions and scores leave a house with every evaluation."
-    if own.method == "federated":
+    if private := guarantee_text(config.privacy, run.folder, run.frames.rounds).strip():
+        yield private
+    elif own.method == "federated":
         yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
     if has_own(config):
         yield f"Every house is scored with {'a' if what == 'speaker' else 'an'} {what} of its own, which it keeps."

@@ -13,6 +13,8 @@ def as_markdown(report: Report, pictures: str = "") -> str:
 
 
 def _lines(report: Report, pictures: str) -> Iterator[str]:
+    if report.head:
+        yield from ("---", report.head, "---", "")
     yield from (f"# {in_markdown(report.title)}", "")
     for sentence in report.answer:
         yield from (markdown_paragraph(sentence), "")

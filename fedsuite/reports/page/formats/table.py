@@ -22,6 +22,15 @@ def _markdown(report: Report, file: Path) -> None:
     write_atomically(file, as_markdown(report).encode())
 
 
+def _card(report: Report, file: Path) -> None:
+    """A model card, of one run."""
+    from fedsuite.reports.page.formats.markdown import as_markdown
+
+    if report.card is None:
+        raise InputError(f"{file}: a model card is of one run, these are several; name one run")
+    write_atomically(file, as_markdown(report.card()).encode())
+
+
 def _latex(report: Report, file: Path) -> None:
     from fedsuite.reports.page.formats.latex import as_latex
 
@@ -49,7 +58,7 @@ def _folder(report: Report, folder: Path) -> None:
     write_atomically(folder / "report.tex", as_latex(report).encode())
 
 
-FOLDER = "/"
+FOLDER, CARD = "/", "card.md"  # one a name's end, the other a whole name
 FORMATS: Mapping[str, Writer] = {
     ".html": _html,
     ".md": _markdown,
@@ -60,9 +69,11 @@ FORMATS: Mapping[str, Writer] = {
 
 
 def format_of(out: str) -> Writer:
-    """By the ending; a name that ends in "/", or a folder that is there, is a folder."""
+    """By the ending; a name that ends in "/", or a folder that is there, is a folder; card.md is a model card."""
     if out.endswith(FOLDER) or Path(out).is_dir():
         return FORMATS[FOLDER]
+    if Path(out).name.lower() == CARD:
+        return _card
     if (ending := Path(out).suffix.lower()) in FORMATS:
         return FORMATS[ending]
     known = ", ".join(FORMATS)
