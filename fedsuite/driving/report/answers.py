@@ -47,6 +47,11 @@ MODEL = Model(
     'from fedsuite.driving.steering import Pilot\n\npilot = Pilot.of_run({run})\nangles = pilot.steer(["frame.png"])',
     ("It is research, and not fit to steer a vehicle: nothing is known of it in closed loop.",),
 )
+PICTURES = {
+    "steering.png": "Steering angles, by silo",
+    "frames.png": "What the silos' cameras see",
+    "overlay.png": "Who mixes with whom",
+}
 STEERING = {"constant": "always the mean angle", "random": "angles drawn at random"}
 ROWS = "silos."  # arrays of the server's file that are the silos' own networks, not their average
 PUBLISHED_SILOS = {"gaia": 11, "nws": 22, "exodus": 79}
@@ -72,6 +77,7 @@ def answers(config: CDLConfig, run: RunRead) -> Answers:
         data=scored_on(config, run.roster),
         words=_words(run),
         model=MODEL,
+        pictures=PICTURES,
         chance="No chance level: baselines.json, with the errors of the mean angle, is written where a run's data are.",
     )
 

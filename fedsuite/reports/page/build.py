@@ -13,6 +13,7 @@ from fedsuite.reports.page.curves import curves_section, training_section
 from fedsuite.reports.page.digest import Digest
 from fedsuite.reports.page.model import Figure, Part, Report
 from fedsuite.reports.page.opening import answers_of
+from fedsuite.reports.page.pictures import pictures_section
 from fedsuite.reports.page.results import paper_section, results_section
 from fedsuite.reports.page.settings_table import again_section, ends_section, settings_section
 from fedsuite.reports.page.times import times_section
@@ -28,6 +29,7 @@ def part_of(title: str, digests: Sequence[Digest], defaults: Mapping[str, Value]
         curves_section(digests),
         training_section(digests),
         scores_section(digests),
+        pictures_section(digests),
         participation_section(digests),
         traffic_section(digests),
         audit_section(digests),

@@ -144,7 +144,7 @@ class Answers:
     that tell it, by what they tell ("silos" -> "11 silos"); scores of runs are ranked and averaged where all of it is
     equal. learns: False for a method that is itself a baseline. chance: where no run has a baseline, how to get one.
     words: metric of a column -> how the report's first sentence tells it; one without is told by the column's title. model:
-    what a model card says of it.
+    what a model card says of it. pictures: names of PNG files that runs leave in their folder, and what they show.
     """
 
     outcomes: Sequence[Outcome] = ()
@@ -163,6 +163,7 @@ class Answers:
     chance: str = ""
     words: Mapping[str, Wording] = field(default_factory=dict)
     model: Model = Model()
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
 
 def plain_answers(_: Any, run: RunRead) -> Answers:

@@ -37,6 +37,7 @@ from fedsuite.vln.report.outcome import (
 from fedsuite.vln.report.scored_on import GENERATED, scored_on, source_of
 from fedsuite.vln.stages import SHARES, exchange_of, has_own
 
+PICTURES = {"walks.png": "Walks in an unseen house, from above"}
 PAPER = read_table(__file__, "paper.json")
 # Widths of the published view features: ResNet-152; CLIP ViT-B/32 and RN101, RN50x4, RN50.
 PUBLISHED_WIDTHS = {2048: "ResNet-152", 512: "CLIP", 640: "CLIP", 1024: "CLIP"}
@@ -68,6 +69,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
         papers=tuple(_papers(config, run, outcome)) if outcome else (),
         notes=(*_notes(outcome), *private) if outcome else (),
         data=scored_on(config, run.roster),
+        pictures=PICTURES,
         model=Model(**TEXTS["models"]["speaker" if config.stage == SPEAKER_STAGE else "agent"]),
         words=dict(_words(outcome)) if outcome else {},
         chance="No chance level: baselines.json, with the scores of a random walk, is written where a run's data are.",
