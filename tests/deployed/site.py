@@ -25,7 +25,7 @@ from simulations.engines.processes import living_processes
 from tests.deployed.worlds import World
 
 ROOT = Path(__file__).parents[2]
-START_S, NAME = 120.0, "deployed"
+START_S, NAME = 300.0, "deployed"  # a minute on a quiet machine
 # Folders of private state that differ between equal runs: what is under way, and keys, which are drawn anew.
 UNLIKE = ("working", SEALED_KEYS, PEERS)
 

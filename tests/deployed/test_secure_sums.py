@@ -15,6 +15,7 @@ import pytest
 from fedsuite.history import TIMINGS, Kind, kind_of, load_run
 from fedsuite.privacy.sum_terms import KEYS, MASKED, SHARES, UNMASK
 from fedsuite.runs.folder import RunFolder
+from simulations.engines.inprocess import run_inprocess
 from simulations.engines.nodes.following import Tail
 from tests.deployed import worlds
 from tests.deployed.site import Site
@@ -29,6 +30,11 @@ WORLD = worlds.generated_drives(
         "min-reply-fraction": 0.5, "lost-node-patience-s": 0.0,
     }
 )  # fmt: skip
+WAITING: dict[str, Any] = {
+    "num-rounds": 4,
+    "lost-node-patience-s": 600.0,
+    "min-reply-fraction": 1.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +114,25 @@ def test_a_node_lost_at_a_stage(tmp_path: Path, site: Site, stage: str) -> None:
     assert history(site.folder) == history(simulated)
     (members,) = load_run(site.folder.path).rounds["secure-sum.members"].dropna()
     assert members == (4 if stage == UNMASK else 3)
+
+
+@pytest.mark.deployed
+@pytest.mark.timeout(1800)
+def test_a_node_that_comes_back_at_any_stage(tmp_path: Path, site: Site) -> None:
+    """Its secrets lie on its disk: it is sent its task again, and the run is that of a simulation that loses nobody."""
+    kept, name = site.toml, site.roster.names[1]
+    site.toml = WORLD.toml(tmp_path / "waiting.toml", **WAITING)
+    try:
+        site.start_run()
+        for number, stage in enumerate(STAGES, 1):
+            kill_at(site, name, number, stage)
+            start_again(site, name)
+        assert site.processes["run"].wait(LIMIT_S) == 0, site.said("run")
+    finally:
+        site.toml = kept
+    assert site.said("run").count(f"{name} is back and was sent its task again") == len(STAGES)
+    config = config_of(tmp_path, site, **WAITING)
+    run_inprocess(config)
+    simulated = RunFolder(tmp_path / "simulated")
+    for file in ("model.safetensors", "history.jsonl"):
+        assert (site.folder.path / file).read_bytes() == (simulated.path / file).read_bytes()
