@@ -27,7 +27,7 @@ BAND = (
     f"{MOST_BANDS} lines are drawn."
 )
 LEVELS = "Dotted: what does not learn, on the same data."
-TRAINING = "Means over the clients that trained in a round. Losses of different methods need not measure the same."
+TRAINING = "Means of a round, over clients or what they learnt from. Losses of different methods need not measure the same."
 AT_THE_START = "before training"
 NO_LEVELS: Mapping[str, float] = {}
 
