@@ -94,6 +94,8 @@ def _watch(
             f"the run was stopped by somebody else, at the SuperLink; continue with --resume {as_typed(folder.path)}"
         )
     reason = f"the run ended without a word of its server; Flower reports {status}: {details}"
+    if follower.has_begun:
+        reason += f"; when the SuperLink is up, continue with --resume {as_typed(folder.path)}"
     _note(folder, follower.has_begun and ours, reason)
     raise RunFailed(reason)
 

@@ -152,6 +152,14 @@ def test_without_a_word_flower_is_asked(folder: RunFolder) -> None:
     assert folder.status() == {}
 
 
+def test_a_run_that_lost_its_superlink_says_how_to_go_on(folder: RunFolder) -> None:
+    failed = ("finished:failed", "no heartbeat")
+    told = str(play(folder, RunFolder.begin, RUNNING, failed).error)
+    assert told.endswith(
+        f"finished:failed: no heartbeat; when the SuperLink is up, continue with --resume {folder.path}"
+    )
+
+
 def test_a_server_that_was_killed_is_noticed(folder: RunFolder) -> None:
     flower = play(folder, RunFolder.begin, RUNNING)
     assert "no process works on the run any more (Flower reports running)" in str(flower.error)
