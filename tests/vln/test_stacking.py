@@ -9,7 +9,7 @@ from fedsuite.vln.ineffective import UNREAD
 from fedsuite.vln.stacking import stacking_complaints, stacks
 from tests.harness import changed
 
-FOUR = changed(FedVLNConfig(), houses_per_message=4)
+FOUR = changed(FedVLNConfig(), houses_per_message=4, stacked="auto")
 OWN = "tests.vln.test_stacking:decoder"
 
 
@@ -30,6 +30,10 @@ OWN = "tests.vln.test_stacking:decoder"
 def test_who_is_stacked(changes: dict[str, object], cpu: bool, cuda: bool) -> None:
     config = changed(FOUR, **changes)
     assert (stacks(config, "cpu"), stacks(config, "cuda")) == (cpu, cuda)
+
+
+def test_nothing_is_stacked_unless_it_is_asked_for() -> None:
+    assert not stacks(changed(FedVLNConfig(), houses_per_message=4), "cuda")
 
 
 @pytest.mark.parametrize(
