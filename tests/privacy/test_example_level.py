@@ -110,6 +110,8 @@ def test_a_noised_gradient_equals_a_program_of_its_own() -> None:
         for name, gradient in one.items():
             summed[name] += gradient.numpy() * min(1, 0.5 / norm)
     rng = np.random.default_rng(3)
+    rng.integers(2**32, size=624, dtype=np.uint64)  # what torch draws from, masks.py
+    rng.integers(2**63)
     for name in sorted(summed):
         want = (summed[name] + rng.normal(0, 0.5, summed[name].shape)) / 10
         np.testing.assert_allclose(found[name].numpy(), want, atol=1e-6)
