@@ -136,3 +136,24 @@ def test_a_node_that_comes_back_at_any_stage(tmp_path: Path, site: Site) -> None
     simulated = RunFolder(tmp_path / "simulated")
     for file in ("model.safetensors", "history.jsonl"):
         assert (site.folder.path / file).read_bytes() == (simulated.path / file).read_bytes()
+
+
+@pytest.mark.deployed
+@pytest.mark.timeout(1800)
+def test_too_few_are_left(tmp_path: Path, site: Site) -> None:
+    """The run ends in one line that names the stage and who is missing; resumed with all, it is a simulation's."""
+    lost = site.roster.names[:2]
+    site.start_run()
+    wait_for_stage(site, Tail(site.folder.path / TIMINGS), 1, MASKED)
+    assert all([site.kill(name, "flower-supernode") for name in lost])
+    assert site.processes["run"].wait(LIMIT_S) == 1
+    told = f"secure sum, {MASKED}: 2 of 4 members answered, expected at least 3; missing: {', '.join(lost)}"
+    assert told in site.said("run").strip().splitlines()[-1]
+    for name in lost:
+        start_again(site, name)
+    site.start_run(resume=True)
+    assert site.processes["run"].wait(LIMIT_S) == 0, site.said("run")
+    run_inprocess(config_of(tmp_path, site))
+    simulated = RunFolder(tmp_path / "simulated")
+    for file in ("model.safetensors", "history.jsonl"):
+        assert (site.folder.path / file).read_bytes() == (simulated.path / file).read_bytes()
