@@ -2,7 +2,8 @@
 
 A run is one of `fedsuite run fedvln/personal`, or any other of stage `train` whose houses share a model, keep some of it, or
 train alone. Every run becomes a line of SCORES, which are added to what is there; a run that is there already is left out.
-Success rates are of walks along paths that nobody trained on; `new` is what the run itself scored in unseen houses.
+Success rates are of walks along paths that nobody trained on, in houses that have some; `new` is what the run itself scored
+in unseen houses.
 
     python -m benchmarks.personal_houses SCORES RUN [RUN ...]
 """
@@ -35,10 +36,12 @@ def scores_of(path: Path) -> dict[str, float]:
     words, agent = Vocabulary(roster.words), initial_agent(config, roster)
     trained = [i for i, m in enumerate(roster.members) if m.role != UNSEEN]
     names = [roster.members[i].names("houses")[0] for i in trained]
-    houses = [open_house(config, places, n, i, words) for i, n in zip(trained, names, strict=True)]
+    every = [open_house(config, places, n, i, words) for i, n in zip(trained, names, strict=True)]
+    known = [k for k, house in enumerate(every) if house.samples.get(SEEN)]
+    houses = [every[k] for k in known]
     own, elsewhere = dict[int, float](), dict[int, float]()
     for k, house in enumerate(houses):
-        load_arrays(agent, model_of(path, names[k], trained[k]))
+        load_arrays(agent, model_of(path, names[known[k]], trained[known[k]]))
         others = [houses[o] for o in other_houses(config.seed, len(houses), k)]
         own[k], *found = success_at(agent, [house, *others], config)
         elsewhere[k] = sum(found) / len(found)
