@@ -85,7 +85,7 @@ def play(folder: RunFolder, server: Server, *answers: tuple[str, str]) -> FakeFl
 
 def ends(status: str, error: str = "", kind: str = "") -> Server:
     def server(folder: RunFolder) -> None:
-        with folder.locked():
+        with folder.locked(5.0):
             folder.begin()
             (folder.path / "timings.jsonl").write_text(json.dumps({"kind": "ready"}) + "\n")
             time.sleep(0.3)
@@ -111,7 +111,7 @@ def test_a_lost_node_is_told_and_told_again_to_whoever_resumes(folder: RunFolder
     )
 
     def server(folder: RunFolder) -> None:
-        with folder.locked():
+        with folder.locked(5.0):
             folder.begin()
             HistoryWriter(folder.path / TIMINGS).append([lost, back])
             time.sleep(0.1)
@@ -226,7 +226,7 @@ def test_a_run_of_no_superlink_cannot_be_attached_to(folder: RunFolder) -> None:
 
 def test_ctrl_c_stops_the_run(folder: RunFolder) -> None:
     def server(folder: RunFolder) -> None:
-        with folder.locked():
+        with folder.locked(5.0):
             folder.begin()
             time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGINT)
