@@ -16,9 +16,10 @@ from fedsuite.history import load_runs, read_rows
 from fedsuite.privacy.accounting import epsilon_of
 from fedsuite.privacy.ledger import LEDGER, read
 from fedsuite.randomness import rng_for
-from fedsuite.roster.members import roster_of
+from fedsuite.roster.members import ROSTER, read_roster, roster_of
 from fedsuite.runs.folder import RunFolder
 from simulations.app.in_python import report
+from simulations.audits.replayed import replay
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import Node, settings_of
 from strategies.private import PlannedVisits
@@ -178,6 +179,25 @@ def test_plans_of_single_examples_end_in_time(tmp_path: Path) -> None:
     assert folder.status()["status"] == "completed" and rounds < 8
     assert worst[rounds] > worst[4] + 1e-6 >= worst[rounds - 1]  # the next round is one too many
     assert load_file(folder.model).keys() == load_file(free.model).keys()
+
+
+@pytest.mark.parametrize("own", [CLIENT, EXAMPLE])
+def test_a_round_is_played_again_where_nothing_more_may_be_told(
+    tmp_path: Path, own: dict[str, Any]
+) -> None:
+    """An attack on a copy releases nothing, so a limit that the run has used up does not end it."""
+    free = play(tmp_path, "free", **own)
+    spent = epsilons(free, "merge.epsilon" if own is CLIENT else "train.epsilon")[-1]
+    config = config_of(tmp_path, "run", **own, max_epsilon=spent + 1e-6)
+    run_inprocess(config)
+    folder, (system, settings) = RunFolder(tmp_path / "run"), settings_of(config)
+    assert folder.model.read_bytes() == free.model.read_bytes()
+    before = [(p, p.read_bytes()) for p in folder.path.rglob(LEDGER)]
+    again = replay(system, settings, read_roster(folder.path / ROSTER), folder)
+    assert again.number == 3 and len(again.training) == 5
+    for name, value in load_file(folder.model).items():
+        assert np.array_equal(again.result.state.arrays[name], value), name
+    assert before == [(p, p.read_bytes()) for p in folder.path.rglob(LEDGER)]
 
 
 def test_a_plan_counts_every_round_once() -> None:
