@@ -71,7 +71,7 @@ def replay(
         # Replies stay in memory: they are looked at when the copy is gone.
         here: dict[str, Value] = {"name": "run", "results-dir": place, "resume": "", "roster": ""}
         here |= {"spill-above": 10**9, "evaluation-clients": 0}
-        if hasattr(config, "privacy"):  # the copy's ledger has this round twice; nothing is released
+        if hasattr(config, "privacy"):  # the copy's ledger has the round twice; none is released
             here["privacy.max-epsilon"] = 0.0
         settings = with_keys(config, {**(changes or {}), **here})
         copy = RunFolder(Path(place) / "run")

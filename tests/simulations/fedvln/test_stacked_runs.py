@@ -1,0 +1,58 @@
+"""Whole runs whose houses train side by side learn what they learn one after another, stage by stage."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fedsuite.history import load_run
+from fedsuite.vln.training import stacked
+from simulations.fedvln import client
+from tests.fedvln_runs import Chain, chain_in
+
+TOGETHER: dict[str, Any] = {"houses_per_message": 2, "num_rounds": 2, "local_epochs": 2}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "train": ("train", {"objective": "a2c", "client_optimizer": "kept", "dropout": 0.2}),
+    "train-penalty": ("train", {"local_penalty": "proximal"}),
+    "train-ditto": ("train", {"local_method": "ditto"}),
+    "augment": ("augment", {}),
+}
+
+TRAININGS = {"train": 2, "train-penalty": 2, "train-ditto": 4, "augment": 2}  # Ditto's two agents
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    return chain_in(tmp_path_factory.getbasetemp(), __name__)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_houses_of_a_run_learn_what_they_learn_one_after_another(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """All that is kept, of the server and of houses: apart by a small part of what was learnt; the same decisions."""
+    counts: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        counts.append(len(given[0]))
+        return stacked.train_stacked(*given)
+
+    monkeypatch.setattr(client, "train_stacked", counted)
+    stage, changes = RUNS[name]
+    for kind in ("no", "yes"):
+        chain.play(f"{name}-{kind}", stage, **TOGETHER, **changes, stacked=kind)
+        assert bool(counts) == (kind == "yes")
+    assert set(counts) == {2} and len(counts) == TRAININGS[name]
+    one, two = (chain.run(f"{name}-{kind}") for kind in ("no", "yes"))
+    decided, others = (load_run(folder).rounds["train.decisions"].dropna() for folder in (one, two))
+    assert [*decided] == [*others] and len(decided) == 2
+    saved = load_file(one / "checkpoints" / "round-000000.safetensors")
+    own = [*(one / "clients").glob("*/model.safetensors")]
+    assert len(own) == (4 if name == "train-ditto" else 0)
+    for file in (one / "model.safetensors", *own):
+        mine, theirs = load_file(file), load_file(two / file.relative_to(one))
+        start = {k: saved[f"arrays.{k}"] for k in mine}
+        learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
+        apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
+        assert learnt > 1e-2 and apart < 1e-3 * learnt, (file, learnt, apart)
