@@ -7,7 +7,8 @@ for it (1.41, 1.42). Here the loop has a clock of its own. It sleeps SECONDS whi
 twentieth of the time that has passed since, up to 10 s: each question costs the SuperLink a signed request over TLS, and no
 wait becomes more than a twentieth longer. It looks for its clients' answers, which costs the SuperLink nothing, ten times a
 second at first.
-Where the loop of another version has no such clock, that is said, and the SuperNode runs as Flower made it.
+Where the loop of another version has no such clock, that is said, and the SuperNode runs as Flower made it. It also has
+the patience of `trying_again`.
 """
 
 import importlib
@@ -16,6 +17,8 @@ import runpy
 import sys
 import time
 from typing import Any
+
+from simulations.deploy.trying_again import try_again
 
 LOOP = "flwr.supernode.start_client_internal"
 DEFAULT_S, FLOWERS_S = 1.0, 3.0
@@ -64,6 +67,8 @@ def main(arguments: list[str]) -> None:
             f"this Flower's SuperNode cannot be made to ask every {seconds:g} s; it asks as it does",
             flush=True,
         )
+    if not try_again():
+        print("this Flower's SuperNode cannot be made to ask again after an error 500", flush=True)
     sys.argv = arguments[1:]
     runpy.run_path(program, run_name="__main__")
 

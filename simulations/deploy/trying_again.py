@@ -1,0 +1,57 @@
+"""Flower's SuperNode, asking again where the SuperLink failed inside.
+
+A SuperLink answers HTTP 500 where its database was locked by other requests for five seconds, as happens on a machine with
+more to do than cores. Flower (1.41) asks again after errors 502 to 504 and lost connections, not after this one: the
+reply that a client has computed is dropped, the node stays online, and the server waits for it until the run's reply
+deadline. Here a SuperNode asks again for LIMIT_S with Flower's own growing pauses, each of which its log has. A message
+that was stored after all is not stored twice: the SuperLink knows it by its number.
+"""
+
+import importlib
+import time
+from typing import Any
+
+CONNECTION, MAKER = "flwr.supernode.fleet_http_connection", "make_simple_http_retry_invoker"
+FAILED_INSIDE = 500
+LIMIT_S = 300.0
+
+
+class Patience:
+    """Around an invoker of Flower's: one error 500 after another is no reason to give up before LIMIT_S are over."""
+
+    def __init__(self, invoker: Any) -> None:
+        self._gives_up, self._succeeds = invoker.should_giveup, invoker.on_success
+        self._since: float | None = (
+            None  # when the first of the errors came, without a success between them
+        )
+        invoker.should_giveup, invoker.on_success = self.gives_up, self.succeeds
+
+    def gives_up(self, error: Exception) -> bool:
+        if getattr(getattr(error, "response", None), "status_code", 0) != FAILED_INSIDE:
+            return bool(self._gives_up(error))
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        over = now - self._since > LIMIT_S
+        if over:
+            self._since = None
+        return over
+
+    def succeeds(self, state: Any) -> None:
+        self._since = None
+        self._succeeds(state)
+
+
+def try_again() -> bool:
+    """Give the SuperNode's connection this patience; whether it has an invoker that can be given one."""
+    connection = importlib.import_module(CONNECTION)
+    make = getattr(connection, MAKER, None)
+    if make is None or not {"should_giveup", "on_success"} <= vars(make()).keys():
+        return False
+
+    def patient() -> Any:
+        invoker = make()
+        Patience(invoker)
+        return invoker
+
+    setattr(connection, MAKER, patient)
+    return True
