@@ -21,13 +21,12 @@ class Patience:
 
     def __init__(self, invoker: Any) -> None:
         self._gives_up, self._succeeds = invoker.should_giveup, invoker.on_success
-        self._since: float | None = (
-            None  # when the first of the errors came, without a success between them
-        )
+        self._since: float | None = None  # when the first of these errors came, one after another
         invoker.should_giveup, invoker.on_success = self.gives_up, self.succeeds
 
     def gives_up(self, error: Exception) -> bool:
         if getattr(getattr(error, "response", None), "status_code", 0) != FAILED_INSIDE:
+            self._since = None
             return bool(self._gives_up(error))
         now = time.monotonic()
         self._since = now if self._since is None else self._since
