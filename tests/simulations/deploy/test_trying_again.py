@@ -82,7 +82,7 @@ def test_other_errors_are_what_they_were(
 def test_an_error_that_stays_is_raised(
     superlink: tuple[str, list[int]], patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the limit, counted from the first of the errors; then from the first one after it."""
+    """After the limit, counted from the first of the errors."""
     address, answers = superlink
     now = iter(range(0, 10_000, 100))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
