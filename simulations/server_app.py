@@ -29,6 +29,7 @@ from fedsuite.storage.files import write_atomically, write_json
 from fedsuite.storage.progress import Progress, in_lines, silent
 from simulations.deploy.log_lines import stamped
 from simulations.deploy.meter import metered
+from simulations.deploy.trying_again import try_again_over
 from simulations.systems import settings_of
 from strategies.runtime.flower_strategy import FedsuiteStrategy
 from strategies.runtime.post import is_real
@@ -46,6 +47,8 @@ ENDED_BY_FLOWER = (
 def main(grid: Grid, context: Context) -> None:
     """What it prints is shown by `flwr log` and `flwr run --stream`."""
     folder = folder_of(settings_of(context.run_config)[1])
+    if is_real(grid) and not try_again_over(grid):
+        _say("this Flower's server cannot be made to ask again after an error 500 of its SuperLink")
     with metered(folder, context.run_id) as hear:
 
         def tell(event: Mapping[str, Any]) -> None:

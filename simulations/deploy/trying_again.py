@@ -1,10 +1,11 @@
-"""Flower's SuperNode, asking again where the SuperLink failed inside.
+"""Flower's SuperNode and a run's server, asking again where the SuperLink failed inside.
 
 A SuperLink answers HTTP 500 where its database was locked by other requests for five seconds, as happens on a machine with
 more to do than cores. Flower (1.41) asks again after errors 502 to 504 and lost connections, not after this one: the
 reply that a client has computed is dropped, the node stays online, and the server waits for it until the run's reply
-deadline. Here a SuperNode asks again for LIMIT_S with Flower's own growing pauses, each of which its log has. A message
-that was stored after all is not stored twice: the SuperLink knows it by its number.
+deadline. Where the server itself had asked, its run ends. Here both ask again for LIMIT_S with Flower's own growing
+pauses, each of which their logs have. A message that was stored after all is not stored twice: the SuperLink knows it by
+its number.
 """
 
 import importlib
@@ -12,6 +13,7 @@ import time
 from typing import Any
 
 CONNECTION, MAKER = "flwr.supernode.fleet_http_connection", "make_simple_http_retry_invoker"
+OF_A_GRID = "_retry_invoker"  # of Flower's HttpGrid
 FAILED_INSIDE = 500
 LIMIT_S = 300.0
 
@@ -44,7 +46,7 @@ def try_again() -> bool:
     """Give the SuperNode's connection this patience; whether it has an invoker that can be given one."""
     connection = importlib.import_module(CONNECTION)
     make = getattr(connection, MAKER, None)
-    if make is None or not {"should_giveup", "on_success"} <= vars(make()).keys():
+    if make is None or not _can_be_patient(make()):
         return False
 
     def patient() -> Any:
@@ -54,3 +56,16 @@ def try_again() -> bool:
 
     setattr(connection, MAKER, patient)
     return True
+
+
+def try_again_over(grid: object) -> bool:
+    """Give a server's connection to its SuperLink this patience; whether it has an invoker that can be given one."""
+    invoker = getattr(grid, OF_A_GRID, None)
+    if not _can_be_patient(invoker):
+        return False
+    Patience(invoker)
+    return True
+
+
+def _can_be_patient(invoker: object) -> bool:
+    return {"should_giveup", "on_success"} <= getattr(invoker, "__dict__", {}).keys()

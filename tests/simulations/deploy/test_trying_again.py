@@ -1,4 +1,4 @@
-"""A SuperNode asks again where the SuperLink fails inside for a moment, by Flower's own client over HTTP."""
+"""SuperNode and server ask again where the SuperLink fails inside for a moment, by Flower's own clients over HTTP."""
 
 import importlib
 import threading
@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import httpx
 import pytest
 from flwr.proto.fleet_pb2 import PullMessagesRequest
+from flwr.superlink.grid import HttpGrid
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from simulations.deploy import trying_again
@@ -100,3 +101,31 @@ def test_a_flower_without_such_an_invoker_is_left_alone(monkeypatch: pytest.Monk
     before = getattr(CONNECTION, trying_again.MAKER)
     assert not trying_again.try_again()
     assert getattr(CONNECTION, trying_again.MAKER) is before
+
+
+def grid_of(address: str) -> HttpGrid:
+    """A server's grid, without pauses."""
+    grid = HttpGrid(address, insecure=True, token="of the run")
+    grid._retry_invoker.wait_function = lambda _: None
+    return grid
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_server_asks_again_where_flower_itself_gives_up(
+    superlink: tuple[str, list[int]], patient: bool
+) -> None:
+    address, answers = superlink
+    grid = grid_of(address)
+    answers += [500, 503, 500]
+    if patient:
+        assert trying_again.try_again_over(grid)
+        assert list(grid.get_nodes()) == [] and answers == []
+    else:
+        with pytest.raises(httpx.HTTPStatusError, match="500"):
+            grid.get_nodes()
+        assert answers == [503, 500]
+    grid.close()
+
+
+def test_a_grid_without_such_an_invoker_is_left_alone() -> None:
+    assert not trying_again.try_again_over(object())
