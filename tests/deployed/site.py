@@ -1,6 +1,7 @@
 """A whole deployment on this machine, over TLS and with keys: SuperLink, nodes and runs, each with a folder of its own.
 
 All is started as people do it, by `fedsuite deploy` and `fedsuite run --engine deploy`; processes can be killed one by one.
+users.py has a site whose members are users of the machine.
 """
 
 import os
@@ -10,24 +11,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from clients.sealed_keys import FOLDER as SEALED_KEYS
-from clients.sum_state import PEERS
 from fedsuite.roster.members import read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
-from fedsuite.storage.files import sha256_of
 from simulations.engines.flower import free_port
 from simulations.engines.processes import living_processes
+from tests.deployed.digests import digests
 from tests.deployed.worlds import World
 
 ROOT = Path(__file__).parents[2]
 START_S, NAME = 300.0, "deployed"  # a minute on a quiet machine
-# Folders of private state that differ between equal runs: what is under way, and keys, which are drawn anew.
-UNLIKE = ("working", SEALED_KEYS, PEERS)
 
 
 class Site:
@@ -55,34 +53,64 @@ class Site:
                 lines = [f'{k} = "data/{v}"' for k, v in world.keys.items()]
                 with (self.node(name) / "node.toml").open("a") as file:
                     file.write("\n".join(lines) + "\n")
+            self.settle(world.names)
             self._make_roster(world.names, words)
-        self.roster = read_roster(self.kit / "server" / "roster.json")
-        self.folder = RunFolder(home / "runs" / NAME)
+        self.roster = read_roster(self.server / "roster.json")
+        self.folder = RunFolder(self.runs / NAME)
+
+    # --- who does what, and where: all in one folder, by one user ------------------------------------
+
+    @property
+    def server(self) -> Path:
+        return self.kit / "server"
+
+    @property
+    def runs(self) -> Path:
+        return self.home / "runs"
+
+    def node(self, name: str) -> Path:
+        return self.kit / "nodes" / name
+
+    def settle(self, names: Sequence[str]) -> None:
+        """Everybody takes the folder that is its own; here they stay where they are."""
+
+    def hand(self, file: Path, to: Path) -> Path:
+        """A file that somebody was sent; its copy in the folder `to`."""
+        return Path(shutil.copy(file, to))
+
+    def acting(self, name: str) -> dict[str, Any]:
+        """How a process of this member, of "server", "run" or, as "", of the founder is begun; of subprocess."""
+        return {"env": self._environment()}
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """Of fedsuite, for this member."""
+        return command(*arguments)
 
     def _make_roster(self, names: Sequence[str], words: Path | None) -> None:
         """As operators who never meet do it: each says what it has, and gets the roster."""
-        parts = [self.home / f"{name}.json" for name in names]
-        for name, part in zip(names, parts, strict=True):
-            node = self.node(name)
-            said = ["--key", str(node / "node.key.pub"), "--out", str(part)]
-            self.do("data", "prepare-node", str(node / "node.toml"), str(self.toml), *said)
-        given = ["--vocabulary", str(words)] if words else []
-        made = self.kit / "server" / "roster.json"
-        self.do("data", "make-roster", *map(str, parts), *given, "--out", str(made))
+        parts = []
         for name in names:
-            shutil.copy(made, self.node(name))
+            node, part = self.node(name), self.node(name) / f"{name}.json"
+            said = ["--key", str(node / "node.key.pub"), "--out", str(part)]
+            self.do("data", "prepare-node", str(node / "node.toml"), str(self.toml), *said, by=name)
+            parts.append(str(self.hand(part, self.server)))
+        given = ["--vocabulary", str(self.hand(words, self.server))] if words else []
+        made = self.server / "roster.json"
+        self.do("data", "make-roster", *parts, *given, "--out", str(made), by="server")
+        for name in names:
+            self.hand(made, self.node(name))
 
     def start(self, *options: str) -> None:
         """SuperLink and all nodes, connected; options: of the nodes."""
         self.start_server()
-        self.do("deploy", "register", str(self.kit / "server"))
+        self.do("deploy", "register", str(self.server), by="server")
         for name in self.roster.names:
             self.start_node(name, *options)
         for name in self.roster.names:
             self.wait_for(name, "is connected to")
 
     def start_server(self) -> None:
-        self.launch("server", "deploy", "server", str(self.kit / "server"))
+        self.launch("server", "deploy", "server", str(self.server))
         self.wait_for("server", "Uvicorn running on")
 
     def start_node(self, name: str, *options: str) -> None:
@@ -90,26 +118,23 @@ class Site:
 
     def start_run(self, resume: bool = False) -> None:
         """The run, or the same once more, from its last checkpoint."""
-        given = ["run", "--engine", "deploy", "--connection", str(self.kit / "server")]
+        given = ["run", "--engine", "deploy", "--connection", str(self.server)]
         if resume:
             self.launch("run", *given, "--resume", str(self.folder.path))
             return
         own: dict[str, Value] = {
             "name": self.folder.path.name,
             "results-dir": str(self.folder.path.parent),
-            "roster": str(self.kit / "server" / "roster.json"),
+            "roster": str(self.server / "roster.json"),
         }
         sets = [part for key, value in own.items() for part in ("--set", f"{key}={value}")]
         self.launch("run", *given, str(self.toml), *sets)
 
-    def node(self, name: str) -> Path:
-        return self.kit / "nodes" / name
-
-    def do(self, *arguments: str) -> str:
+    def do(self, *arguments: str, by: str = "") -> str:
         """A command that ends by itself; what it said."""
         done = subprocess.run(
-            command(*arguments),
-            env=environment(),
+            self.command(by, *arguments),
+            **self.acting(by),
             check=False,
             capture_output=True,
             text=True,
@@ -123,7 +148,7 @@ class Site:
         with self.log(name).open("ab") as log:
             self._before[name] = log.tell()
             self.processes[name] = subprocess.Popen(
-                command(*arguments), env=self._environment(), stdin=subprocess.DEVNULL, stdout=log,
+                self.command(name, *arguments), **self.acting(name), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -184,7 +209,7 @@ class Site:
         """Whoever opened a file that is not its own: the server any node's, a node another's, anybody the data of all."""
         lines = (self.home / "opened" / "all").read_text().splitlines()
         rows = {(home, path) for home, _, path in (line.split("\t") for line in lines)}
-        server, nodes, wrong = f"{self.kit}/server/", f"{self.kit}/nodes/", []
+        server, nodes, wrong = f"{self.server}/", f"{self.kit}/nodes/", []
         for home, path in sorted(rows):
             if home.startswith(server):
                 free = [server, f"{self.folder.path}/"]
@@ -200,24 +225,12 @@ class Site:
     def results(self) -> dict[str, str]:
         """SHA-256 of history, model and the members' newest private states; compare `results_of` a simulation."""
         state = {n: self.node(n) / "state" / self.folder.run_key() / n for n in self.roster.names}
-        return _digests(self.folder, state)
+        return digests(self.folder, state)
 
 
 def simulated(folder: RunFolder, names: Sequence[str]) -> dict[str, str]:
     """The same of a simulation's folder."""
-    return _digests(folder, {name: folder.client(name) for name in names})
-
-
-def _digests(folder: RunFolder, states: dict[str, Path]) -> dict[str, str]:
-    found = {p.name: p for p in (folder.path / "history.jsonl", folder.model)}
-    found |= {f"{n}/{p.relative_to(s)}": p for n, s in states.items() for p in _newest(s)}
-    return {name: sha256_of(path.read_bytes()) for name, path in found.items()}
-
-
-def _newest(state: Path) -> Iterator[Path]:
-    """Of the versions of each private state only the newest: the others are for resumes, and depend on who asks for them."""
-    folders = {p.parent for p in state.rglob("*.safetensors")}
-    yield from (max(f.glob("*.safetensors")) for f in sorted(folders) if f.name not in UNLIKE)
+    return digests(folder, {name: folder.client(name) for name in names})
 
 
 def command(*arguments: str) -> list[str]:
