@@ -42,7 +42,7 @@ class Site:
             False  # whether nodes that are started from now on are missed after 12 s, not after 60
         )
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._before: dict[str, int] = {}  # what the logs held when their latest process began
+        self._before: dict[str, int] = {}  # bytes of the logs when their latest process began
         place = ["--host", "127.0.0.1", "--port", str(free_port())]
         if world.own is None:
             self.do("deploy", "init", str(self.kit), *place, "--run", str(toml))
@@ -168,7 +168,7 @@ class Site:
 
     def said(self, name: str) -> str:
         """By the latest process of this name."""
-        return self.log(name).read_text(errors="replace")[self._before[name] :]
+        return self.log(name).read_bytes()[self._before[name] :].decode(errors="replace")
 
     def below(self, name: str, word: str) -> list[int]:
         """Pids of the living descendants of a process that have `word` in their command line."""
