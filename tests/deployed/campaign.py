@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.history import read_rows
@@ -19,6 +19,7 @@ from fedsuite.randomness import rng_for
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from tests.deployed import worlds
+from tests.deployed.digests import unlike
 from tests.deployed.site import Site, command, environment, simulated
 from tests.deployed.worlds import World
 
@@ -70,7 +71,8 @@ class Campaign:
             site.end()
         rows = read_rows(site.folder.path / "timings.jsonl")
         asked = sum(row["kind"].endswith("exchange") for row in rows)
-        equal = "equal" if site.results() == wanted else f"DIFFERENT: {self._unlike(site, wanted)}"
+        differ = unlike(site.results(), wanted)
+        equal = f"DIFFERENT: {differ}" if differ else "equal"
         print(
             f"{name}: start {began - begin:.0f} s, run {seconds:.0f} s, {asked} exchanges, {len(kills)} kills, "
             f"{resumed} resumed, {equal}, {len(strayed := site.strayed())} files opened by others {strayed[:3]}",
@@ -134,7 +136,7 @@ class Campaign:
                 f"data.{key}": str(self._joint(world, home) / value)
                 for key, value in world.keys.items()
             }
-        return simulated(self._simulate(toml, home / "simulated", sets), site.roster.names)
+        return simulated(simulate(toml, home / "simulated", sets), site.roster.names)
 
     def _joint(self, world: World, home: Path) -> Path:
         """The data of all nodes in one folder."""
@@ -148,13 +150,6 @@ class Campaign:
                 worlds.drive(folder, name)
         return folder
 
-    def _simulate(self, toml: Path, home: Path, sets: dict[str, Value]) -> RunFolder:
-        sets = {**sets, "results-dir": str(home), "data.cache-dir": str(home / "cache")}
-        given = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
-        run = command("run", str(toml), "--engine", "inprocess", *given)
-        subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
-        return RunFolder(home / str(sets["name"]))
-
     def _earlier(self, stage: str) -> Path:
         """A short simulation of an earlier stage in the same houses."""
         home = self.root / "earlier"
@@ -164,7 +159,7 @@ class Campaign:
             data = self._joint(world, home)
             own: dict[str, Value] = {"name": stage, "data.dir": str(data)}
             own["data.features"] = str(data / "views.hdf5")
-            self._simulate(world.toml(home / f"{stage}.toml"), home, own)
+            simulate(world.toml(home / f"{stage}.toml"), home, own)
         return home / stage
 
     def _words(self) -> Path:
@@ -178,10 +173,14 @@ class Campaign:
             "speaker-from": str(self._earlier("speaker")),
         }
 
-    @staticmethod
-    def _unlike(site: Site, wanted: dict[str, str]) -> list[str]:
-        found = site.results()
-        return sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
+
+def simulate(toml: Path, home: Path, sets: Mapping[str, Value]) -> RunFolder:
+    """The run of a TOML in one process; its folder is home/NAME, by the key `name` of `sets`."""
+    sets = {**sets, "results-dir": str(home), "data.cache-dir": str(home / "cache")}
+    given = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    run = command("run", str(toml), "--engine", "inprocess", *given)
+    subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
+    return RunFolder(home / str(sets["name"]))
 
 
 def main(root: Path, views: Path, rounds: int, kills: int, chosen: Sequence[str]) -> None:

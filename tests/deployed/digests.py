@@ -19,6 +19,11 @@ def digests(folder: RunFolder, states: dict[str, Path]) -> dict[str, str]:
     return {name: sha256_of(path.read_bytes()) for name, path in found.items()}
 
 
+def unlike(found: dict[str, str], wanted: dict[str, str]) -> list[str]:
+    """Files that are missing on one side, or differ."""
+    return sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
+
+
 def _newest(state: Path) -> Iterator[Path]:
     """Of the versions of each private state only the newest: the others are for resumes, and depend on who asks for them."""
     folders = {p.parent for p in state.rglob("*.safetensors")}

@@ -20,8 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import Value
 from tests.deployed import worlds
+from tests.deployed.campaign import simulate
+from tests.deployed.digests import unlike
 from tests.deployed.site import Site, command, environment, simulated
 from tests.deployed.worlds import World
 
@@ -179,16 +181,8 @@ def play(name: str, home: Path, pythons: tuple[Path, Path], views: Path) -> None
     world = world_of(name, views)
     toml, data = world.toml(home / "run.toml"), joint(name, world, views, home / "all")
     toml.chmod(0o644)
-    sets = {f"data.{key}": str(data / value) for key, value in world.keys.items()}
-    sets |= {
-        "results-dir": str(home / "simulated"),
-        "data.cache-dir": str(home / "cache"),
-        "name": "run",
-    }
-    given = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
-    simulate = command("run", str(toml), "--engine", "inprocess", *given)
-    subprocess.run(simulate, env=environment(), check=True, stdout=subprocess.DEVNULL)
-    folder = RunFolder(home / "simulated" / "run")
+    sets: dict[str, Value] = {f"data.{key}": str(data / value) for key, value in world.keys.items()}
+    folder = simulate(toml, home / "simulated", {**sets, "name": "run"})
     words = folder.path / "vocabulary.json"
     site = Users(home, world, toml, words if words.exists() else None, pythons)
     try:
@@ -206,9 +200,9 @@ def play(name: str, home: Path, pythons: tuple[Path, Path], views: Path) -> None
     finally:
         site.end()
     wrong += site.left_outside()
-    found, wanted = site.results(), simulated(folder, site.roster.names)
-    unlike = sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
-    assert not wrong and not unlike, f"{name}: {wrong[:5]} {unlike[:5]}"
+    found = site.results()
+    differ = unlike(found, simulated(folder, site.roster.names))
+    assert not wrong and not differ, f"{name}: {wrong[:5]} {differ[:5]}"
     print(
         f"{name}: {len(world.names)} nodes and a server as {len(site.numbers)} users, {time.monotonic() - began:.0f} s, "
         f"bytes of the simulation in {len(found)} files, nobody could list another's folder",
