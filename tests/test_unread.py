@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedsuite.settings.config import limits_of, read_config, value_of
-from fedsuite.settings.ineffective import unread_lines
+from fedsuite.settings.ineffective import conditions_of, unread_lines
 from simulations.systems import load_system
 
 CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -19,6 +19,16 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "houses": (
         "fedvln", {"data.dir": "r2r", "data.generated-seen-houses": 3},
         ['data.generated-seen-houses = 3: nothing reads it with data.dir = "r2r"'],
+    ),
+    "roads": (
+        "cdl", {"data.dir": "drives", "data.generated-seed": 3},
+        ['data.generated-seed = 3: nothing reads it with data.dir = "drives"'],
+    ),
+    "dealt drives": ("cdl", {"data.dir": "drives", "data.generated-seed": 3, "data.dirichlet": 0.5}, []),
+    "blocks": ("cdl", {"data.fold": 1}, ['data.fold = 1: nothing reads it with data.dir = ""']),
+    "official": (
+        "cdl", {"data.dir": "drives", "data.fold": 1, "data.test-split": "official"},
+        ['data.fold = 1: nothing reads it with data.test-split = "official"'],
     ),
     "two": (
         "cdl", {"federation.proximal-mu": 0.5, "objective.metropolis": True},
@@ -128,6 +138,6 @@ def test_tables_name_keys_that_there_are(name: str) -> None:
     for entry, rules in system.unread.items():
         key, _, only = entry.partition("=")
         assert not only or only in (keys[key].choices or ())
-        for other, useless in rules if isinstance(rules, list) else [rules]:
+        for other, useless in conditions_of(rules):
             assert key in keys and other in keys and key != other
             assert isinstance(useless(value_of(config, other)), bool)

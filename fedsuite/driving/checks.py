@@ -39,6 +39,11 @@ def validate(config: CDLConfig) -> None:
             "evaluation.cross-evaluation: with network.batch-norm=local, or federation.share other than all, a backbone is "
             "not whole away from home; set it to false"
         )
+    if config.data.fold >= (folds := round(1 / config.data.test_share)):
+        raise InputError(
+            f"data.fold: {config.data.fold}, but data.test-share={config.data.test_share:g} makes {folds} folds; choose one "
+            f"of 0 to {folds - 1}"
+        )
     if config.federation.mixing_matrix in SOLVED:
         check_solver()
     if config.federation.scenario == CUSTOM and not config.federation.underlay_file:

@@ -4,7 +4,7 @@ Defaults are the paper's where it states a value; where it states none, or where
 something else, docs/cdl-differences.md says what was chosen and why.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedsuite.averaging.privacy_settings import PrivacySettings
 from fedsuite.averaging.sabotage.settings import SabotageSettings
@@ -61,6 +61,9 @@ class DataSettings:
     test_share: float = setting(
         0.2, "share of a drive's frames held out for testing (test-split = blocks)", gt=0, lt=1
     )
+    fold: int = setting(
+        0, "which blocks are held out: 0 = the middle one of each 1/test-share, 1 = the next, and so on", ge=0, added=True
+    )  # fmt: skip
     dirichlet: float = setting(
         0.0, "strengthen the label skew of drives by a Dirichlet draw with this parameter; 0 = off", ge=0
     )  # fmt: skip
@@ -78,7 +81,9 @@ class DataSettings:
         "generated roads",
         ge=0,
     )
-    generated_seed: int = setting(0, "seed of the generated roads", ge=0, le=2**63 - 1)
+    generated_seed: int = setting(
+        0, "seed of the generated roads and of data.dirichlet; -1 = the run's seed", ge=-1, le=2**63 - 1
+    )  # fmt: skip
     road_character: str = setting(
         "udacity", "road, indoor corridor, or town with weather", choices=("udacity", "gazebo", "carla")
     )  # fmt: skip
@@ -90,9 +95,7 @@ class DataSettings:
     concept_skew: float = setting(
         0.0, "differing cameras and steering ratios: one picture, several angles", ge=0, le=1
     )
-    label_noise: float = setting(
-        0.01, "standard deviation of the label's noise, radians", ge=0, le=1
-    )
+    label_noise: float = setting(0.01, "standard deviation of the label's noise, radians", ge=0, le=1)  # fmt: skip
 
     @property
     def angle_end(self) -> float:
@@ -226,6 +229,12 @@ class CDLConfig(RunSettings):
     evaluation: EvaluationSettings = section(EvaluationSettings)
     sabotage: SabotageSettings = section(SabotageSettings)
     privacy: PrivacySettings = section(PrivacySettings)
+
+    @property
+    def drawn_data(self) -> DataSettings:
+        """The settings of the data, with this run's seed where data.generated-seed is -1."""
+        own = self.data
+        return own if own.generated_seed >= 0 else replace(own, generated_seed=self.seed)
 
     @property
     def paced_by(self) -> str:

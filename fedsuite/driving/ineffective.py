@@ -2,7 +2,7 @@
 
 from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD
-from fedsuite.settings.ineffective import Unread, among, but
+from fedsuite.settings.ineffective import Both, Unread, among, but
 
 _GENERATED = ("data.dir", bool)
 _DRIVES = ("data.dir", among(""))
@@ -18,7 +18,7 @@ UNREAD: Unread = {
     **PRIVACY_UNREAD,
     **{k: when for k, when in AVERAGING_UNREAD.items() if k in _OF_SERVER or "secure-sum" in k},
     "data.road-character": _GENERATED,
-    "data.generated-seed": _GENERATED,
+    "data.generated-seed": Both(_GENERATED, ("data.dirichlet", among(0.0))),
     "data.train-frames": _GENERATED,
     "data.test-frames": _GENERATED,
     "data.silo-sizes": _GENERATED,
@@ -29,6 +29,12 @@ UNREAD: Unread = {
     "data.kind": _DRIVES,
     "data.bad-rows": _DRIVES,
     "data.angle-scale": _DRIVES,
+    "data.angle-positive": _DRIVES,
+    "data.every-nth": _DRIVES,
+    "data.max-frames": _DRIVES,
+    "data.dirichlet": _DRIVES,
+    "data.test-share": _DRIVES,
+    "data.fold": [_DRIVES, ("data.test-split", among("official"))],
     "objective.loss-space": _LOSS,
     "objective.beta": _LOSS,
     "objective.apply-beta": _LOSS,

@@ -22,7 +22,9 @@ class DataSettings:
     dir: str = setting(
         "", "folder of frl_grid_*.npz or t2a_*.json.gz; empty = generated data", path=True
     )
-    generated_seed: int = setting(0, "seed of generated maps and texts", ge=0, le=2**63 - 1)
+    generated_seed: int = setting(
+        0, "seed of generated maps and texts; -1 = the run's seed", ge=-1, le=2**63 - 1
+    )
     cache_dir: str = setting(
         "data/cache", "folder of converted data", may_change=True, path=True, filled=True
     )
@@ -188,3 +190,8 @@ class FedRLConfig(RunSettings):
     privacy: PrivacySettings = section(PrivacySettings)
     published: PublishedSettings = section(PublishedSettings)
     evaluation: EvaluationSettings = section(EvaluationSettings)
+
+    @property
+    def data_seed(self) -> int:
+        """The seed of generated data: the run's own where data.generated-seed is -1."""
+        return self.seed if self.data.generated_seed < 0 else self.data.generated_seed

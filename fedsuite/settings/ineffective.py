@@ -4,6 +4,7 @@ The same is said of single values that are read, and have nothing to act on.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from fedsuite.settings.config import Value, value_of
 from fedsuite.settings.values import shown
@@ -11,9 +12,18 @@ from fedsuite.settings.values import shown
 Useless = Callable[[Value], bool]
 # Another key, and whether with this value of it nothing reads the first.
 Condition = tuple[str, Useless]
+
+
+class Both(NamedTuple):
+    """Two conditions that keep a key from being read together; the first is said."""
+
+    first: Condition
+    second: Condition
+
+
 # Key -> what may keep it from being read; of several conditions the first that holds is said. `key=value`: what may leave
 # this value of it nothing to act on.
-Unread = Mapping[str, Condition | list[Condition]]
+Unread = Mapping[str, Condition | Both | list[Condition]]
 
 
 def among(*values: Value) -> Useless:
@@ -34,11 +44,20 @@ def unread_lines(config: object, table: Unread) -> list[str]:
     defaults, lines = type(config)(), []
     for name, rules in {**EVERYWHERE, **table}.items():
         key, _, only = name.partition("=")
-        value, conditions = value_of(config, key), rules if isinstance(rules, list) else [rules]
-        met = [other for other, useless in conditions if useless(value_of(config, other))]
+        value = value_of(config, key)
+        met = [other for other, useless in conditions_of(rules) if useless(value_of(config, other))]
+        if isinstance(rules, Both) and len(met) < 2:
+            continue
         if not met or value == value_of(defaults, key) or only not in ("", value):
             continue
         why = "it has nothing to act on" if only else "nothing reads it"
         decisive = shown(value_of(config, met[0]))
         lines.append(f"{key} = {shown(value)}: {why} with {met[0]} = {decisive}")
     return lines
+
+
+def conditions_of(rules: Condition | Both | list[Condition]) -> list[Condition]:
+    """All of a key, in the order in which they are said."""
+    if isinstance(rules, Both):
+        return [rules.first, rules.second]
+    return rules if isinstance(rules, list) else [rules]

@@ -236,3 +236,8 @@ class FedVLNConfig(RunSettings):
     ablations: AblationSettings = section(AblationSettings)
     sabotage: HouseSabotageSettings = section(HouseSabotageSettings)
     privacy: PrivacySettings = section(PrivacySettings)
+
+    @property
+    def data_seed(self) -> int:
+        """The seed of generated data: the run's own where data.generated-seed is -1."""
+        return self.seed if self.data.generated_seed < 0 else self.data.generated_seed

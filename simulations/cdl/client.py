@@ -47,9 +47,9 @@ def _schedule(config: CDLConfig, node: Node) -> MixingSchedule:
 @Opened
 def _open_site(config: CDLConfig, node: Node) -> VehicleSite:
     folder = (
-        prepare_own(config.data, node.roster, node.member)
+        prepare_own(config.drawn_data, node.roster, node.member)
         if node.own
-        else roster_folder(config.data, node.roster)
+        else roster_folder(config.drawn_data, node.roster)
     )
     network = initial_network(config).to(device_of(config.device, config.precision))
     silos = tuple(open_own(folder, name) for name in node.member.names("names"))

@@ -28,13 +28,14 @@ SMALL_S = 15.0  # of computing on one core: Ray's start takes as long as its wor
 @dataclass(frozen=True)
 class Way:
     """engine: one of three, never "auto"; connection: where to, of engine deploy alone; open: nobody asked for workers, so
-    that a small run does without; log: trackers that are told."""
+    that a small run does without; log: trackers that are told; asked: the engine that was typed."""
 
     engine: Engine
     resources: Resources
     connection: Connection | None = None
     open: bool = False
     log: tuple[str, ...] = ()
+    asked: Engine = "auto"
 
     @property
     def options(self) -> str:
@@ -42,7 +43,8 @@ class Way:
         told = "".join(f" --log {as_typed(name)}" for name in self.log)
         if self.connection:
             return f" --engine deploy --connection {as_typed(self.connection.said)}{told}"
-        return f"{self.resources.options}{told}"
+        engine = "" if self.asked == "auto" else f" --engine {self.asked}"
+        return f"{engine}{self.resources.options}{told}"
 
     def check(self, plan: Plan) -> None:
         """InputError where a run's device does not go with the workers."""
@@ -174,7 +176,7 @@ def way_of(
             f"--connection {connection}: only --engine deploy uses a running SuperLink; add that, or leave it out"
         )
     small = engine == "auto" and resources == Resources()
-    return Way(chosen, resources, open=small, log=logs)
+    return Way(chosen, resources, open=small, log=logs, asked=engine)
 
 
 @contextmanager

@@ -201,8 +201,7 @@ def _run(
         except (InputError, RunFailed) as error:
             if experiment.record is None:
                 raise
-            resumed = f"fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
-            raise type(error)(f"{label}: {error} (continue with: {resumed})") from None
+            raise type(error)(f"{label}: {error} ({_again(experiment, way)})") from None
 
 
 @contextmanager
@@ -220,7 +219,7 @@ def _unfinished(folder: RunFolder) -> Iterator[None]:
 
 def _stopped(experiment: Experiment, way: Way) -> str:
     """What is left after Ctrl-C, and how to go on."""
-    again = f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{way.options}"
+    again = _again(experiment, way)
     if experiment.record is not None:
         if not folders.is_experiment(experiment.folder):
             return "stopped before the first run"
@@ -229,3 +228,9 @@ def _stopped(experiment: Experiment, way: Way) -> str:
     if not done:
         return "stopped before the first checkpoint"
     return f"stopped; round {done[-1]} is saved, {again}"
+
+
+def _again(experiment: Experiment, way: Way) -> str:
+    """The command that does the rest of what was asked for, and no more."""
+    only = "".join(f" --only {as_typed(name)}" for name in experiment.request.only)
+    return f"continue with: fedsuite run --resume {as_typed(experiment.folder)}{only}{way.options}"

@@ -2,8 +2,8 @@
 
 Neighbouring frames of a recording show nearly the same picture, so frames are never drawn one by one. Recordings are cut
 into silos at contiguous places, silos into blocks of about `block_frames`, and whole blocks are held out for testing,
-evenly spread over every silo. Training frames nearer than `gap_frames` to a test frame of the same recording, in
-whichever silo, are dropped: no test frame has a training neighbour.
+evenly spread over every silo; each further fold holds out the block after each of those. Training frames nearer than
+`gap_frames` to a test frame of the same recording, in whichever silo, are dropped: no test frame has a training neighbour.
 
 Blocks end where a run (an episode, a segment) of a recording ends.
 
@@ -35,6 +35,7 @@ class SplitOptions:
     dirichlet: float = 0.0
     test_share: float = 0.2
     seed: int = 0
+    fold: int = 0
     block_frames: int = 20
     gap_frames: int = 5
 
@@ -84,7 +85,7 @@ def plan_split(drives: Sequence[Drive], options: SplitOptions) -> Plan:
                 f"data.num-silos: silo {names[number]} gets {len(blocks)} blocks of {options.block_frames} frames, 2 are "
                 "needed; lower data.num-silos, raise data.dirichlet, or record more"
             )
-        held_out = _held_out(len(blocks), options.test_share)
+        held_out = _held_out(len(blocks), options.test_share, options.fold)
         for position, block in enumerate(blocks):
             assigned[block.drive][block.start : block.stop] = number
             if position in held_out:
@@ -209,10 +210,10 @@ def _fill(members: list[list[int]]) -> None:
             own.append(richest.pop())
 
 
-def _held_out(count: int, share: float) -> frozenset[int]:
-    """Positions of the test blocks among `count` >= 2: at least one, not all, evenly spread."""
+def _held_out(count: int, share: float, fold: int) -> frozenset[int]:
+    """Positions of the test blocks among `count` >= 2: at least one, not all, evenly spread, `fold` places on."""
     tests = min(max(1, round(count * share)), count - 1)
-    return frozenset(int((i + 0.5) * count / tests) for i in range(tests))
+    return frozenset((int((i + 0.5) * count / tests) + fold) % count for i in range(tests))
 
 
 def _open_gaps(role: np.ndarray, gap_frames: int) -> None:

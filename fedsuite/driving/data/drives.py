@@ -30,7 +30,7 @@ def about_drives(drives: Sequence[Drive], data: DataSettings) -> dict[str, objec
     return {
         "source": "drives",
         "frames": [data.image_size, data.channels, data.angle_scale],
-        "split": [data.num_silos, data.dirichlet, data.test_share, data.generated_seed],
+        "split": [data.num_silos, data.dirichlet, data.test_share, data.generated_seed, *([data.fold] if data.fold else [])],
         "bad-rows": data.bad_rows,
         "drives": [
             {
@@ -57,7 +57,9 @@ def prepare_drives(
     form = FrameFormat(data.image_size, data.channels)
     if data.bad_rows == "drop":
         drives = [_decoding(drive, form, progress) for drive in drives]
-    split = SplitOptions(data.num_silos, data.dirichlet, data.test_share, data.generated_seed)
+    split = SplitOptions(
+        data.num_silos, data.dirichlet, data.test_share, data.generated_seed, data.fold
+    )
     plan = plan_split(drives, split)
     partial = folder.with_name(f".{folder.name}.partial")
     delete(partial, WRITTEN)

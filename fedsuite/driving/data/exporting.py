@@ -44,7 +44,7 @@ def export_lerobot(config: CDLConfig, folder: Path, progress: Progress = silent)
 
     def fill(partial: Path) -> None:
         count = config.data.num_silos or make_plan(config).num_data_silos
-        source = prepare_sources(config.data, count, (), progress)
+        source = prepare_sources(config.drawn_data, count, (), progress)
         with telling(partial):
             _write(partial, source, progress)
 

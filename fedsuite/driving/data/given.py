@@ -86,7 +86,7 @@ def read_given(paths: Sequence[Path], data: DataSettings, unit: str) -> Given:
 
 def held_out_frames(config: CDLConfig, roster: Roster, silo: str) -> Given:
     """The frames that a silo of the run holds back; InputError if they do not lie on this machine any more."""
-    folder = roster_folder(config.data, roster)
+    folder = roster_folder(config.drawn_data, roster)
     if not is_finished(folder):
         raise InputError(
             f"{folder}: the run's frames are not here any more; give pictures, or run it again"
@@ -95,7 +95,7 @@ def held_out_frames(config: CDLConfig, roster: Roster, silo: str) -> Given:
     names = tuple(f"{silo}/{SPLITS[1]}/{i}" for i in range(len(frames)))
     poses = None
     if roster.facts.get("source") != "drives" and not config.federation.pooled:
-        settings = road_settings(config.data, roster.fact("silos", int))
+        settings = road_settings(config.drawn_data, roster.fact("silos", int))
         number = [n for m in roster.members for n in m.names("names")].index(silo)
         poses = poses_of(settings, number, SPLITS[1]).values
     return _part(names, silo, np.asarray(frames.images), np.asarray(frames.angles), poses)

@@ -47,11 +47,11 @@ RENAMED = {  # settings of the generator that have another name here
 
 def make_roster(config: CDLConfig, progress: Progress = silent) -> Roster:
     """Generate or convert the silos, and say who holds which: every member's silos and their frames."""
-    drives = read_drives(config.data, progress)
+    drives = read_drives(config.drawn_data, progress)
     # Held-out drives are no silos.
     names = () if config.data.num_silos else tuple(d.name for d in drives if not d.held_out)
     plan = make_plan(config, len(names), names)
-    folder = prepare_sources(config.data, plan.num_data_silos, drives, progress)
+    folder = prepare_sources(config.drawn_data, plan.num_data_silos, drives, progress)
     there = [POOLED_NAME] if config.federation.pooled else silo_names(folder)
     members = []
     for held in plan.silos_of:
@@ -137,11 +137,11 @@ def roster_folder(data: DataSettings, roster: Roster) -> Path:
 
 def part_of(config: CDLConfig, name: str, words: bool, progress: Progress) -> Part:
     """What the roster needs to know of the silo `name`, converted and checked; words: of no meaning here."""
-    drives = read_drives(config.data, progress)
+    drives = read_drives(config.drawn_data, progress)
     if not drives:  # every node generates all roads
         whole = make_roster(config, progress)
         return Part("cdl", whole.members[whole.partition_of(name)], whole.facts)
-    folder = prepare_sources(config.data, 0, drives, progress)
+    folder = prepare_sources(config.drawn_data, 0, drives, progress)
     if name not in silo_names(folder):
         raise InputError(
             f"data.dir: {config.data.dir}, which holds {', '.join(silo_names(folder))}; expected a folder with the drive "

@@ -40,9 +40,9 @@ class SteeringFrames(Dataset[tuple[Tensor, Tensor]]):
         """
         one_of("split", split, SPLITS)
         read = read_config(CDLConfig, config or {}, "config")
-        drives = read_drives(read.data)
+        drives = read_drives(read.drawn_data)
         count = 0 if drives else read.data.num_silos or make_plan(read).num_data_silos
-        folder = prepare_sources(read.data, count, drives)
+        folder = prepare_sources(read.drawn_data, count, drives)
         names = silo_names(folder)
         if silo:
             one_of("silo", silo, names)

@@ -113,7 +113,7 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
     run = RunFolder(folder)
     roster = read_roster(run.path / ROSTER)
     config, model = with_limit(config, roster), model_of(run)
-    data, silos = roster_folder(config.data, roster), list[ExposedSilo]()
+    data, silos = roster_folder(config.drawn_data, roster), list[ExposedSilo]()
     local = names_of(initial_network(config), config).local
     for member in roster.members:
         kept = Versions(run.client(member.name), member.name).load(sys.maxsize)

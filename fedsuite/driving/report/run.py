@@ -92,7 +92,7 @@ def draw_curves(runs: Mapping[str, pd.DataFrame], folder: Path) -> None:
 def draw_data(config: CDLConfig, run_dir: Path) -> None:
     """Baselines, the silos' angles and frames (of a pooled run: of those whose data are pooled), and the overlay."""
     roster = read_roster(run_dir / ROSTER)
-    plan, folder = plan_of(config, roster), roster_folder(config.data, roster)
+    plan, folder = plan_of(config, roster), roster_folder(config.drawn_data, roster)
     names = silo_names(folder)
     drawn = some_of(names, config.evaluation_clients, config.seed, config.num_rounds)
     silos = [open_own(folder, name) for name in drawn]

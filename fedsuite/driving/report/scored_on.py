@@ -11,7 +11,7 @@ SHAPING = (
     "road_character", "train_frames", "test_frames", "label_skew", "appearance_skew", "concept_skew", "label_noise",
     "silo_sizes", "image_size", "channels", "generated_seed",
 )  # fmt: skip
-SPLITTING = ("test_split", "test_share", "dirichlet", "angle_scale")  # of recorded drives
+SPLITTING = ("test_split", "test_share", "fold", "dirichlet", "angle_scale")  # of recorded drives
 
 
 def source_of(config: CDLConfig, roster: Roster | None) -> str:
@@ -31,7 +31,7 @@ def scored_on(config: CDLConfig, roster: Roster | None) -> dict[str, str]:
     found = {"silos": f"{count} silos"} if count else {}
     found["source"] = source
     for name in SPLITTING if source == "recorded drives" else SHAPING:
-        found[name] = f"{name.replace('_', ' ')} {getattr(config.data, name)}"
+        found[name] = f"{name.replace('_', ' ')} {getattr(config.drawn_data, name)}"
     if roster and source == "recorded drives":
         content = dict(roster.facts.get(CONTENT, {}))
         content.pop("federation.underlay-file", None)

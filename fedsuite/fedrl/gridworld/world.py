@@ -158,7 +158,7 @@ class GridWorld:
 
 def generated_file(config: FedRLConfig) -> Path:
     """The cached file of generated maps, named by all that it depends on."""
-    n, count, seed = config.world.grid_size, config.data.maps, config.data.generated_seed
+    n, count, seed = config.world.grid_size, config.data.maps, config.data_seed
     name = f"grid-{n}x{n}-maps{count}-seed{seed}-v{GENERATOR_VERSION}.npz"
     return Path(config.data.cache_dir) / name
 
@@ -167,7 +167,7 @@ def prepare(config: FedRLConfig, progress: Progress = silent) -> None:
     """Generate maps if they are not there yet, and check all that a run reads."""
     data, file = config.data, generated_file(config)
     if not data.dir and not file.is_file():
-        write_generated(file, data.maps, config.world.grid_size, data.generated_seed, progress)
+        write_generated(file, data.maps, config.world.grid_size, config.data_seed, progress)
     world = open_gridworld(config)
     used = ", ".join(f"{world.num_episodes(split)} {split}" for split in SPLITS)
     progress(f"maps with a usable path: {used} of {len(world.maps.maps)}")

@@ -14,7 +14,7 @@ def scored_on(config: FedRLConfig, roster: Roster | None) -> dict[str, str]:
     what = f"{world.grid_size} x {world.grid_size} maps" if grid else f"{data.text_source} texts"
     found = {"world": what, "source": "of data.dir" if data.dir else "generated"}
     if not data.dir:
-        found["seed"] = f"of seed {data.generated_seed}"
+        found["seed"] = f"of seed {config.data_seed}"
     if grid:
         found["rules"] = f"distance {rules.distance}, starts {rules.starts}"
         if roster is None:

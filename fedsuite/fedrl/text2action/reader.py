@@ -36,7 +36,7 @@ def read_corpus(config: FedRLConfig) -> Corpus:
     """The corpus that `config` names: generated, or t2a_<corpus>.json.gz in data_dir. Raises InputError."""
     path = corpus_file(config)
     if path is None:
-        return parse_corpus(generate_corpus(config.data.generated_seed), "generated corpus")
+        return parse_corpus(generate_corpus(config.data_seed), "generated corpus")
     return read_file(path)
 
 

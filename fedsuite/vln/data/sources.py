@@ -102,7 +102,7 @@ def places_of(config: FedVLNConfig) -> Places:
     given = [Path(own.vocabulary)] if own.vocabulary else []
     if not own.dir:
         settings = HouseSettings(
-            seed=config.seed if own.generated_seed < 0 else own.generated_seed,
+            seed=config.data_seed,
             num_seen=own.generated_seen_houses,
             num_unseen=own.generated_unseen_houses,
             paths_per_house=own.generated_paths_per_house,

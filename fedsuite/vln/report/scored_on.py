@@ -31,8 +31,7 @@ def scored_on(config: FedVLNConfig, roster: Roster | None) -> dict[str, str]:
     if data.dataset == "rxr":
         found["language"] = f"language {data.language}"
     if source == GENERATED:
-        seed = config.seed if data.generated_seed < 0 else data.generated_seed
-        found["seed"] = f"houses of seed {seed}"
+        found["seed"] = f"houses of seed {config.data_seed}"
         for name in SHAPING:
             found[name] = (
                 f"{name.removeprefix('generated_').replace('_', ' ')} {getattr(data, name)}"

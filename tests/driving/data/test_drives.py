@@ -105,6 +105,22 @@ def test_no_frame_trains_next_to_a_test_frame(num_silos, dirichlet, gap) -> None
     assert abs(tests / 2103 - 0.2) < 0.04
 
 
+@pytest.mark.parametrize(("share", "folds"), [(0.2, 5), (0.1, 10), (0.5, 2)])
+def test_the_folds_hold_out_every_frame_once(share: float, folds: int) -> None:
+    drives = [drive("a", turning(1000, 0)), drive("b", turning(400, 1))]
+    plans = [plan_split(drives, SplitOptions(test_share=share, fold=f)) for f in range(folds)]
+    for roles in zip(*(plan.role for plan in plans), strict=True):
+        tested = np.stack([role == TEST for role in roles])
+        assert (tested.sum(axis=0) == 1).all() and set(tested.sum(axis=1)) == {
+            tested.shape[1] * share
+        }
+        for role in roles:
+            train, test = np.flatnonzero(role == TRAIN), np.flatnonzero(role == TEST)
+            assert np.abs(train[:, None] - test[None]).min() > 5
+    usual = plan_split(drives, SplitOptions(test_share=share))
+    assert all(np.array_equal(a, b) for a, b in zip(usual.role, plans[0].role, strict=True))
+
+
 def test_equal_contiguous_pieces() -> None:
     drives = [drive("a", turning(1000, 0)), drive("b", turning(503, 1))]
     plan = plan_split(drives, SplitOptions(num_silos=4))

@@ -4,16 +4,18 @@ import fcntl
 import multiprocessing
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedsuite.driving.config import DataSettings
+from fedsuite.driving.config import CDLConfig, DataSettings
 from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import open_silo, silo_names
 from fedsuite.driving.data.sources import prepare_sources, roster_folder, silos_folder
 from fedsuite.roster.members import Roster
+from fedsuite.settings.config import with_keys
 from fedsuite.storage.files import sha256_of
 from fedsuite.storage.progress import in_lines
 from tests.driving.data.test_drives import write_drive
@@ -92,6 +94,19 @@ def test_a_roster_says_where_the_silos_lie(tmp_path) -> None:
     assert roster_folder(data, told) == tmp_path / "cache" / "drives-1"
     roads = DataSettings(cache_dir=str(tmp_path / "cache"))
     assert roster_folder(roads, Roster((), {"silos": 2})) == silos_folder(roads, 2)
+
+
+def test_the_runs_seed_can_draw_the_roads_and_a_fold_is_other_data(tmp_path) -> None:
+    config = with_keys(CDLConfig(), {"data.cache-dir": str(tmp_path), "data.generated-seed": -1})
+    drawn = [replace(config, seed=seed).drawn_data for seed in (3, 4)]
+    places = [silos_folder(data, 2) for data in drawn]
+    assert places == [silos_folder(replace(config.data, generated_seed=s), 2) for s in (3, 4)]
+    assert places[0] != places[1]
+    write_drive(tmp_path / "drives" / "a", 200)
+    drives = settings(tmp_path / "cache", tmp_path / "drives")
+    folders = [prepared(replace(drives, fold=fold)) for fold in (0, 1)]
+    first, second = (set(open_silo(folder, "a").test.angles.tolist()) for folder in folders)
+    assert len(first) == len(second) == 40 and not first & second
 
 
 def run_of_its_own(data: DataSettings, pipe: Any) -> None:

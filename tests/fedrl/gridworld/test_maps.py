@@ -167,6 +167,8 @@ def test_cache_is_named_by_what_maps_depend_on() -> None:
     assert generated_file(
         changed(FedRLConfig(), cache_dir="c", seed=5, history=4)
     ) == generated_file(base)
+    ends = changed(FedRLConfig(), cache_dir="c", seed=1, generated_seed=-1)  # the run's own seed
+    assert generated_file(ends) == generated_file(changed(base, generated_seed=1))
 
 
 def hand_made(paths: list[list[tuple[int, int]]]) -> MapSet:

@@ -16,6 +16,7 @@ from tests.cdl_runs import write_drives
     [
         ({"mixings-per-round": 2}, "mixings-per-round: 2"),
         ({"num-silos": 12}, "data.num-silos: 12 silos, but underlay gaia has 11 nodes"),
+        ({"fold": 5}, "data.fold: 5, but data.test-share=0.2 makes 5 folds; choose one of 0 to 4"),
         ({"scenario": "cll", "silos-per-client": 2}, "silos-per-client"),
         ({"silos-per-client": 5}, "silos-per-client: 5, but ring has 4 silos here; set it to 4"),
         ({"scenario": "custom"}, "underlay-file: scenario custom mixes by your own"),

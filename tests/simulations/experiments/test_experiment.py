@@ -214,7 +214,8 @@ def test_an_interrupted_experiment_goes_on_without_the_file(
     interrupt_fit(monkeypatch, width=2, number=2, error=KeyboardInterrupt())
     code, _, err = call("run", "exp.toml")
     assert code == 130 and err.count("\n") == 1
-    assert f"continue with: fedsuite run --resume {tmp_path / 'runs' / 'exp'}\n" in err
+    folder = tmp_path / "runs" / "exp"
+    assert f"continue with: fedsuite run --resume {folder} --engine inprocess\n" in err
     assert run_at(tmp_path, "a-narrow").status()["status"] == "stopped"
     assert not run_at(tmp_path, "third").path.exists()
     first = times_of(run_at(tmp_path, "wide"))
@@ -231,6 +232,27 @@ def test_an_interrupted_experiment_goes_on_without_the_file(
         assert results_of(run_at(tmp_path, label)) == results_of(alone)
 
 
+def test_what_is_to_be_typed_has_the_runs_and_the_engine_that_were_asked_for(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, TWO + "[variants.third]\n")
+    interrupt_fit(monkeypatch, width=2, number=2, error=KeyboardInterrupt())
+    asked = ["--only", "a-narrow", "--only", "third"]
+    code, _, err = call("run", "exp.toml", *asked, "--engine", "inprocess")
+    typed = shlex.split(err.partition("continue with: fedsuite ")[2])
+    assert code == 130 and typed == [
+        "run",
+        "--resume",
+        str(tmp_path / "runs" / "exp"),
+        *asked,
+        "--engine",
+        "inprocess",
+    ]
+    assert call(*typed)[0] == 0
+    ended = [run_at(tmp_path, name).status()["status"] for name in ("a-narrow", "third")]
+    assert ended == ["completed", "completed"] and not run_at(tmp_path, "wide").path.exists()
+
+
 @pytest.mark.parametrize("end", ["", TWO])
 def test_what_is_to_be_typed_is_quoted(
     call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
@@ -240,7 +262,13 @@ def test_what_is_to_be_typed_is_quoted(
     code, _, err = call("run", "exp.toml")
     typed = err.partition("continue with: fedsuite ")[2]
     folder = tmp_path / "own dir ü" / "exp"
-    assert code == 130 and shlex.split(typed) == ["run", "--resume", str(folder)]
+    assert code == 130 and shlex.split(typed) == [
+        "run",
+        "--resume",
+        str(folder),
+        "--engine",
+        "inprocess",
+    ]
     assert call(*shlex.split(typed), "--set", "num-rounds=3")[0] == 0
     code, _, err = call("run", "exp.toml")
     assert code == 2 and f"continue it with --resume '{folder}', choose" in err
