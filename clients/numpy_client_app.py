@@ -25,6 +25,7 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
+from clients.packing import own_records
 from fedsuite.arrays import Arrays
 from fedsuite.errors import one_line
 from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
@@ -42,7 +43,7 @@ Content = dict[str, ArrayRecord | ConfigRecord | MetricRecord]
 
 def numpy_client_app(make_client: ClientFactory, mods: list[Mod] | None = None) -> ClientApp:
     """An app that makes a client for every message and hands it the message's content."""
-    app = ClientApp(mods=mods)
+    app = ClientApp(mods=[own_records, *(mods or [])])
 
     @app.query()
     def query(message: Message, context: Context) -> Message:

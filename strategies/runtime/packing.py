@@ -70,6 +70,13 @@ def packed_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     return record
 
 
+def record_of(block: bytes) -> ArrayRecord:
+    """The same of bytes that came from elsewhere, which `arrays_of` reads."""
+    record = ArrayRecord()
+    record[PACKED] = Array("uint8", (len(block),), FORMAT, block)
+    return record
+
+
 def plain_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     """An entry for each array, as Flower has them."""
     return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})

@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedsuite.runs.folder import RunFolder
+from strategies.runtime.one_record import in_one, parted
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
 REAL_WAIT_S = 0.5
@@ -55,6 +56,8 @@ class Post:
             self._forget(number)
         self.unanswered.add(number)
         self._sent = time.monotonic()
+        if self.real:
+            message.content = in_one(message.content)
         sent = number, message.metadata.dst_node_id, self._sent
         for message_id in filter(None, self.grid.push_messages([message])):
             self._waiting[message_id] = sent
@@ -92,6 +95,9 @@ class Post:
         """The reply to a message if it has come; an exception if that is none."""
         try:
             replies = list(self.grid.pull_messages([message_id]))
+            for reply in replies:
+                if reply.has_content():
+                    reply.content = parted(reply.content)
         except _NOT_A_MESSAGE as error:
             return error
         for reply in replies:

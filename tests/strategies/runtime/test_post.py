@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Message
+from flwr.app import ConfigRecord, Message
 from flwr.app.error import Error
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedsuite.errors import RunFailed
 from fedsuite.history import HISTORY, read_rows
-from strategies.runtime import exchange, post
+from strategies.runtime import exchange, one_record, post
 from strategies.runtime.messages import WORKER_DIED
 from tests.harness import Recorder, run_toy
 from tests.strategies.runtime.loops import FakeTime
@@ -64,14 +64,28 @@ def as_another(field: str, value: Any) -> Any:
     return spoil
 
 
-SPOILS = {
+def body_of(entries: dict[str, Any]) -> bytes:
+    """What the bytes of a ConfigRecord hold after their head."""
+    return ConfigRecord(entries).deflate().partition(b"\x00")[2]
+
+
+OF_LARGE = {
     "an array that is no JSON": of_kind(b"Array", lambda body: b"{"),
     "an array that is null": of_kind(b"Array", lambda body: b"null"),
     "an array of chunks that are not there": of_kind(b"Array", lambda b: b.replace(b"[0]", b"[7]")),
     "a shape that is text": of_kind(b"Array", lambda b: b.replace(b'"shape": [', b'"shape": ["x",')),
     "a record that is a list": of_kind(b"ArrayRecord", lambda body: b"[]"),
-    "content that is deep": of_kind(b"RecordDict", lambda body: b"[" * 10**5),
     "metrics that are noise": of_kind(b"MetricRecord", lambda body: b"\xff" * 9),
+}  # fmt: skip
+OF_SMALL = {
+    "a record that is noise": of_kind(b"ConfigRecord", lambda body: b"\xff" * 9),
+    "records without names": of_kind(b"ConfigRecord", lambda body: body_of({"metrics/num-examples": 1})),
+    "a record of no name": of_kind(b"ConfigRecord", lambda body: body_of({"records": ["mine"], "mine/x": 1})),
+    "arrays that are a number": of_kind(b"ConfigRecord", lambda body: body_of({"records": ["arrays"], "arrays": 1})),
+    "metrics that are text": of_kind(
+        b"ConfigRecord", lambda body: body_of({"records": ["metrics"], "metrics/num-examples": "1"})
+    ),
+    "content that is deep": of_kind(b"RecordDict", lambda body: b"[" * 10**5),
     "a message that is noise": of_kind(b"Message", lambda body: b"\xff" * 9),
     "another node": as_another("_src_node_id", 10_007),
     "another message": as_another("_reply_to_message_id", "0" * 64),
@@ -88,9 +102,12 @@ def real(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("case", SPOILS)
-def test_a_message_that_flower_cannot_read_is_its_senders_alone(case: str, tmp_path: Path) -> None:
-    grid = type("ThisWire", (Wire,), {"spoil": staticmethod(SPOILS[case])})
+@pytest.mark.parametrize("case", [*OF_LARGE, *OF_SMALL])
+def test_a_message_that_cannot_be_read_is_its_senders_alone(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_record, "LARGEST", 0 if case in OF_LARGE else 10**9)
+    grid = type("ThisWire", (Wire,), {"spoil": staticmethod((OF_LARGE | OF_SMALL)[case])})
     folder = run_toy(tmp_path, grid, num_rounds=2, min_reply_fraction=0.5)
     rows = [row for row in read_rows(folder.path / HISTORY) if "status" in row]
     bad = {(row["name"], row["status"]) for row in rows if row["status"] != "ok"}
