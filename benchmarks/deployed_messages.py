@@ -18,14 +18,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
-
+from benchmarks.messages_system import NAME, WIDTH, names
 from benchmarks.report import finish, median
-from fedsuite import FedAvgSettings, roster_of, setting, torch_system
+from fedsuite import roster_of
 from fedsuite.history import TIMINGS, Kind, kind_of
 from simulations.deploy.kit.address import Address
 from simulations.deploy.kit.bundle import hand_out, make_kit, node_folders
@@ -33,36 +30,9 @@ from simulations.engines.flower import free_port
 from simulations.engines.nodes.following import Tail
 from simulations.engines.processes import living_processes
 
-NAME = "benchmarks.deployed_messages:SYSTEM"
 GOALS_S = {(3, 0.4): 2.0, (12, 0.4): 6.0, (3, 43.0): 6.0}  # a message, small and large
 START_LIMIT_S, RUN_LIMIT_S = 240.0, 3600.0
 TICKS = os.sysconf("SC_CLK_TCK")
-WIDTH = 256
-
-
-@dataclass(frozen=True)
-class Settings(FedAvgSettings):
-    system: str = setting(NAME, "this system")
-    nodes: int = setting(3, "clients", ge=1, le=1000)
-    rows: int = setting(400, "of the layer that makes a message as large as it is", ge=1, le=10**6)
-
-
-def names(count: int) -> list[str]:
-    return [f"node-{number:02d}" for number in range(count)]
-
-
-def example(config: Settings, node: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.ones(1, WIDTH), torch.zeros(1, dtype=torch.long)
-
-
-SYSTEM = torch_system(
-    "deployed-messages",
-    Settings,
-    clients=lambda config: roster_of(names(config.nodes), [1] * config.nodes),
-    model=lambda config: torch.nn.Linear(WIDTH, config.rows),
-    loss=torch.nn.functional.cross_entropy,
-    data=example,
-)
 
 
 class Site:

@@ -7,8 +7,9 @@ for it (1.41, 1.42). Here the loop has a clock of its own. It sleeps SECONDS whi
 twentieth of the time that has passed since, up to 10 s: each question costs the SuperLink a signed request over TLS, and no
 wait becomes more than a twentieth longer. It looks for its clients' answers, which costs the SuperLink nothing, ten times a
 second at first.
-Where the loop of another version has no such clock, that is said, and the SuperNode runs as Flower made it. It also has
-the patience of `trying_again`.
+The node's SuperExec, which asks the SuperNode for work five times a second, asks as often after a piece of work, and
+every 2 s at last. Where the loop of another version has no such clock, that is said, and the SuperNode runs as Flower made
+it. It also has the patience of `trying_again`.
 """
 
 import importlib
@@ -16,14 +17,16 @@ import os
 import runpy
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from simulations.deploy.trying_again import try_again
 
 LOOP = "flwr.supernode.start_client_internal"
+EXEC_LOOP, GIVEN_WORK = "flwr.supercore.superexec.run_superexec", "_handle_launch_result"
 DEFAULT_S, FLOWERS_S = 1.0, 3.0
 POLL_S = "FEDSUITE_POLL_S"  # in the environment of `supernode`
-FIRST_LOOK_S, LONGEST_S, SHARE_OF_ELAPSED = 0.1, 10.0, 0.05
+FIRST_LOOK_S, LONGEST_S, LONGEST_EXEC_S, SHARE_OF_ELAPSED = 0.1, 10.0, 2.0, 0.05
 
 
 class Clock:
@@ -48,6 +51,40 @@ class Clock:
             waited = SHARE_OF_ELAPSED * (now - self._busy_since)
             pause = min(seconds, self.own_s, max(FIRST_LOOK_S, waited))
         time.sleep(pause)
+
+
+class ExecClock:
+    """The module `time` for a SuperExec's loop: its sleeps become a twentieth of the time since the last piece of work."""
+
+    def __init__(self) -> None:
+        self._idle_since = time.monotonic()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        waited = SHARE_OF_ELAPSED * (time.monotonic() - self._idle_since)
+        time.sleep(min(max(seconds, LONGEST_EXEC_S), max(seconds, waited)))
+
+    def told_of(self, given: Callable[..., None]) -> Callable[..., None]:
+        """The function that the loop calls with each piece of work, which sets the clock back."""
+
+        def gave(*work: Any) -> None:
+            self._idle_since = time.monotonic()
+            given(*work)
+
+        return gave
+
+
+def ask_seldom_when_idle() -> bool:
+    """Give the SuperExec's loop the clock; whether there was one to replace."""
+    loop = importlib.import_module(EXEC_LOOP)
+    given = getattr(loop, GIVEN_WORK, None)
+    if getattr(loop, "time", None) is not time or given is None:
+        return False
+    loop.time = clock = ExecClock()  # type: ignore[attr-defined]
+    setattr(loop, GIVEN_WORK, clock.told_of(given))
+    return True
 
 
 def ask_every(seconds: float) -> bool:
@@ -76,6 +113,15 @@ def main(arguments: list[str]) -> None:
 def supernode() -> None:
     """In a process forked for a SuperNode, whose program and arguments are sys.argv: as often as the environment says."""
     main([os.environ.get(POLL_S, f"{FLOWERS_S:g}"), *sys.argv])
+
+
+def superexec() -> None:
+    """In a process forked for the node's SuperExec."""
+    if not ask_seldom_when_idle():
+        print("this Flower's SuperExec cannot be made to ask more seldom when idle", flush=True)
+    from flwr.supercore.cli import flower_superexec
+
+    flower_superexec()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 Flower's own send_and_receive looks every 0.1 s, which together with the simulation's timer costs up to 0.2 s an exchange.
 Where clients are simulated, waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s): short
 exchanges are quick, and long ones do not keep a core busy. Real nodes need seconds for every message, and each look costs
-their SuperLink a request over TLS: there it is every half second,
-for the ten that have waited longest.
+their SuperLink a request over TLS: there it starts half a second after the last message was sent, grows from half a second
+to 5 s in the same way, and is for the ten that have waited longest.
 """
 
 import sys
@@ -19,7 +19,7 @@ from fedsuite.runs.folder import RunFolder
 from strategies.runtime.one_record import in_one, parted
 
 FIRST_WAIT_S, LONGEST_WAIT_S, SHARE_OF_ELAPSED = 0.01, 0.25, 0.02
-REAL_WAIT_S = 0.5
+REAL_FIRST_S, REAL_LONGEST_S = 0.5, 5.0
 STRAY = "a reply that nobody waits for was ignored: a second one, or of a node that was not asked"
 MOST_LOOKS = 10  # requests of one look; who waits longest for one comes first
 # What Flower raises where the bytes of a message are none. Errors of the network are others.
@@ -82,6 +82,8 @@ class Post:
         """Real nodes write their messages themselves. One that Flower cannot read takes along those that come with it, and
         the SuperLink alone knows whom one is from: so each is asked for alone."""
         came = False
+        if self._since_sent() < REAL_FIRST_S:
+            return came
         for message_id in list(self._waiting)[:MOST_LOOKS]:
             reply = self._look(message_id)
             if reply is None:  # the next look begins with others
@@ -126,16 +128,20 @@ class Post:
 
     def is_waiting(self, deadline_s: float) -> bool:
         """Whether replies are missing that may still come: `deadline_s` after the last message it is over."""
-        return bool(self._waiting) and time.monotonic() - self._sent < deadline_s
+        return bool(self._waiting) and self._since_sent() < deadline_s
 
     def elapsed(self) -> float:
         """Seconds since this was made."""
         return time.monotonic() - self._began
 
     def pause(self) -> None:
-        elapsed = time.monotonic() - self._sent
-        quick = min(LONGEST_WAIT_S, max(FIRST_WAIT_S, SHARE_OF_ELAPSED * elapsed))
-        time.sleep(REAL_WAIT_S if self.real else quick)
+        first, longest = (
+            (REAL_FIRST_S, REAL_LONGEST_S) if self.real else (FIRST_WAIT_S, LONGEST_WAIT_S)
+        )
+        time.sleep(min(longest, max(first, SHARE_OF_ELAPSED * self._since_sent())))
+
+    def _since_sent(self) -> float:
+        return time.monotonic() - self._sent
 
     def _forget(self, number: int) -> None:
         self._waiting = {k: sent for k, sent in self._waiting.items() if sent[0] != number}

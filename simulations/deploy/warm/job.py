@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ def become(job: Job, set_by_imports: Mapping[str, str]) -> None:
     sys.argv = job.words
     own = [] if sys.flags.safe_path else [os.path.dirname(os.path.realpath(job.words[0]))]
     sys.path[:1] = own
+    for inherited in list(getattr(weakref.finalize, "_registry", ())):
+        inherited.atexit = False  # the server's to tidy when it ends; torch alone has thousands
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
     _draw_anew()
 

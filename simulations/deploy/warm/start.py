@@ -28,7 +28,7 @@ from simulations.systems import BUILT_IN
 CLIENT, ENTRY = "flwr-clientapp", "flwr.supernode.cli:flwr_clientapp"  # what it runs
 OTHERS = {
     "flower-supernode": "simulations.deploy.polling:supernode",
-    "flower-superexec": "flwr.supercore.cli:flower_superexec",
+    "flower-superexec": "simulations.deploy.polling:superexec",
 }
 SOCKET = "clients.sock"
 LONGEST_FOLDER = 60  # a socket's whole path must stay under 108 bytes

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,31 @@ def test_who_asks_more_often_than_flower_looks_for_answers_as_often(
     watch = Watch(monkeypatch)
     polling.Clock(0.05).sleep(0.5)
     assert watch.slept == [0.05]
+
+
+def test_flowers_superexec_has_what_is_replaced() -> None:
+    loop = __import__(polling.EXEC_LOOP, fromlist=["time"])
+    source = Path(loop.__file__).read_text()
+    assert "time.sleep(task_poll_interval)" in source and loop.time is time
+    assert f"{polling.GIVEN_WORK}(launch_result, combined_res.task)" in source
+
+
+def test_an_idle_superexec_asks_more_and_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, work = Watch(monkeypatch), list[tuple[Any, ...]]()
+    loop = ModuleType("loop")
+    loop.time, loop._handle_launch_result = time, lambda *given: work.append(given)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, polling.EXEC_LOOP, loop)
+    assert polling.ask_seldom_when_idle() and not polling.ask_seldom_when_idle()
+    began = watch.now
+    while watch.now < began + 600:
+        loop.time.sleep(0.2)
+        assert watch.slept[-1] <= max(0.2, 0.05 * (watch.now - began))
+    assert watch.slept[:10] == [0.2] * 10 and watch.slept[-1] == polling.LONGEST_EXEC_S
+    loop._handle_launch_result("accepted", "a task")
+    loop.time.sleep(0.2)
+    assert work == [("accepted", "a task")] and watch.slept[-1] == 0.2
+    loop.time.sleep(30)  # more seldom than that was asked for
+    assert watch.slept[-1] == 30 and loop.time.time is time.time
 
 
 @pytest.mark.parametrize("known", [True, False])

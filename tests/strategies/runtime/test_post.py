@@ -147,6 +147,24 @@ def test_those_that_wait_longest_are_asked_for_first(monkeypatch: pytest.MonkeyP
 
     own = post.Post(Asked(), None)  # type: ignore[arg-type]
     own._waiting = {str(n): (n, n, 0.0) for n in range(25)}
+    assert not own.collect(lambda *_: None) and not asked  # nothing can have come so soon
+    own._sent -= post.REAL_FIRST_S
     for _ in range(3):
         assert not own.collect(lambda *_: None)
     assert asked == [str(n % 25) for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("real", "elapsed_s", "wait_s"),
+    [(True, 0, 0.5), (True, 50, 1), (True, 9000, 5), (False, 0, 0.01), (False, 5, 0.1), (False, 99, 0.25)],
+)  # fmt: skip
+def test_who_computes_long_is_asked_seldom(
+    real: bool, elapsed_s: float, wait_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(post, "is_real", lambda grid: real)
+    own = post.Post(None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(own, "_since_sent", lambda: elapsed_s)
+    monkeypatch.setattr(post.time, "sleep", waited.append)
+    own.pause()
+    assert waited == [wait_s]
