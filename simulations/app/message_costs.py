@@ -15,8 +15,9 @@ COLD_S, WARM_S = (
 )  # of a message, without computing: client processes that start anew, and warm ones
 LONG_S = 3600.0
 # CPU seconds of one message with its answer, warm, at the SuperLink (with the run's server) and at a node; what a megabyte
-# of arrays each way adds; and how much more a cold node takes. Counted by benchmarks.deployed_messages.
-LINK_S, NODE_S, COLD_NODE_S = 0.5, 0.56, 3.0
+# of arrays each way adds; and how much more a cold node takes. Counted by benchmarks.deployed_messages, on the slower one of
+# two machines; the other one took 0.25 and 0.3.
+LINK_S, NODE_S, COLD_NODE_S = 0.37, 0.4, 3.0
 LINK_S_PER_MB, NODE_S_PER_MB = 0.047, 0.046
 # Until a node asks for the message, its answer is seen there, and the server looks for it: half of each pause, of the
 # longest one for many nodes (simulations/deploy/polling.py, strategies/runtime/post.py).

@@ -54,7 +54,9 @@ class Block(Array):
 
     def deflate(self) -> bytes:
         """What goes to a SuperLink, which knows Flower's own classes."""
-        return Array("uint8", self.shape, FORMAT, self.data).deflate()
+        plain = Array("uint8", self.shape, FORMAT, self.data)
+        plain.__dict__["_chunks"] = self.slice_array()  # Flower's own cache; they are hashed once
+        return plain.deflate()
 
     def __copy__(self) -> "Block":
         return self

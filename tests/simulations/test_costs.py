@@ -114,7 +114,7 @@ def test_a_run_of_more_than_an_hour_is_told_with_the_cure() -> None:
 def test_many_nodes_make_an_exchange_longer() -> None:
     """On one machine its cores are shared; on machines of their own the SuperLink alone handles messages in turn."""
     few, many = (Deployment(n, cores=2).exchange_s(warm=True) for n in (3, 12))
-    assert few == pytest.approx(WAITS_S + 3 * (LINK_S + NODE_S) / 2, rel=0.02)
+    assert few == pytest.approx(WAITS_S + 3 * (LINK_S + NODE_S) / 2, rel=0.03)
     assert many - WAITS_S == pytest.approx(4 * (few - WAITS_S))
     apart = [Deployment(n).exchange_s(warm=True) for n in (3, 12)]
     assert apart[1] - apart[0] == pytest.approx(9 * Deployment(1).link_s)
