@@ -6,6 +6,7 @@ either side. Rounds without a value of a metric (not evaluated) hold NaN.
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ _LEVEL_LINES = (":", (0, (1, 4)))
 _DOUBLINGS = 4.0  # a range of at least so many times its least value is drawn in doublings
 _SIZES_IN = {1: (6.4, 4.0), 2: (9.6, 3.6)}  # by number of panels
 _DOTS_PER_INCH = 150
+_LONGEST_LABEL = 24  # characters of a line beside the lowest of the figures
 _FEW_POINTS = 30  # up to here every point gets a marker
 
 
@@ -53,6 +55,11 @@ def save_figure(figure: Figure, file: Path) -> None:
         raise InputError(f"{file}: cannot draw this format; use one of {', '.join(known)}")
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=_DOTS_PER_INCH, bbox_inches="tight")
+
+
+def beside_axis(label: str) -> str:
+    """A label of a vertical axis, in lines of which none is cut."""
+    return textwrap.fill(label, _LONGEST_LABEL)
 
 
 def look_of(number: int) -> dict[str, Any]:
@@ -110,7 +117,7 @@ def learning_curves(
         for number, (name, values) in enumerate((levels or {}).items()):
             style = _LEVEL_LINES[number % len(_LEVEL_LINES)]
             axes.axhline(values[place], color="grey", linestyle=style, label=name)
-        axes.set(xlabel=x_label, ylabel=label)
+        axes.set(xlabel=x_label, ylabel=beside_axis(label))
         if x == "round":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if marked:

@@ -8,7 +8,7 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.reports import plots
-from fedsuite.reports.plots import COLOURS, learning_curves, save_figure
+from fedsuite.reports.plots import COLOURS, beside_axis, blank_figure, learning_curves, save_figure
 
 
 def frame(values, run="r"):
@@ -110,3 +110,17 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(InputError, match="no runs"):
         learning_curves({}, {"sr": "SR"}, tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_long_label_beside_an_axis_is_not_cut() -> None:
+    """Of the size of a report's curves, with the legend that takes most room there."""
+    label = "regression loss of own models at home, mean over silos"
+    figure, axes = blank_figure(5.0, 3.4)
+    for number in range(5):
+        axes.plot([0, 1], [0, number], label=f"a line of some length {number}")
+    axes.set(xlabel="rounds", ylabel=beside_axis(label))
+    figure.legend(frameon=False, loc="outside lower center", ncols=2)
+    figure.draw_without_rendering()
+    box, whole = axes.yaxis.label.get_window_extent(), figure.bbox
+    assert whole.y0 <= box.y0 and box.y1 <= whole.y1 and whole.x0 <= box.x0
+    assert beside_axis(label).split() == label.split()

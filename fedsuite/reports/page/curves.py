@@ -159,7 +159,7 @@ def _draw(
 ) -> "Drawing":
     from matplotlib.ticker import MaxNLocator
 
-    from fedsuite.reports.plots import blank_figure, look_of
+    from fedsuite.reports.plots import beside_axis, blank_figure, look_of
 
     figure, axes = blank_figure(*SIZE_IN)
     handles = []
@@ -175,7 +175,7 @@ def _draw(
     for number, (name, value) in enumerate(levels.items()):
         dots = (0, (1, 1.5 + 2 * number))  # the wider apart, the later
         shown[f"{name} (does not learn)"] = axes.axhline(value, color="grey", linestyle=dots)
-    axes.set(xlabel=label, ylabel=curve.label)
+    axes.set(xlabel=label, ylabel=beside_axis(curve.label))
     if label == AXES["round"]:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if shown:

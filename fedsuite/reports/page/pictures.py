@@ -18,7 +18,7 @@ NOTE = "They show the data of the run: look at them before you hand the page on.
 
 
 def pictures_section(digests: Sequence[Digest]) -> Section:
-    """Files that systems name; those that are damaged or very large are named in their place."""
+    """Files that systems name; those that are damaged or very large, or shown already, are named in their place."""
     firsts = [
         next(
             (d for d in own if any((d.place.folder / n).is_file() for n in d.answers.pictures)),
@@ -26,7 +26,7 @@ def pictures_section(digests: Sequence[Digest]) -> Section:
         )
         for own in lines_of(digests).values()
     ]
-    figures, left = [], []
+    figures, left, shown = [], [], dict[bytes, str]()
     for digest in [d for d in firsts if d][:MOST_LINES]:
         for name, what in digest.answers.pictures.items():
             file = digest.place.folder / name
@@ -35,6 +35,8 @@ def pictures_section(digests: Sequence[Digest]) -> Section:
             title = f"{what}, {digest.place.label}"
             if reason := _unfit(file):
                 left.append(f"{name} of {digest.place.label} is left out: {reason}.")
+            elif (same := shown.setdefault(file.read_bytes(), title)) != title:
+                left.append(f"{title}: the same as {same}.")
             else:
                 draw = partial(_draw, file)
                 figures.append(

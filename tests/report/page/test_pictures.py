@@ -40,3 +40,18 @@ def test_what_is_no_picture_is_named(run: Path) -> None:
     assert section.figures == () and section.text == (
         "walks.png of one is left out: it is no PNG, or a damaged one.",
     )
+
+
+def test_the_same_picture_of_another_line_is_named_alone(tmp_path: Path) -> None:
+    runs = [houses_run(tmp_path / name, 0, 0.4) for name in ("one", "two", "three")]
+    for run in runs[:2]:
+        Image.fromarray(np.full((20, 30, 3), 9, np.uint8)).save(run / "walks.png")
+    report = make_report([str(run) for run in runs])
+    (section,) = [s for s in report.parts[0].sections if s.title == "Pictures"]
+    assert [f.title for f in section.figures] == ["Walks in an unseen house, from above, one"]
+    same = "Walks in an unseen house, from above, two: the same as Walks in an unseen house, from above, one."
+    assert section.text[1:] == (same,)
+    Image.fromarray(np.full((20, 30, 3), 8, np.uint8)).save(runs[1] / "walks.png")
+    report = make_report([str(run) for run in runs])
+    (section,) = [s for s in report.parts[0].sections if s.title == "Pictures"]
+    assert len(section.figures) == 2 and len(section.text) == 1
