@@ -30,6 +30,18 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "cdl", {"data.dir": "drives", "data.fold": 1, "data.test-split": "official"},
         ['data.fold = 1: nothing reads it with data.test-split = "official"'],
     ),
+    "maps": ("fedrl", {"data.dir": "maps", "data.maps": 200}, ['data.maps = 200: nothing reads it with data.dir = "maps"']),
+    "texts": (
+        "fedrl", {"world.kind": "text2action", "world.grid-size": 16, "world.task": "arguments"},
+        ['world.grid-size = 16: nothing reads it with world.kind = "text2action"'],
+    ),
+    "generated texts": ("fedrl", {"data.dir": "d", "data.corpus": "generated", "data.generated-seed": 3}, [
+        'data.corpus = "generated": nothing reads it with world.kind = "gridworld"',
+    ]),
+    "one party": (
+        "fedrl", {"federation.method": "dqn-alpha", "federation.parties": 3},
+        ['federation.parties = 3: nothing reads it with federation.method = "dqn-alpha"'],
+    ),
     "two": (
         "cdl", {"federation.proximal-mu": 0.5, "objective.metropolis": True},
         [

@@ -6,6 +6,7 @@ Noise of its own needs a file of its own (fedsuite/roster/node.py).
 """
 
 from fedsuite.fedrl.config import FedRLConfig
+from fedsuite.fedrl.ineffective import UNREAD
 from simulations.systems import Later, System
 
 SYSTEM = System(
@@ -21,6 +22,7 @@ SYSTEM = System(
     compare=Later("fedsuite.fedrl.report.experiment:write_comparison"),
     metrics=Later("fedsuite.fedrl.metrics:metrics_of"),
     answers=Later("fedsuite.fedrl.report.answers:answers"),
+    unread=UNREAD,
     audit=Later("simulations.fedrl.audit:attacks"),
     engine="inprocess",
     node_key="party",
