@@ -23,7 +23,7 @@ from fedsuite.roster.members import ROSTER, VOCABULARY, read_roster, write_roste
 from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, check_folder, folder_of
 from fedsuite.settings.config import to_flat
-from fedsuite.settings.ineffective import unread_lines
+from fedsuite.settings.unread import unread_lines
 from fedsuite.storage.escaping import LONGEST
 from fedsuite.storage.files import write_atomically, write_json
 from fedsuite.storage.progress import Progress, in_lines, silent

@@ -18,8 +18,8 @@ from fedsuite.roster.members import Member, Roster
 from fedsuite.roster.node import NodeSettings
 from fedsuite.roster.node_report import Part
 from fedsuite.settings.config import RunSettings, Value, limits_of, read_config, to_flat
-from fedsuite.settings.ineffective import Unread
 from fedsuite.settings.metrics import NO_ROWS, Metrics
+from fedsuite.settings.unread import Unread
 from fedsuite.settings.values import chosen, imported
 from fedsuite.storage.progress import Progress
 from simulations.app.message_costs import StepCosts

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedsuite.settings.config import limits_of, read_config, value_of
-from fedsuite.settings.ineffective import conditions_of, unread_lines
+from fedsuite.settings.unread import conditions_of, unread_lines
 from simulations.systems import load_system
 
 CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {

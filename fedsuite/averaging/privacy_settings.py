@@ -6,7 +6,7 @@ What it does is in fedsuite/privacy: client_level.py on the server, example_leve
 from dataclasses import dataclass
 
 from fedsuite.settings.config import setting
-from fedsuite.settings.ineffective import Unread, among, but
+from fedsuite.settings.unread import Unread, among, but
 
 CLIENT, EXAMPLE = "client", "example"
 SECRET, SEEDED = "secret", "seeded"

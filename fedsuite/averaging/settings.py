@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD, PrivacySettings
 from fedsuite.settings.config import RunSettings, section, setting
-from fedsuite.settings.ineffective import Unread, among, but
+from fedsuite.settings.unread import Unread, among, but
 
 _OPTIMIZER = "federation.server-optimizer"
 CHOOSES_FROM = ("step", "clients", "count")  # what participation of one's own gets

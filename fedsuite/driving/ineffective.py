@@ -2,7 +2,7 @@
 
 from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD
-from fedsuite.settings.ineffective import Both, Unread, among, but
+from fedsuite.settings.unread import Both, Unread, among, but
 
 _GENERATED = ("data.dir", bool)
 _DRIVES = ("data.dir", among(""))

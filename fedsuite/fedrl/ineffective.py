@@ -1,6 +1,6 @@
 """Keys of a FedRL run that nothing reads with certain values of others."""
 
-from fedsuite.settings.ineffective import Both, Unread, among, but
+from fedsuite.settings.unread import Both, Unread, among, but
 
 _GRID = ("world.kind", among("gridworld"))
 _TEXT = ("world.kind", among("text2action"))

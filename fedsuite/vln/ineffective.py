@@ -2,7 +2,7 @@
 
 from fedsuite.averaging.privacy_settings import EXAMPLE, PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD, DECAYED
-from fedsuite.settings.ineffective import Unread, among, but
+from fedsuite.settings.unread import Unread, among, but
 
 _GENERATED = ("data.dir", bool)
 _NOBODY = ("sabotage.clients", among(""))

@@ -12,7 +12,7 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import OnEvent
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import read_stored_config
-from fedsuite.settings.ineffective import unread_lines
+from fedsuite.settings.unread import unread_lines
 from fedsuite.storage.files import as_typed
 from fedsuite.storage.progress import Progress
 from simulations.app.message_costs import long_run

@@ -13,7 +13,7 @@ from fedsuite.driving.model.layers import Output
 from fedsuite.driving.training.contrastive import CONTRASTIVE_LOSSES, ContrastiveLoss, Pair
 from fedsuite.driving.trials import check_loss
 from fedsuite.errors import InputError
-from fedsuite.settings.ineffective import unread_lines
+from fedsuite.settings.unread import unread_lines
 from fedsuite.settings.values import importing_only
 from tests.harness import changed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.settings.ineffective import unread_lines
+from fedsuite.settings.unread import unread_lines
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.ineffective import UNREAD
 from fedsuite.vln.stacking import stacking_complaints, stacks
