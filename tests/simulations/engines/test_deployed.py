@@ -425,7 +425,7 @@ def test_variants_are_run_resumed_and_compared_without_data(deployed_here: Path,
     (deployed_here / "toy.toml").write_text('system = "tests.toy:SYSTEM"\n' + text)
     deploy = ["--engine", "deploy", "--connection", "near"]
     code, out, err = call("run", "toy.toml", *deploy, engine=False)
-    assert code == 1 and "b: 1,004 messages one after another, at 6.6 s each 1.9 h" in out
+    assert code == 1 and "b: 1,004 messages one after another, at 6.1 s each 1.7 h" in out
     assert f"--resume {deployed_here / 'runs' / 'toy'} --engine deploy --connection near" in err
     assert RunFolder(deployed_here / "runs" / "toy" / "a").is_completed()
     fixed = ["--resume", "toy", "--set", "fault="]
