@@ -79,7 +79,7 @@ def test_the_tree_of_how_it_works_is_the_repositorys() -> None:
 
 def scores(file: str, metric: str, by: str = "seed", **where: str) -> pd.Series:
     """A metric of a line of a stored table, by seed or fold."""
-    table = pd.read_csv(RESULTS / file)
+    table = pd.read_csv(RESULTS / file, comment="#")
     for column, value in where.items():
         table = table[table[column] == value]
     return table.set_index(by)[metric].sort_index()
@@ -106,7 +106,7 @@ def drives(variant: str) -> pd.Series:
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        (houses("federated"), "47.8 %"), (houses("centralised"), "48.1 %"),
+        (houses("federated", "r2r-searched.csv"), "47.2 %"), (houses("centralised", "r2r-searched.csv"), "50.8 %"),
         (drives("local"), "0.235"), (drives("ring"), "0.217"), (drives("fedavg"), "0.213"), (drives("constant"), "0.220"),
         (grid("FedRL-1"), "86.6 %"), (grid("FedRL-2"), "94.7 %"), (grid("DQN-alpha"), "72.3 %"),
         (grid("DQN-alpha + noise"), "85.6 %"), (grid("DQN-full"), "92.5 %"), (grid("DQN-full + noise"), "97.3 %"),
@@ -124,7 +124,7 @@ def test_means_of_the_readme_are_those_of_the_stored_scores(found: pd.Series, to
 @pytest.mark.parametrize(
     ("first", "second", "told", "digits"),
     [
-        (houses("federated"), houses("centralised"), "-5.3 to +4.7", 1),
+        (houses("federated", "r2r-searched.csv"), houses("centralised", "r2r-searched.csv"), "-9.0 to +1.9", 1),
         (houses("federated", "searched.csv"), houses("centralised", "searched.csv"), "-3.7 to +0.1", 1),
         (grid("FedRL-1"), grid("DQN-alpha"), "10.8 to 17.8", 1),
         (grid("FedRL-2"), grid("DQN-alpha + noise"), "5.5 to 12.8", 1),
@@ -143,8 +143,8 @@ def test_intervals_of_the_claims_are_those_of_the_stored_scores(
     assert told in CLAIMED
 
 
-def test_what_was_at_the_same_learning_rate_is_compared_at_it() -> None:
-    """Federated houses learn at 1e-3, the configuration's centralised agents slower."""
+def test_rates_that_are_compared_were_searched_alike() -> None:
+    """In both sentences of the README and both rows of the claims, and nothing is called level by a quotient."""
     for page in (README, CLAIMED):
-        assert "1e-3" in page and not re.search(r"0\.9[89] (of centralised|on Room)", page)
-    assert "50.0 and 50.4 % (seeds 0 and 1)" in README
+        assert page.count("searched alike") >= 2
+        assert not re.search(r"0\.9[89] (of centralised|on Room)", page)
