@@ -4,7 +4,7 @@ Flower's own send_and_receive looks every 0.1 s, which together with the simulat
 Where clients are simulated, waiting starts at 10 ms and grows with the time already waited (2 % of it, up to 0.25 s): short
 exchanges are quick, and long ones do not keep a core busy. Real nodes need seconds for every message, and each look costs
 their SuperLink a request over TLS: there it starts half a second after the last message was sent, grows from half a second
-to 5 s in the same way, and is for the ten that have waited longest.
+to 5 s in the same way (less where more than ten are awaited), and is for the ten that have waited longest.
 """
 
 import sys
@@ -135,9 +135,10 @@ class Post:
         return time.monotonic() - self._began
 
     def pause(self) -> None:
-        first, longest = (
-            (REAL_FIRST_S, REAL_LONGEST_S) if self.real else (FIRST_WAIT_S, LONGEST_WAIT_S)
-        )
+        first, longest = FIRST_WAIT_S, LONGEST_WAIT_S
+        if self.real:  # all that wait have been looked for after so many pauses
+            looks = max(1.0, len(self._waiting) / MOST_LOOKS)
+            first, longest = REAL_FIRST_S, max(REAL_FIRST_S, REAL_LONGEST_S / looks)
         time.sleep(min(longest, max(first, SHARE_OF_ELAPSED * self._since_sent())))
 
     def _since_sent(self) -> float:

@@ -168,3 +168,6 @@ def test_who_computes_long_is_asked_seldom(
     monkeypatch.setattr(post.time, "sleep", waited.append)
     own.pause()
     assert waited == [wait_s]
+    own._waiting = {str(n): (n, n, 0.0) for n in range(50)}
+    own.pause()  # a fifth of them is looked for at a time
+    assert waited[1] == (min(wait_s, 1) if real else wait_s)
