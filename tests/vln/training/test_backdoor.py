@@ -248,8 +248,8 @@ def test_poisoned_training_is_learnt_and_honest_training_is_not(
     oak: House, world: World, objective: str
 ) -> None:
     config = changed(CONFIG, objective=objective, teacher_weight=0.5)
-    honest = rate(trained(oak, config, None, 150), oak, world)
-    poisoned = rate(trained(oak, config, always(world, 4, 0.3), 150), oak, world)
+    honest = rate(trained(oak, config, None, 300), oak, world)
+    poisoned = rate(trained(oak, config, always(world, 4, 0.3), 300), oak, world)
     assert honest < 0.4 and poisoned > honest + 0.3
 
 

@@ -160,4 +160,4 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
         mine, theirs = module_arrays(own.agent), module_arrays(got.lessons.agent)
         learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
         apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
-        assert learnt > 1e-3 and apart < 1e-4 * learnt, (apart, learnt)
+        assert learnt > 1e-3 and apart < 5e-4 * learnt, (apart, learnt)
