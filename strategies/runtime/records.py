@@ -39,6 +39,7 @@ class RoundRecords:
         self._sums: dict[tuple[int, str], Event] = {}
         self._times: dict[tuple[int, str], Event] = {}
         self._messages, self._emitted = 0, 0.0
+        self._evaluating = False
 
     def checked(self, task: Task, checked: CheckedReply) -> None:
         """The history's line of one reply."""
@@ -79,9 +80,11 @@ class RoundRecords:
             "status": "error" if raw.error else "ok",
             "seconds": seconds, "compute-seconds": raw.compute_s,
         }  # fmt: skip
+        if self._evaluating and not task.aside:  # parties score with the messages of training
+            row["task"] = "evaluate"
         if not task.summed or raw.error:
             return row
-        key = (task.partition, task.aside or task.kind)
+        key = (task.partition, row["task"])
         total = self._times.setdefault(
             key, row | {"seconds": 0.0, "compute-seconds": 0.0, "messages": 0}
         )
@@ -104,9 +107,11 @@ class RoundRecords:
     def spent(self, name: str, whole: bool = False) -> Iterator[None]:
         """Count what happens meanwhile as seconds of `name`, without what another `spent` counts inside; whole: with it."""
         begin, before = time.monotonic(), dict(self.seconds)
+        self._evaluating = whole or self._evaluating
         try:
             yield
         finally:
+            self._evaluating = self._evaluating and not whole
             elapsed = time.monotonic() - begin
             if whole:
                 self.seconds = before

@@ -108,6 +108,23 @@ def test_timing_says_where_a_round_went(three_runs: Path) -> None:
         assert found[found["run"] == name]["serial-depth"].sum() == of_rounds > 0
 
 
+def test_what_parties_compute_while_they_are_scored_is_no_work_of_training(
+    three_runs: Path,
+) -> None:
+    def messages(file: str) -> dict[tuple[int, int, str], int]:
+        rows = [r for r in read_rows(three_runs / "rl-joint" / file) if r["kind"] == "client"]
+        return {(r["round"], r["partition"], r["task"]): r["messages"] for r in rows}
+
+    told, timed = messages(HISTORY), messages(TIMINGS)
+    assert {task for number, _, task in timed if number == 1} == {
+        "train"
+    }  # it evaluates every second round
+    for number, partition, task in told:
+        scored = timed.get((number, partition, "evaluate"), 0)
+        assert (scored > 0) == (number > 1)
+        assert timed[number, partition, task] + scored == told[number, partition, task]
+
+
 def test_a_run_knows_what_it_was(three_runs: Path, tmp_path: Path) -> None:
     run = load_run(three_runs / "vln-train-parallel")
     assert (run.system, run.seed, run.status, run.experiment) == (
