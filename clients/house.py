@@ -6,7 +6,6 @@ sampled paths and what the speaker says about them, trajectories and the optimiz
 not cover, in pre-exploration (Zhou & Wang 2022, Algorithm 2) the house's own agent.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from torch.optim import Optimizer
@@ -14,6 +13,7 @@ from torch.utils.data import ConcatDataset
 
 from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
+from clients.side_by_side import Ask
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.privacy_settings import EPSILON, EXAMPLE
@@ -21,6 +21,7 @@ from fedsuite.privacy.example_level import begin_visit
 from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.evaluation.houses import score_houses
+from fedsuite.vln.evaluation.joint_walks import Walks
 from fedsuite.vln.metrics import as_metrics
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
@@ -30,8 +31,8 @@ from fedsuite.vln.training.learner import (
     AgentLessons,
     Training,
     TrainingData,
-    TrainingReport,
     train_locally,
+    walk_all,
 )
 from fedsuite.vln.training.private_learner import PrivateLearner
 from fedsuite.vln.training.rmsprop import RMSprop
@@ -41,7 +42,7 @@ from fedsuite.vln.training.rollout import Tamper
 class HouseClient(HouseClientBase):
     """`agent` and `speaker` are shells of the right sizes; their weights are overwritten before every use."""
 
-    ask: Callable[[Training], TrainingReport] | None = None  # who takes the steps in its place
+    ask: Ask | None = None  # who takes the steps, and walks, in its place
 
     def __init__(
         self, site: HouseSite, config: FedVLNConfig, agent: Agent, speaker: Speaker | None = None
@@ -61,7 +62,8 @@ class HouseClient(HouseClientBase):
         """Steps of the agent on the own data."""
         if self.config.privacy.unit == EXAMPLE:
             return self._train_privately(optimizer, steps, number, gradients, stream)
-        if self.ask is not None:
+        tamper = self._tamper(number, stream)
+        if self.ask is not None and tamper is None:
             lessons = self.lessons(number, stream)
             return as_metrics(self.ask(Training(lessons, optimizer, steps, gradients)))
         return as_metrics(
@@ -76,7 +78,7 @@ class HouseClient(HouseClientBase):
                 partition=self.site.partition,
                 gradients=gradients,
                 stream=stream,
-                tamper=self._tamper(number, stream),
+                tamper=tamper,
             )
         )
 
@@ -114,8 +116,10 @@ class HouseClient(HouseClientBase):
         if not config.get("score", True):
             return 0.0, 0, {}
         site, write = self.site, bool(config.get("write"))
+        ask = self.ask
+        walk = walk_all if ask is None else lambda *asked: ask(Walks(*asked))
         count, metrics = score_houses(
-            self.agent.eval(), site.houses, site.world, site.folder, self.config, write
+            self.agent.eval(), site.houses, site.world, site.folder, self.config, write, walk
         )
         return 0.0, count, metrics
 

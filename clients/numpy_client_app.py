@@ -5,7 +5,8 @@ in which they came (strategies/runtime/packing.py). A query asks who the client 
 "properties". A task with a "resume-round" asks the same beside its work.
 
 The client sees its arrays as the usual list, named in config["array-names"], one a line. It returns arrays of the same
-names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers.
+names, or others if its metrics hold "array-names" in the same form; all other metrics must be numbers, but for "failed" of
+a client that stands for several: by partition the error texts of those that failed.
 
 A client with a method `instruction(kind, config)` is asked it first, with the kind of a message (query, train, evaluate) and
 its config: a config that does not fit the Instruction (fedsuite.messages.instructions) that comes back is answered with an
@@ -28,6 +29,7 @@ from flwr.clientapp.typing import Mod
 from clients.packing import own_records
 from fedsuite.arrays import Arrays
 from fedsuite.errors import one_line
+from fedsuite.messages.members import FAILED
 from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 NAMES = "array-names"
@@ -87,12 +89,18 @@ def error_reply(message: Message, context: Context, error: Exception) -> Message
 
     A real node's traceback tells of its disk and its data, so it goes into the node's own log.
     """
-    line = f"{type(error).__name__}: {one_line(' '.join(str(error).split()), 2000)}"
-    told = "".join(traceback.format_exception(error))
+    text = error_text(error)
     if "partition-id" in context.node_config and "node" not in context.node_config:
-        return Message(Error(CLIENT_RAISED, f"{told}\n{line}"), reply_to=message)
+        return Message(Error(CLIENT_RAISED, text), reply_to=message)
+    told, _, line = text.rpartition("\n")
     LOG.error("answered with an error: %s\n%s", line, told)
     return Message(Error(CLIENT_RAISED, line), reply_to=message)
+
+
+def error_text(error: Exception) -> str:
+    """The traceback of an exception, and what it says, in one line."""
+    line = f"{type(error).__name__}: {one_line(' '.join(str(error).split()), 2000)}"
+    return "".join(traceback.format_exception(error)) + f"\n{line}"
 
 
 def _check(client: NumPyClient, kind: str, config: Mapping[str, Any]) -> None:
@@ -111,6 +119,7 @@ def _train(client: NumPyClient, message: Message) -> Content:
     said, parameters, config = _task(client, "train", message, record)
     arrays, num_examples, metrics = client.fit(parameters, config)
     names = metrics.pop(NAMES, config[NAMES])
+    said = said | _failed(metrics)
     as_asked = packed_record if is_packed(record) else plain_record
     answer = as_asked(named_arrays(arrays, {NAMES: names}))
     return said | {"arrays": answer, "metrics": _metrics(num_examples, metrics)}
@@ -119,7 +128,14 @@ def _train(client: NumPyClient, message: Message) -> Content:
 def _evaluate(client: NumPyClient, message: Message) -> Content:
     said, parameters, config = _task(client, "evaluate", message, _record(message))
     loss, num_examples, metrics = client.evaluate(parameters, config)
+    said = said | _failed(metrics)
     return said | {"metrics": _metrics(num_examples, {"loss": float(loss), **metrics})}
+
+
+def _failed(metrics: Config) -> Content:
+    """What is told of clients that failed, taken out of the metrics of one that stands for them."""
+    failed: Any = metrics.pop(FAILED, {})
+    return {FAILED: ConfigRecord(failed)} if failed else {}
 
 
 def _task(

@@ -53,8 +53,9 @@ class Task:
     not trained, and how many must is for the step to say.
     needs: metrics without which a reply is of no use; ranges: the least and the largest of an array's or a metric's numbers,
     all whole; not_negative: arrays that must hold no number below 0. together: the tasks of several clients of a simulation
-    that this one message is for, its own client's first; of these the first alone has arrays, and says what comes back for
-    all (fedsuite/averaging/partial_sums.py).
+    that this one message is for, its own client's first. What comes back is one sum, of which the first task alone has the
+    arrays and the forms (fedsuite/averaging/partial_sums.py), or, apart, a reply of each under "<partition>."
+    (fedsuite/messages/members.py).
     """
 
     partition: int
@@ -69,11 +70,15 @@ class Task:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     not_negative: tuple[str, ...] = ()
     together: tuple["Task", ...] = ()
+    apart: bool = False
     aside: str = ""
 
     @cached_property
     def expected(self) -> dict[str, Form]:
         """The arrays of the reply by name; all that one may hold."""
+        if self.apart:
+            forms = [(own.partition, own.expected) for own in self.together]
+            return {f"{p}.{name}": form for p, own in forms for name, form in own.items()}
         if self.together:
             return self.together[0].expected
         if self.returns is None:

@@ -6,15 +6,13 @@ sum, and the server adds up what is above: whatever m, the same numbers are adde
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from fedsuite.arrays import Arrays
 
 SUM = "sum."  # prefix of the sums among a reply's arrays
-MEMBERS = "members"  # partitions that a message is for, as "3,7"; settings and metrics of each stand under "<partition>."
-WEIGHT, SECONDS = "weight", "seconds"  # of one member: p_k, and how long it computed
+WEIGHT = "weight"  # of one member: p_k
 
 
 def tree_sum(leaf: Callable[[int], Arrays | None], count: int) -> Arrays:
@@ -41,14 +39,3 @@ def weighted_change(
         change -= server[name]
         change *= weight
     return changes
-
-
-def of_member(values: Mapping[str, Any], partition: int) -> dict[str, Any]:
-    """What a message or a reply says of one member."""
-    prefix = f"{partition}."
-    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
-
-
-def for_member(values: Mapping[str, Any], partition: int) -> dict[str, Any]:
-    """The same values as they stand in a message."""
-    return {f"{partition}.{key}": value for key, value in values.items()}

@@ -15,7 +15,7 @@ from fedsuite.vln.evaluation.metrics import episode_metrics
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.decoders import tried_decoder
 from fedsuite.vln.private_checks import in_privacy
-from fedsuite.vln.stacking import stacking_complaints
+from fedsuite.vln.stacking import brings_sums, stacking_complaints
 from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from fedsuite.vln.start import model_file, run_of
 
@@ -25,7 +25,7 @@ _METHOD = "federation.local-method"
 def validate(config: FedVLNConfig) -> None:
     """Quick: reads no data, writes nothing."""
     for find in (
-        _in_agent, _in_stage, _in_sharing, _in_values, _in_sums, _in_sabotage, _in_models, in_privacy,
+        _in_agent, _in_stage, _in_sharing, _in_values, _in_messages, _in_sabotage, _in_models, in_privacy,
         stacking_complaints,
     ):  # fmt: skip
         for complaint in find(config):
@@ -162,8 +162,8 @@ def _in_sharing(c: FedVLNConfig) -> Iterator[str]:
         )
 
 
-def _in_sums(c: FedVLNConfig) -> Iterator[str]:
-    """Where messages carry sums, nothing may ask for what one house sent."""
+def _in_messages(c: FedVLNConfig) -> Iterator[str]:
+    """What hides in sums cannot be asked for; whom one message is for has to train at the same time."""
     own, key = c.federation, "federation.houses-per-message"
     if own.secure_sum and own.method != "federated":
         yield f"federation.secure-sum: federation.method = {own.method} adds nothing up; set one of the two anew"
@@ -171,27 +171,18 @@ def _in_sums(c: FedVLNConfig) -> Iterator[str]:
         yield "federation.secure-sum: hides what sabotage.clients would have to alter; set one of the two anew"
     if not own.houses_per_message:
         return
-    if own.houses_per_message & (own.houses_per_message - 1):
-        yield f"{key}: {own.houses_per_message} is no power of two; set 1, 2, 4, 8, ..., or 0 for a message a house"
     if c.evaluation_clients:
         yield f"{key}: evaluation-clients needs a message of every house by itself; set one of the two to 0"
-    if exchange_of(c).personal:
-        yield f"{key}: houses keep models of their own that no sum can have; set it to 0"
-    needed: dict[str, tuple[object, object]] = {
-        "method": (own.method, "federated"), "aggregation": (own.aggregation, "parallel"),
-        "group-size": (own.group_size, 1), "merge": (own.merge, "mean"), "max-share": (own.max_share, 1.0),
-        "update-bound": (own.update_bound, 0.0), "control-variates": (own.control_variates, False),
-        "codec": (own.codec, "none"),
+    in_turn = {
+        "method": own.method == "centralised", "aggregation": own.aggregation == "sequential",
+        "client-optimizer": own.client_optimizer == "shared",
     }  # fmt: skip
-    for name, (value, wanted) in needed.items():
-        if value != wanted:
-            yield f"{key}: sums go with federation.{name} = {shown(wanted)} only, not {shown(value)}; set it to 0"
-    if own.client_optimizer == "shared" or own.server_optimizer == "fedexp":
-        which = "client-optimizer" if own.client_optimizer == "shared" else "server-optimizer"
-        value = getattr(own, which.replace("-", "_"))
-        yield f"{key}: federation.{which} = {value} needs what each house sent, not a sum; set it to 0"
-    if c.sabotage.clients:
-        yield f"{key}: a hostile house cannot be told apart in a sum; set it to 0, or sabotage.clients to nobody"
+    for name, alone in in_turn.items():
+        if alone:
+            value = shown(getattr(own, name.replace("-", "_")))
+            yield f"{key}: federation.{name} = {value} trains one client at a time; set it to 0"
+    if brings_sums(c) and own.houses_per_message & (own.houses_per_message - 1):
+        yield f"{key}: {own.houses_per_message} is no power of two; set 1, 2, 4, 8, ..., or 0 for a message a house"
 
 
 def _in_sabotage(c: FedVLNConfig) -> Iterator[str]:

@@ -49,8 +49,9 @@ class FederationSettings(AveragingSettings):
     )
     houses_per_message: int = setting(
         0,
-        "houses that one message of training is for, a power of two: a worker trains them in turn and sends the sum of "
-        "their weighted changes, in simulation only; 0 = a message and a model of its own for every house",
+        "houses that one message is for, in simulation only: a worker trains them, in turn or side by side, and "
+        "sends one sum of their weighted changes (a power of two), or a reply of each where the server needs that; 0 = a "
+        "message for every house",
         ge=0,
         le=1024,
     )

@@ -24,10 +24,6 @@ def in_privacy(c: FedVLNConfig) -> Iterator[str]:
             f"federation.{which}: {getattr(own, which.replace('-', '_'))} hands what one house learnt to the next one "
             "without noise; set aggregation=parallel and client-optimizer=kept or fresh"
         )
-    if own.houses_per_message:
-        yield (
-            "federation.houses-per-message: the change of a house cannot be clipped in a sum of several; set it to 0"
-        )
     yield from privacy_complaints(c.privacy, own)
 
 
@@ -49,7 +45,5 @@ def _of_instructions(c: FedVLNConfig) -> Iterator[str]:
         )
     if c.ablations.shuffle_instructions:
         yield f"ablations.shuffle-instructions: one instruction more, which {key} hides, deals all anew; set it to false"
-    if c.federation.houses_per_message:
-        yield f"federation.houses-per-message: says no epsilon of each house, as {key} has to; set it to 0"
     if c.sabotage.triggers:
         yield f"sabotage.attack: backdoor is not built for training by {key}; choose another"

@@ -1,12 +1,35 @@
-"""Whether the houses of a message train side by side, as one stacked agent (key `training.stacked`)."""
+"""Several houses in one message (key `federation.houses-per-message`): whether its reply is one sum, and whether its houses
+train side by side, as one stacked agent (key `training.stacked`)."""
 
 from collections.abc import Iterator
 
 from fedsuite.averaging.local_methods import chosen_method
 from fedsuite.settings.values import shown
 from fedsuite.vln.config import FedVLNConfig
+from fedsuite.vln.stages import exchange_of
 
 DECODERS = ("envdrop", "prompted")  # whose products know weights of several agents
+
+
+def brings_sums(config: FedVLNConfig) -> bool:
+    """Whether one sum of weighted changes is all that the server needs of the houses of a message.
+
+    Else, where something looks at what single houses sent, the message brings a reply of each.
+    """
+    own = config.federation
+    plain = {
+        "method": "federated", "aggregation": "parallel", "group_size": 1, "merge": "mean", "max_share": 1.0,
+        "update_bound": 0.0, "control_variates": False, "codec": "none", "secure_sum": False,
+    }  # fmt: skip
+    return (
+        own.houses_per_message > 0
+        and all(getattr(own, name) == value for name, value in plain.items())
+        and own.client_optimizer != "shared"
+        and own.server_optimizer != "fedexp"
+        and config.privacy.unit == "none"
+        and not config.sabotage.clients
+        and not exchange_of(config).personal
+    )
 
 
 def stacks(config: FedVLNConfig, device: str) -> bool:

@@ -1,14 +1,16 @@
 """A client's half of FedVLN: opens its own houses and nothing of others."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from flwr.client import NumPyClient
 
 from clients.house import HouseClient
 from clients.house_base import HouseSite
+from clients.side_by_side import Ask
 from clients.speaker_house import SpeakerClient
 from clients.together import TogetherClient
 from fedsuite.errors import InputError
@@ -22,13 +24,13 @@ from fedsuite.vln.data.instructions import Vocabulary
 from fedsuite.vln.data.roster import UNSEEN, open_house, prepare_own
 from fedsuite.vln.data.sampled_paths import sampled_paths
 from fedsuite.vln.data.sources import places_of
+from fedsuite.vln.evaluation.joint_walks import Walks, walk_together
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.refusals import IN_SIMULATION
 from fedsuite.vln.stacking import stacks
-from fedsuite.vln.stages import describes_paths, samples_paths
-from fedsuite.vln.training.learner import Training, TrainingReport
+from fedsuite.vln.stages import describes_paths, has_own, samples_paths
 from fedsuite.vln.training.stacked import train_stacked
 from simulations.app.opened import Opened
 from simulations.systems import Node
@@ -42,17 +44,25 @@ def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
     if node.real:
         raise InputError(IN_SIMULATION)
     device = device_of(config.device, config.precision)
-    together = train_stacked if stacks(config, device) else None
+    together = _answered if stacks(config, device) else None
+    personal = has_own(config)
 
     def open_client(
-        partition: int, place: int = 0, ask: Callable[[Training], TrainingReport] | None = None
+        partition: int, place: int = 0, scores: bool = False, ask: Ask | None = None
     ) -> NumPyClient:
+        """scores: with the server's model, which is all houses' unless they have their own."""
+        place = 0 if scores and not personal else place
         client = _client_of(config, _neighbour(node, partition), place)
         if isinstance(client, HouseClient):
             client.ask = ask
         return client
 
     return TogetherClient(node.partition, node.roster.names, open_client, together)
+
+
+def _answered(asked: Sequence[Any]) -> Sequence[Any]:
+    """What the houses of a message ask for at the same time: all to train, or all to walk."""
+    return walk_together(asked) if isinstance(asked[0], Walks) else train_stacked(asked)
 
 
 @lru_cache(maxsize=512)

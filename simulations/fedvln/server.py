@@ -21,6 +21,7 @@ from fedsuite.vln.plan import (
     starting_model,
     starting_speaker,
 )
+from fedsuite.vln.stacking import brings_sums
 from fedsuite.vln.stages import describes_paths, exchange_of, has_own
 from strategies.chains import trainers
 from strategies.coded import with_codec
@@ -43,6 +44,7 @@ from strategies.private import check_first, participants_of, planned_limit, priv
 from strategies.sabotage import with_saboteurs
 from strategies.secure_sums import check_planned, with_secure_sum
 from strategies.sequential_averaging import SequentialAveraging, SequentialLanguageEncoder
+from strategies.shared_messages import in_shared_messages
 
 
 def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
@@ -67,7 +69,8 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     strategy = with_secure_sum(
         strategy, config.federation, lambda: exchange.share.select(starting_model(config, roster))
     )
-    return with_codec(strategy, exchange, beside)
+    strategy = with_codec(strategy, exchange, beside)
+    return in_shared_messages(strategy, config.federation.houses_per_message)
 
 
 def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
@@ -119,7 +122,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     hands_on = config.federation.client_optimizer == "shared"
     if in_turn or hands_on:
         return SequentialAveraging(**common, in_turn=in_turn, hands_on=hands_on)
-    if config.federation.houses_per_message:
+    if brings_sums(config):
         return PartialSums(**common, per_message=config.federation.houses_per_message)
     return HouseAveraging(**common)
 

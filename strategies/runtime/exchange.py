@@ -109,6 +109,9 @@ class TaskExchange:
                 return
             done.add(position)
             for own, part in parts_of(task, raw):
+                if part.error and not raw.error:
+                    where = f"round {records.number}, {self.names[own.partition]}"
+                    self.folder.log_error(where, part.detail)
                 if timed := records.timed(own, part, seconds):
                     self.emit(timed)
 
@@ -173,19 +176,24 @@ class TaskExchange:
         """The tasks of round `number` with all that a client is told; packed: as TaskMessages says."""
         factory = TaskMessages(2 * self.settings.reply_deadline_s, packed)
         for task in tasks:
-            last = self.trained.get(task.partition, 0)
-            # What a client had before this task it needs again if its node or its worker is lost.
-            needed = sorted({*self.checkpoint_rounds, last})
-            asked: dict[str, Scalar] = {
-                "round": number,
-                "checkpoint-rounds": ",".join(map(str, needed)),
-            }
-            config = {**task.config, **asked, **self.introductions.asked(task.partition)}
+            known = self._known(task.partition)
+            if task.summed:
+                known.pop("last-trained")
+            config = {**task.config, "round": number, **known}
+            config |= self.introductions.asked(task.partition)
             if not task.summed:
-                config["last-trained"] = last
                 config |= self.best if task.kind == "train" else {}
-                config |= told(task, self.trained)
+                config |= told(task, self._known)
             yield factory.message(task, self.node_of[task.partition], config)
+
+    def _known(self, partition: int) -> dict[str, Scalar]:
+        """When a client has trained last, and the rounds whose version it must not drop.
+
+        What it had before this task it needs again if its node or its worker is lost.
+        """
+        last = self.trained.get(partition, 0)
+        needed = sorted({*self.checkpoint_rounds, last})
+        return {"checkpoint-rounds": ",".join(map(str, needed)), "last-trained": last}
 
     def judged(
         self, tasks: Sequence[Task], answers: Sequence[Answer], records: RoundRecords

@@ -14,6 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from fedsuite.arrays import LARGEST_COUNT, Arrays, Form
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
+from fedsuite.messages.members import FAILED
 from fedsuite.messages.packing import Misfit
 from strategies.runtime.packing import arrays_of, packed_record, plain_record
 
@@ -32,7 +33,8 @@ CLIENT_DIED = "the node's client process died (out of memory, or a crash in nati
 class RawReply:
     """Content of a reply as it came. error: one line, "" if there is content; detail: the full error text.
 
-    unreadable: something came that is none of the content that was asked for; the error says why.
+    unreadable: something came that is none of the content that was asked for; the error says why. failed: error texts of
+    clients that have no part in a reply of several, by partition.
     """
 
     arrays: Arrays = field(default_factory=dict)
@@ -44,6 +46,7 @@ class RawReply:
     unreachable: bool = False
     worker_died: bool = False
     unreadable: bool = False
+    failed: Mapping[int, str] = field(default_factory=dict)
 
 
 class TaskMessages:
@@ -114,11 +117,26 @@ def _error(code: int, reason: str) -> RawReply:
 def _content(content: RecordDict, task: Task | None) -> RawReply:
     members = max(1, len(task.together)) if task else 1
     timing = _as_dict(content.get("timing"), ConfigRecord)
+    said = _as_dict(content.get(FAILED), ConfigRecord) if task and task.apart else {}
+    failed = (
+        {
+            own.partition: str(said[key])
+            for own in task.together
+            if (key := str(own.partition)) in said
+        }
+        if task
+        else {}
+    )
+    gone = tuple(f"{partition}." for partition in failed)
+    expected = (
+        {k: form for k, form in task.expected.items() if not k.startswith(gone)} if task else {}
+    )
     return RawReply(
-        arrays=_arrays(content.get("arrays"), task.expected if task else {}),
+        arrays=_arrays(content.get("arrays"), expected),
         metrics=_as_dict(content.get("metrics"), MetricRecord, members * MOST_VALUES),
         properties=_as_dict(content.get("properties"), ConfigRecord),
         compute_s=seconds_of(timing.get("seconds")),
+        failed=failed,
     )
 
 

@@ -61,13 +61,11 @@ HOUSES = [
     ({**WORDS, "method": "local-only"}, "privacy.unit: example goes with a model that is shared"),
     ({**WORDS, "shuffle_instructions": True}, "ablations.shuffle-instructions"),
     ({**WORDS, "masked_pooling": False}, "agent.masked-pooling: false pads to the longest"),
-    ({**WORDS, "houses_per_message": 2}, "federation.houses-per-message: says no epsilon of each"),
     ({**WORDS, "sabotage.clients": "0", "attack": "backdoor"}, "sabotage.attack: backdoor is not"),
     ({**WORDS, "control_variates": True}, "federation.control-variates"),
     ({**WORDS, "local_method": "ditto"}, "federation.local-method: ditto may train more than once"),
     ({"aggregation": "sequential"}, "federation.aggregation: sequential"),
     ({"client_optimizer": "shared"}, "federation.client-optimizer: shared"),
-    ({"houses_per_message": 2}, "federation.houses-per-message"),
     ({"method": "local-only"}, "privacy.unit: client .* local-only"),
     ({"method": "centralised"}, "privacy.unit: client .* centralised"),
 ]

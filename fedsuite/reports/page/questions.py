@@ -4,6 +4,7 @@
 an Answers. Everything else in a report is the same for all systems.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.settings.metrics import Metric, Metrics
 
 MOST_METRICS, DIGITS = 6, 4
+_NUMBER = re.compile(r"\d[\d,]*(\.\d+)?")
 PANELS = 2  # curves of a system that names none
 
 
@@ -93,9 +95,23 @@ class Paper:
         return f"in part: {rest[0]}" if rest else "yes: same data, size and budget"
 
     @property
-    def reasons(self) -> str:
+    def reasons(self) -> tuple[str, ...]:
         """All that differs."""
-        return "; ".join([*self.data, *self.size, *self.budget])
+        return (*self.data, *self.size, *self.budget)
+
+
+def reasons_of(papers: Iterable[Paper]) -> str:
+    """All that differs in several runs, each once; runs that are apart by a number have it from the least to the largest."""
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for reason in (reason for paper in papers for reason in paper.reasons):
+        found = _NUMBER.search(reason)
+        begin, end = found.span() if found else (len(reason), len(reason))
+        numbers.setdefault((reason[:begin], reason[end:]), []).append(reason[begin:end])
+    told = []
+    for (before, after), own in numbers.items():
+        apart = sorted(set(own), key=lambda n: float(n.replace(",", "") or 0))
+        told.append(before + " to ".join(dict.fromkeys((apart[0], apart[-1]))) + after)
+    return "; ".join(told)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from fedsuite.reports.outcomes import EMPTY, Column, Outcome, spread_of, table
 from fedsuite.reports.page.differences import comparison_of, difference_table
 from fedsuite.reports.page.digest import NO_FRAMES, Digest
 from fedsuite.reports.page.model import Section, Table, table_of
-from fedsuite.reports.page.questions import Paper
+from fedsuite.reports.page.questions import Paper, reasons_of
 from fedsuite.reports.page.same_data import SameData, groups_by_data
 from fedsuite.reports.tables import markdown_table
 from fedsuite.storage.escaping import in_markdown
@@ -148,8 +148,7 @@ def _beside(paper: Paper, digests: Sequence[Digest]) -> Table:
             known = [papers[o.run] for o in outcomes if o.run]
             kinds = dict.fromkeys(paper.verdict for paper in known)
             rows.append({"": name, "from": "ours", HOW: " / ".join(kinds), **cells})
-            for reasons in dict.fromkeys(paper.reasons for paper in known):
-                why.setdefault(reasons, []).append(name)
+            why.setdefault(reasons_of(known), []).append(name)
     for name, printed in paper.rows.items():
         cells = {column.title: printed.get(column.title, EMPTY) for column in paper.columns}
         rows.append({"": name, "from": "paper", HOW: "", **cells})

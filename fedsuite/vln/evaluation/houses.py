@@ -6,7 +6,7 @@ from 0, angles are the camera's in radians. The leaderboard's own split is walke
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from fedsuite.vln.training.backdoor import Trial, backdoor_of
 from fedsuite.vln.training.learner import walk_all
 
 Pose = tuple[str, float, float]  # viewpoint id, heading (rad), elevation (rad)
+Walked = tuple[list[list[int]], list[list[int]]]  # rows of the house and views, per sample
+Walking = Callable[[Agent, World, Sequence[Sample], FedVLNConfig], Walked]
 
 
 def score_houses(
@@ -39,16 +41,21 @@ def score_houses(
     folder: Path,
     config: FedVLNConfig,
     write: bool,
+    walk: Walking = walk_all,
 ) -> tuple[int, dict[str, Any]]:
     """Number of instructions walked, and metrics `<split>.<metric>`; write: leave submissions in `folder`, of the
-    leaderboard's split as well. world: of all houses."""
+    leaderboard's split as well. world: of all houses; walk: who walks in place of the agent, as `walk_all` does."""
     metrics: dict[str, Any] = {}
     total = 0
     for split in VALIDATION:
         scores = []
         for house in (h for h in houses if h.samples.get(split)):
             own = world if len(houses) == 1 else join_houses([house], world.device)
-            scores.append(_score(agent, house, own, folder if write else None, split, config))
+            samples = house.samples[split]
+            visited, views = walk(agent, own, samples, config)
+            if write:
+                _leave(folder, split, house, samples, visited, views)
+            scores.append(walk_metrics(house, samples, visited, views, config))
         if scores:
             joined = {k: np.concatenate([s[k] for s in scores]) for k in scores[0]}
             metrics |= {f"{split}.{k}": float(v.mean()) for k, v in joined.items()}
@@ -58,22 +65,11 @@ def score_houses(
             found = _with_triggers(agent, houses, world, split, config)
             metrics |= {f"{split}.{k}": v for k, v in found.items()}
     for house in houses if write else ():
-        if samples := house.samples.get(TEST):
-            visited, views = walk_all(agent, join_houses([house], world.device), samples, config)
-            _leave(folder, TEST, house, samples, visited, views)
-            total += len(samples)
+        if secret := house.samples.get(TEST):
+            visited, views = walk(agent, join_houses([house], world.device), secret, config)
+            _leave(folder, TEST, house, secret, visited, views)
+            total += len(secret)
     return total, metrics
-
-
-def _score(
-    agent: Agent, house: House, world: World, folder: Path | None, split: str, config: FedVLNConfig
-) -> dict[str, np.ndarray]:
-    """Metrics of one house's samples [B] each."""
-    samples = house.samples[split]
-    visited, views = walk_all(agent, world, samples, config)
-    if folder is not None:
-        _leave(folder, split, house, samples, visited, views)
-    return walk_metrics(house, samples, visited, views, config)
 
 
 def _with_triggers(

@@ -8,7 +8,7 @@ import pytest
 from fedsuite.driving.report.answers import PAPER as CDL_PAPER
 from fedsuite.fedrl.report.answers import PAPER as FEDRL_PAPER
 from fedsuite.reports.outcomes import Column
-from fedsuite.reports.page.questions import Paper
+from fedsuite.reports.page.questions import Paper, reasons_of
 from fedsuite.roster.members import Member
 from fedsuite.vln.report.answers import PAPER as FEDVLN_PAPER
 from simulations.results.report import make_report
@@ -68,7 +68,20 @@ def test_other_data_outweighs_size_and_budget() -> None:
     paper = Paper("s", "t", [Column("a", "a")], {}, size=("small",), budget=("short",))
     assert paper.verdict == "in part: small"
     assert replace(paper, data=("other",)).verdict == "not comparable: other"
-    assert replace(paper, data=("other",)).reasons == "other; small; short"
+    other = replace(paper, data=("other",))
+    assert other.reasons == ("other", "small", "short")
+    assert reasons_of([other, paper]) == "other; small; short" and reasons_of([]) == ""
+
+
+def test_runs_that_differ_by_a_number_have_it_from_the_least_to_the_largest() -> None:
+    paper = Paper("P", "T", (), {}, size=("hidden size 128 (published: 512)",))
+    ran = [
+        replace(paper, budget=(f"{n} steps (published: 80,000)",))
+        for n in ("1,236", "950", "1,300")
+    ]
+    said = "hidden size 128 (published: 512); 950 to 1,300 steps (published: 80,000)"
+    assert reasons_of(ran) == said
+    assert reasons_of(ran[:1]) == said.replace("950 to 1,300", "1,236")
 
 
 @pytest.mark.slow

@@ -1,12 +1,16 @@
 """Whole runs whose houses train side by side learn what they learn one after another, stage by stage."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from fedsuite.history import load_run
+from fedsuite.history import HISTORY, load_run, read_rows
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.vln.plan import starting_model
 from fedsuite.vln.training import stacked
 from simulations.fedvln import client
 from tests.fedvln_runs import Chain, chain_in
@@ -17,14 +21,40 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "train-penalty": ("train", {"local_penalty": "proximal"}),
     "train-ditto": ("train", {"local_method": "ditto"}),
     "augment": ("augment", {}),
+    "train-chains": ("train", {"group_size": 2, "generated_seen_houses": 4}),
+    "train-scaffold": ("train", {"control_variates": True, "client_optimizer": "kept"}),
+    "train-own-encoder": ("train", {"share": "decoder.*, critic.*"}),
+    "explore": ("pre-explore", {"share": "agent"}),
+    "explore-encoder": (
+        "pre-explore",
+        {"share": "language-encoder", "seen_participation_rate": 1.0},
+    ),
 }
 
-TRAININGS = {"train": 2, "train-penalty": 2, "train-ditto": 4, "augment": 2}  # Ditto's two agents
+# Times that houses are stacked in two rounds: Ditto has two agents, a chain two places, four houses two messages.
+TRAININGS = dict.fromkeys(RUNS, 2) | {"train-ditto": 4, "train-chains": 4, "explore-encoder": 4}
+OWN = {
+    "train-ditto": 4,
+    "train-own-encoder": 4,
+    "explore": 2,
+    "explore-encoder": 4,
+}  # models of houses
 
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return chain_in(tmp_path_factory.getbasetemp(), __name__)
+
+
+def _before_training(folder: Path) -> Iterator[tuple[str, float]]:
+    """Scores of the same model, by house."""
+    for row in read_rows(folder / HISTORY):
+        if (row["kind"], row.get("task", ""), row["round"]) == (
+            "client",
+            "evaluate",
+            0,
+        ):
+            yield from ((f"{row['name']} {k}", v) for k, v in row["metrics"].items())
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -45,14 +75,17 @@ def test_houses_of_a_run_learn_what_they_learn_one_after_another(
         assert bool(counts) == (kind == "yes")
     assert set(counts) == {2} and len(counts) == TRAININGS[name]
     one, two = (chain.run(f"{name}-{kind}") for kind in ("no", "yes"))
+    start, others = ([*_before_training(folder)] for folder in (one, two))
+    assert start == others and len(start) > 10
     decided, others = (load_run(folder).rounds["train.decisions"].dropna() for folder in (one, two))
     assert [*decided] == [*others] and len(decided) == 2
-    saved = load_file(one / "checkpoints" / "round-000000.safetensors")
+    settings = chain.settings(f"{name}-no", stage, **TOGETHER, **changes)
+    saved = starting_model(settings, read_roster(one / ROSTER))
     own = [*(one / "clients").glob("*/model.safetensors")]
-    assert len(own) == (4 if name == "train-ditto" else 0)
+    assert len(own) == OWN.get(name, 0)
     for file in (one / "model.safetensors", *own):
         mine, theirs = load_file(file), load_file(two / file.relative_to(one))
-        start = {k: saved[f"arrays.{k}"] for k in mine}
+        start = {k: saved[k] for k in mine}
         learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
         apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
         assert learnt > 1e-2 and apart < 1e-3 * learnt, (file, learnt, apart)
