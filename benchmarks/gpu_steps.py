@@ -4,17 +4,21 @@ by one.
     python -m benchmarks.gpu_steps [--device cuda] [--houses 1 4 12] [--silos 11 79] [--size 200] [--batch 32]
 
 Agent: as in vln_optimizer_step, with views of width 2048 (ResNet-152), on one generated house; the rate is that of a square
-torch.mm in float32. Houses: a step of each of so many of this size by `train_stacked`, over one house after another;
-operations are kernels on a GPU, on a CPU calls of torch's operators that call no others. Silos: two mixing steps on a ring
-by the learner of a client (batches of random frames, gradients, Adam, mixing), torch.vmap over stacked silos over one silo
-after another. All with repeatable sums, as runs have them, and the agent without as well. The result is the ratio of the
-largest number of silos, plain training; `--silos` or `--houses` with no number leaves them out.
+torch.mm in float32. Houses: a step of each of so many of this size by `train_stacked`, over one house after another, and
+the walks on all their instructions by `walk_together`, over those of one house after another; operations are kernels on a
+GPU, on a CPU calls of torch's operators that call no others; busy: the share of the time in which a GPU has a kernel at
+work. Silos: two mixing steps on a ring by the learner of a client (batches of random frames, gradients, Adam, mixing),
+torch.vmap over stacked silos over one silo after another. All with repeatable sums, as runs have them, and the agent
+without as well. The result is the ratio of the largest number of silos, plain training; `--silos` or `--houses` with no
+number leaves them out.
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -33,9 +37,16 @@ from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.silo_networks import SiloNetworks
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import check_device, device_of
-from fedsuite.vln.data.dataset import join_houses
+from fedsuite.vln.data.dataset import House, join_houses
+from fedsuite.vln.evaluation.joint_walks import Walks, walk_together
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
-from fedsuite.vln.training.learner import AgentLessons, Training, TrainingData, train_locally
+from fedsuite.vln.training.learner import (
+    AgentLessons,
+    Training,
+    TrainingData,
+    train_locally,
+    walk_all,
+)
 from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.stacked import train_stacked
 
@@ -88,8 +99,7 @@ def agent(device: str, square_side: int) -> dict[str, float]:
 
 def houses(number: int, device: str, repeats: int) -> dict[str, float]:
     """Milliseconds and operations of a step of every house, one house after another and stacked, of one house."""
-    with tempfile.TemporaryDirectory() as folder:
-        house = agent_step.generated_house(Path(folder))
+    house = one_house()
     parts = [TrainingData(house.samples["train"], 0.2)]
     world = join_houses([house], device)
 
@@ -116,20 +126,49 @@ def houses(number: int, device: str, repeats: int) -> dict[str, float]:
             ]
             train([Training(one, o, 1) for one, (_, o) in zip(lessons, own, strict=True)])
 
-        found[f"{name}-ms"] = 1000 * seconds(step, repeats, device) / number
-        found[f"{name}-operations"] = operations(step, device) / number
+        found |= measured(name, step, number, repeats, device)
     return {**found, "ratio": found["stacked-ms"] / found["single-ms"]}
 
 
-def operations(work: Callable[[], object], device: str) -> int:
-    """Kernels of a call; on a CPU calls of operators that call no others."""
+def walks(number: int, device: str, repeats: int) -> dict[str, float]:
+    """The same of the walks on each house's instructions."""
+    house, asked = one_house(), list[Walks]()
+    network = build_agent(agent_step.SIZES, seed=0).to(device).eval()
+    for n in range(number):
+        scan = f"house{n}"
+        samples = [replace(s, scan=scan) for s in house.samples["train"]]
+        own = replace(house, graph=replace(house.graph, scan=scan), samples={})
+        asked.append(Walks(network, join_houses([own], device), samples, agent_step.CONFIG))
+
+    def one_by_one() -> None:
+        for one in asked:
+            walk_all(one.agent, one.world, one.samples, one.config)
+
+    found = measured("single", one_by_one, number, repeats, device)
+    found |= measured("together", lambda: walk_together(asked), number, repeats, device)
+    return {**found, "ratio": found["together-ms"] / found["single-ms"]}
+
+
+@cache
+def one_house() -> House:
+    """With views that are random, and read from memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        return agent_step.generated_house(Path(folder))
+
+
+def measured(
+    name: str, work: Callable[[], object], number: int, repeats: int, device: str
+) -> dict[str, float]:
+    """Milliseconds and operations of a call, of one house; on a GPU how busy it is."""
+    taken = seconds(work, repeats, device)
     on_gpu = device != "cpu"
-    kind = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
-    with profile(activities=[kind]) as found:
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as found:
         work()
-    if on_gpu:
-        return len(found.events())
-    return sum(e.name.startswith("aten::") and not e.cpu_children for e in found.events())
+    kernels = [e for e in found.events() if on_gpu or e.name.startswith("aten::")]
+    alone = [e for e in kernels if on_gpu or not e.cpu_children]
+    told = {f"{name}-ms": 1000 * taken / number, f"{name}-operations": len(alone) / number}
+    at_work_s = sum(e.time_range.elapsed_us() for e in alone) / 1e6
+    return told | ({f"{name}-busy": at_work_s / taken} if on_gpu else {})
 
 
 def mixing_step(silos: int, loss: str, stacked: str, precision: str, given: argparse.Namespace) -> float:  # fmt: skip
@@ -179,6 +218,9 @@ def main() -> None:
         own = houses(number, device_of(given.device), given.repeats)
         print(f"{number} houses: " + ", ".join(f"{k} {v:.3g}" for k, v in own.items()))
         details |= {f"houses-{number}-{k}": v for k, v in own.items()}
+        own = walks(number, device_of(given.device), given.repeats)
+        print(f"{number} houses walk: " + ", ".join(f"{k} {v:.3g}" for k, v in own.items()))
+        details |= {f"walks-{number}-{k}": v for k, v in own.items()}
     for silos in given.silos:
         for loss in ("none", "kl"):
             for precision in ("float32", "tf32"):

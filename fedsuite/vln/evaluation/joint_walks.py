@@ -5,7 +5,7 @@ many rows a product has: where two actions are equally likely to these bits, ano
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample
@@ -27,13 +27,16 @@ class Walks:
 
 
 def walk_together(asked: Sequence[Walks]) -> list[Walked]:
-    """`walk_all` of each, those with one agent in batches of all their houses; no house may be in two worlds."""
+    """`walk_all` of each, those with one agent in batches of all their houses, as many times larger as there are houses; no
+    house may be in two worlds."""
     found: list[Walked] = [([], [])] * len(asked)
     for agent in {id(one.agent): one.agent for one in asked}.values():
         places = [place for place, one in enumerate(asked) if one.agent is agent]
         world = stacked_world([asked[place].world for place in places]).world
         samples = [sample for place in places for sample in asked[place].samples]
-        visited, views = walk_all(agent, world, samples, asked[places[0]].config)
+        config = asked[places[0]].config
+        larger = replace(config.evaluation, batch_size=len(places) * config.evaluation.batch_size)
+        visited, views = walk_all(agent, world, samples, replace(config, evaluation=larger))
         begin = 0
         for place in places:
             end = begin + len(asked[place].samples)
