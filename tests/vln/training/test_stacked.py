@@ -118,6 +118,42 @@ def test_losses_and_gradients_of_houses_are_those_of_each_alone(oak, elm, case, 
                 assert_close(others[name], slope, rtol=1e-4, atol=1e-6, msg=name)
 
 
+@pytest.fixture
+def in_double():
+    """Whatever is made of floating-point numbers has 64 bits."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def doubled(world):
+    floats = {k: v for k, v in vars(world).items() if getattr(v, "dtype", None) == torch.float32}
+    return replace(world, **{k: v.double() for k, v in floats.items()})
+
+
+def test_what_sets_them_apart_is_rounding_alone(oak, elm, in_double):
+    """With 64 bits a millionth of a millionth of what was learnt, after steps with dropout, sampled actions and A2C."""
+    config = changed(CONFIG, objective="a2c", learning_rate=1e-3)
+    trained = []
+    for train in (lambda own: [one.all_steps() for one in own], train_stacked):
+        own = [Own(house, n, config, "envdrop", False, False) for n, house in enumerate((oak, elm))]
+        begun = [module_arrays(one.agent) for one in own]
+        parts = [[TrainingData(house.samples["train"], 0.2)] for house in (oak, elm)]
+        given = zip(own, parts, strict=True)
+        lessons = [
+            AgentLessons(one.agent, doubled(one.world), data, config, (1, n))
+            for n, (one, data) in enumerate(given)
+        ]
+        rms = [RMSprop(one.agent.parameters(), 1e-3, bias_correction=True) for one in own]
+        train([Training(one, o, 5) for one, o in zip(lessons, rms, strict=True)])
+        trained.append([module_arrays(one.agent) for one in own])
+    for start, mine, theirs in zip(begun, *trained, strict=True):
+        assert mine["encoder.lstm.weight_hh_l0"].dtype == np.float64
+        learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
+        apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
+        assert learnt > 1e-2 and apart < 1e-12 * learnt, (apart, learnt)
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
     """Houses leave when they have taken their steps; optimizers that go on, penalties and clipping are their own, as are
