@@ -1,6 +1,7 @@
 """How clients fared: their own final scores and the worst of them, who took part how often, and what failed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,10 @@ def scores_section(digests: Sequence[Digest]) -> Section:
         scores = [d.answers.scores for d in own if d.completed and d.answers.scores]
         if any(s.values for s in scores):
             lines[name] = pd.DataFrame([s.values for s in scores]).T
-    how = next((d.answers.scores for d in digests if d.completed and d.answers.scores), None)
-    if not lines or how is None:
+    known = [d.answers.scores for d in digests if d.completed and d.answers.scores]
+    if not lines or not known:
         return Section("Scores by client")
+    how = replace(known[0], counts={c: n for own in reversed(known) for c, n in own.counts.items()})
     means = {name: found.mean(axis=1) for name, found in lines.items()}
     rows = [_spread_row(name, scores, how) for name, scores in means.items()]
     tables = [
@@ -69,7 +71,7 @@ def _worst_rows(name: str, scores: "pd.Series[float]", how: ClientScores) -> lis
             "line": name,
             how.unit: str(c),
             "score": _shown(v, how),
-            "scored on": counts.get(str(c), "-"),
+            **({"scored on": counts.get(str(c), "-")} if counts else {}),
         }
         for c, v in ordered.items()
     ]

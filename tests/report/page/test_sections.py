@@ -68,6 +68,12 @@ def test_the_worst_house_has_a_name_and_how_many_instructions(houses) -> None:
     assert (spread["worst"], spread["best"]) == ("22.5", "45.0")
 
 
+@pytest.mark.slow
+def test_where_nobody_says_on_how_much_there_is_no_column_for_it(written) -> None:
+    report = make_report([str(written.silos)])
+    assert set(table_named(report, "Worst off")[0]) == {"line", "silo", "score"}
+
+
 def test_who_took_part_how_often(written) -> None:
     report = make_report([str(written.houses / "federated" / "seed-0")])
     rows = {row["client"]: row for row in table_named(report, "Every client")}
