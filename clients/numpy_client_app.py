@@ -28,8 +28,8 @@ from flwr.clientapp.typing import Mod
 
 from clients.packing import own_records
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.several_clients import FAILED
 from fedsuite.errors import one_line
-from fedsuite.messages.members import FAILED
 from strategies.runtime.packing import arrays_of, is_packed, packed_record, plain_record
 
 NAMES = "array-names"

@@ -24,8 +24,15 @@ from clients.numpy_client_app import (
 from clients.side_by_side import Ask, side_by_side
 from fedsuite.arrays import Arrays, range_complaint, with_prefix
 from fedsuite.averaging.partial_sums import SUM, WEIGHT, tree_sum, weighted_change
+from fedsuite.averaging.several_clients import (
+    FAILED,
+    MEMBERS,
+    SECONDS,
+    START,
+    for_member,
+    of_member,
+)
 from fedsuite.errors import RunFailed
-from fedsuite.messages.members import FAILED, MEMBERS, SECONDS, START, for_member, of_member
 
 Answer = tuple[Arrays, int, Config]  # of one member: what it sends, how many examples, what it says
 Asked = tuple[int, Arrays, Config]  # a member, the arrays that it starts from, and its settings

@@ -55,7 +55,7 @@ class Task:
     all whole; not_negative: arrays that must hold no number below 0. together: the tasks of several clients of a simulation
     that this one message is for, its own client's first. What comes back is one sum, of which the first task alone has the
     arrays and the forms (fedsuite/averaging/partial_sums.py), or, apart, a reply of each under "<partition>."
-    (fedsuite/messages/members.py).
+    (fedsuite/averaging/several_clients.py).
     """
 
     partition: int

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from fedsuite.arrays import with_prefix
+from fedsuite.averaging.several_clients import START
 from fedsuite.federation import (
     Clients,
     Exchanges,
@@ -21,7 +22,6 @@ from fedsuite.federation import (
     Task,
     UnderWay,
 )
-from fedsuite.messages.members import START
 from strategies.wrapping import Wrapped, around
 
 
@@ -60,8 +60,9 @@ def _message(tasks: Sequence[Task]) -> Task:
     members: list[Task] = []
     arrays: dict[str, np.ndarray] = {}
     for task in tasks:
-        same = tuple((name, id(value)) for name, value in task.arrays.items())
-        sent = {} if same in starts else task.arrays
+        own = dict(task.arrays)
+        same = tuple((name, id(value)) for name, value in own.items())
+        sent = {} if same in starts else own
         start = starts.setdefault(same, len(starts))
         arrays |= with_prefix(sent, f"{start}.")
         forms = task.expected.items()

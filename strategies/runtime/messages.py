@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedsuite.arrays import LARGEST_COUNT, Arrays, Form
+from fedsuite.averaging.several_clients import FAILED
 from fedsuite.errors import one_line
 from fedsuite.federation import Scalar, Task
-from fedsuite.messages.members import FAILED
 from fedsuite.messages.packing import Misfit
 from strategies.runtime.packing import arrays_of, packed_record, plain_record
 
@@ -117,20 +117,10 @@ def _error(code: int, reason: str) -> RawReply:
 def _content(content: RecordDict, task: Task | None) -> RawReply:
     members = max(1, len(task.together)) if task else 1
     timing = _as_dict(content.get("timing"), ConfigRecord)
-    said = _as_dict(content.get(FAILED), ConfigRecord) if task and task.apart else {}
-    failed = (
-        {
-            own.partition: str(said[key])
-            for own in task.together
-            if (key := str(own.partition)) in said
-        }
-        if task
-        else {}
-    )
+    failed = _failed(content, task) if task and task.apart else {}
     gone = tuple(f"{partition}." for partition in failed)
-    expected = (
-        {k: form for k, form in task.expected.items() if not k.startswith(gone)} if task else {}
-    )
+    asked = task.expected if task else {}
+    expected = {k: form for k, form in asked.items() if not k.startswith(gone)} if gone else asked
     return RawReply(
         arrays=_arrays(content.get("arrays"), expected),
         metrics=_as_dict(content.get("metrics"), MetricRecord, members * MOST_VALUES),
@@ -138,6 +128,13 @@ def _content(content: RecordDict, task: Task | None) -> RawReply:
         compute_s=seconds_of(timing.get("seconds")),
         failed=failed,
     )
+
+
+def _failed(content: RecordDict, task: Task) -> dict[int, str]:
+    """Of a reply of several clients: what those say that have no part in it."""
+    said = _as_dict(content.get(FAILED), ConfigRecord)
+    numbers = [own.partition for own in task.together]
+    return {number: str(said[str(number)]) for number in numbers if str(number) in said}
 
 
 def seconds_of(value: object) -> float | None:

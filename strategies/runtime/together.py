@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fedsuite.arrays import under_prefix
+from fedsuite.averaging.several_clients import MEMBERS, SECONDS, for_member, of_member
 from fedsuite.federation import Scalar, Task
-from fedsuite.messages.members import MEMBERS, SECONDS, for_member, of_member
 from strategies.runtime.messages import RawReply, last_line, seconds_of
 from strategies.runtime.reply_checks import CheckedReply, check_reply
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message
 
-from fedsuite.messages.members import MEMBERS
+from fedsuite.averaging.several_clients import MEMBERS
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import folder_of
 from fedsuite.settings.config import Value
