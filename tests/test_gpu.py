@@ -25,11 +25,15 @@ _HOUSES: Settings = {
     "objective": "none",
     "teacher-weight": 1.0,
 }
+_SIDE_BY_SIDE: Settings = {"houses-per-message": 2, "stacked": "yes"}
+_SCAFFOLD: Settings = {"control-variates": True, "server-optimizer": "none"}
 _ROADS: Settings = {"silos-per-client": 4, "network.dropout": 0.0}
 # By name: a run of tests/golden, and what is different here.
 COMPARED: dict[str, tuple[str, Settings]] = {
     "houses": ("vln-train-parallel", _HOUSES),
     "houses, centralised": ("vln-train-centralised", _HOUSES),
+    "houses, stacked": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE}),
+    "houses, stacked, SCAFFOLD": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE, **_SCAFFOLD}),
     "speaker": ("vln-speaker", {"dropout": 0.0, "feature-dropout": 0.0}),
     "roads, none": ("cdl-ring", {**_ROADS, "loss": "none", "stacked": "no"}),
     "roads, none, stacked": ("cdl-ring", {**_ROADS, "loss": "none", "stacked": "yes"}),
@@ -49,6 +53,10 @@ COMPARED: dict[str, tuple[str, Settings]] = {
 REPEATED: dict[str, tuple[str, Settings]] = {
     **COMPARED,
     "houses, a2c, dropout": ("vln-train-centralised", {"dropout": 0.5, "objective": "a2c"}),
+    "houses, stacked, a2c, dropout": (
+        "vln-train-parallel",
+        {**_SIDE_BY_SIDE, "dropout": 0.5, "objective": "a2c"},
+    ),
     "houses, shared": ("vln-train-shared", {"dropout": 0.5}),
     "speaker, dropout": ("vln-speaker", {"dropout": 0.5}),
     "roads, dropout, stacked": ("cdl-ring", {"silos-per-client": 4, "stacked": "yes"}),
