@@ -89,3 +89,31 @@ def test_houses_of_a_run_learn_what_they_learn_one_after_another(
         learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
         apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
         assert learnt > 1e-2 and apart < 1e-3 * learnt, (file, learnt, apart)
+
+
+def test_a_house_that_plants_a_backdoor_trains_alone(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does to its decisions is its own: to the byte what it does without a stack, whose other houses are honest."""
+    counts: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        counts.append(len(given[0]))
+        return stacked.train_stacked(*given)
+
+    monkeypatch.setattr(client, "train_stacked", counted)
+    hostile: dict[str, Any] = {"sabotage.clients": "0", "sabotage.attack": "backdoor"}
+    more = {**TOGETHER, "houses_per_message": 4, "generated_seen_houses": 4, "num_rounds": 1}
+    told = []
+    for kind in ("no", "yes"):
+        chain.play(f"hostile-{kind}", "train", **more, **hostile, stacked=kind)
+        rows = read_rows(chain.run(f"hostile-{kind}") / HISTORY)
+        told.append(
+            [r["metrics"] for r in rows if r.get("task") == "train" and r["partition"] == 0]
+        )
+    chain.play("honest", "train", **more, stacked="no")
+    rows = read_rows(chain.run("honest") / HISTORY)
+    assert counts == [3] and told[0] == told[1] and len(told[0]) == 1
+    assert told[0] != [
+        r["metrics"] for r in rows if r.get("task") == "train" and r["partition"] == 0
+    ]
