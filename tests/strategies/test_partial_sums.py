@@ -222,17 +222,22 @@ def test_a_part_that_must_not_be_used_takes_its_sum_along(tmp_path: Path, cache:
     assert bad[2]["reason"] == f"sent in one sum with {bad[3]['name']}: metrics lack steps"
 
 
+def let_fail(monkeypatch: pytest.MonkeyPatch, method: str, partition: int) -> None:
+    """The house of this partition raises an error where it is to train or to score."""
+    own = getattr(HouseClient, method)
+
+    def failing(self: HouseClient, *given: Any) -> Any:
+        if self.site.partition == partition:
+            raise ValueError("no light")
+        return own(self, *given)
+
+    monkeypatch.setattr(HouseClient, method, failing)
+
+
 def test_a_house_that_fails_is_named_among_those_of_its_message(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = HouseClient.fit
-
-    def failing(self: HouseClient, *given: Any) -> Any:
-        if self.site.partition == 5:
-            raise ValueError("no light")
-        return fit(self, *given)
-
-    monkeypatch.setattr(HouseClient, "fit", failing)
+    let_fail(monkeypatch, "fit", 5)
     with pytest.raises(RunFailed, match=r"5 of 7 replies usable") as failed:
         Played(tmp_path, cache, 2)
     name = read_roster(tmp_path / "runs" / "by-2" / ROSTER).names[5]

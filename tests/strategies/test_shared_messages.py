@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.house import HouseClient
 from fedsuite.arrays import num_bytes
 from fedsuite.federation import Task, UnderWay
 from fedsuite.history import read_rows
@@ -14,7 +13,7 @@ from fedsuite.storage.files import sha256_of
 from strategies.shared_messages import grouped
 from tests.fedvln_runs import chain_in
 from tests.harness import arrays_in
-from tests.strategies.test_partial_sums import HOUSES, Broken, Played
+from tests.strategies.test_partial_sums import HOUSES, Broken, Played, let_fail
 
 pytestmark = pytest.mark.slow
 
@@ -144,14 +143,7 @@ def test_houses_score_together_too(tmp_path: Path, cache: Path) -> None:
 def test_a_house_that_cannot_score_is_left_out_alone(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluate = HouseClient.evaluate
-
-    def failing(self: HouseClient, *given: Any) -> Any:
-        if self.site.partition == 5:
-            raise ValueError("no light")
-        return evaluate(self, *given)
-
-    monkeypatch.setattr(HouseClient, "evaluate", failing)
+    let_fail(monkeypatch, "evaluate", 5)
     more = {"num-rounds": 1, "evaluate-every": 1, "min-reply-fraction": 0.5, **PLAIN}
     for stacked in ("no", "yes"):
         played = Played(tmp_path / stacked, cache, 4, **more, stacked=stacked)
@@ -179,14 +171,7 @@ def test_a_house_that_fails_is_left_out_alone(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, stacked: str
 ) -> None:
     """As with a message for each house: the same lines, the same model, and its traceback in the log of errors."""
-    fit = HouseClient.fit
-
-    def failing(self: HouseClient, *given: Any) -> Any:
-        if self.site.partition == 5:
-            raise ValueError("no light")
-        return fit(self, *given)
-
-    monkeypatch.setattr(HouseClient, "fit", failing)
+    let_fail(monkeypatch, "fit", 5)
     more = {
         "num-rounds": 1,
         "min-reply-fraction": 0.5,

@@ -46,6 +46,19 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return chain_in(tmp_path_factory.getbasetemp(), __name__)
 
 
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of how many houses every stack is that has trained."""
+    found: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        found.append(len(given[0]))
+        return stacked.train_stacked(*given)
+
+    monkeypatch.setattr(client, "train_stacked", counted)
+    return found
+
+
 def _before_training(folder: Path) -> Iterator[tuple[str, float]]:
     """Scores of the same model, by house."""
     for row in read_rows(folder / HISTORY):
@@ -59,16 +72,9 @@ def _before_training(folder: Path) -> Iterator[tuple[str, float]]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_houses_of_a_run_learn_what_they_learn_one_after_another(
-    chain: Chain, monkeypatch: pytest.MonkeyPatch, name: str
+    chain: Chain, counts: list[int], name: str
 ) -> None:
     """All that is kept, of the server and of houses: apart by a small part of what was learnt; the same decisions."""
-    counts: list[int] = []
-
-    def counted(*given: Any) -> Any:
-        counts.append(len(given[0]))
-        return stacked.train_stacked(*given)
-
-    monkeypatch.setattr(client, "train_stacked", counted)
     stage, changes = RUNS[name]
     for kind in ("no", "yes"):
         chain.play(f"{name}-{kind}", stage, **TOGETHER, **changes, stacked=kind)
@@ -91,17 +97,8 @@ def test_houses_of_a_run_learn_what_they_learn_one_after_another(
         assert learnt > 1e-2 and apart < 1e-3 * learnt, (file, learnt, apart)
 
 
-def test_a_house_that_plants_a_backdoor_trains_alone(
-    chain: Chain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_house_that_plants_a_backdoor_trains_alone(chain: Chain, counts: list[int]) -> None:
     """What it does to its decisions is its own: to the byte what it does without a stack, whose other houses are honest."""
-    counts: list[int] = []
-
-    def counted(*given: Any) -> Any:
-        counts.append(len(given[0]))
-        return stacked.train_stacked(*given)
-
-    monkeypatch.setattr(client, "train_stacked", counted)
     hostile: dict[str, Any] = {"sabotage.clients": "0", "sabotage.attack": "backdoor"}
     more = {**TOGETHER, "houses_per_message": 4, "generated_seen_houses": 4, "num_rounds": 1}
     told = []
