@@ -48,11 +48,14 @@ def write_video(
     """H.264 in mp4, or a bare H.265 stream."""
     file.parent.mkdir(parents=True, exist_ok=True)
     codec = "libx264" if form == "mp4" else "libx265"
-    usual = (
-        {"crf": "20", "x265-params": "log-level=none:pools=1"} if form != "mp4" else {"crf": "20"}
-    )
+    # As they come, both read memory beyond the pictures, and one file in fifty has other bytes; threads of x265 may wait
+    # for each other for ever.
+    steady = {"x264-params": "asm=0"}
+    if form != "mp4":
+        x265 = "log-level=none:pools=none:frame-threads=1"
+        steady = {"preset": "ultrafast", "x265-params": x265}
     with av.open(str(file), "w", format=form) as out:
-        stream = out.add_stream(codec, rate=fps, options=usual | options)
+        stream = out.add_stream(codec, rate=fps, options={"crf": "20"} | steady | options)
         stream.width, stream.height, stream.pix_fmt = size, size, "yuv420p"
         for number, code in enumerate(codes):
             frame = av.VideoFrame.from_ndarray(coded(code % 256, size), format="rgb24")

@@ -127,8 +127,10 @@ def test_two_cameras_in_one_file(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_damage_is_a_refusal_or_does_no_harm(video, tmp_path) -> None:
-    """Bytes changed anywhere: where frames come out, they are those of their rows. Of a bare stream, whose pictures have no
-    check of their own, one may be spoilt, but none stands in a neighbour's place.
+    """Bytes changed anywhere: pictures that come out are in their places, never a row too early or too late.
+
+    Neither format has a checksum of its pictures, so that one may be spoilt without a word and look like the one that it was
+    predicted from: often in a bare stream, in mp4 in six of 12,000 files damaged so and in none of these.
     """
     file, form = video
     whole, rng = file.read_bytes(), random.Random(7)
@@ -145,8 +147,10 @@ def test_damage_is_a_refusal_or_does_no_harm(video, tmp_path) -> None:
             assert "\n" not in str(error) and str(error).startswith(f"{other}: ")
             continue
         came += 1
-        off = {code - CODES[row] for row, code in found.items()} - {0}
-        assert not off or (form == "hevc" and not off & {-1, 1}), (number, off)
+        off = [found[row] - CODES[row] for row in sorted(found)]
+        assert form == "hevc" or not any(off), (number, off)
+        for three in zip(off, off[1:], off[2:], strict=False):
+            assert set(three) not in ({-1}, {1}), (number, off)
     assert came < 80
 
 
