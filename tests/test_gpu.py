@@ -11,6 +11,8 @@ import pytest
 import safetensors.numpy
 import torch
 
+from benchmarks import gpu_captured
+from fedsuite.vln.model.agent import build_agent
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray.dry_step import weighed
 from tests.golden.record import fingerprint_of_file
@@ -112,6 +114,20 @@ def test_repeats_itself_to_the_last_bit(play: Play, case: str) -> None:
     folders = [play(name, {**changes, "device": "cuda"}) for _ in range(2)]
     first, second = (fingerprint_of_file(f / "model.safetensors") for f in folders)
     assert first == second
+
+
+@pytest.mark.parametrize("way", ["single", "stacked"])
+def test_decisions_replayed_from_a_graph_are_those_launched(way: str) -> None:
+    """Also after the weights have changed, which the graph reads where they are."""
+    agents = [build_agent(gpu_captured.SIZES, seed).to("cuda") for seed in range(2)]
+    work = gpu_captured.Decisions(agents, rows=8, decisions=3)
+    replayed = gpu_captured.captured(getattr(work, way))
+    for _ in range(2):
+        expected = [gradient.clone() for gradient in work.single()]
+        assert gpu_captured.distance(replayed(), expected) < 1e-5
+        with torch.no_grad():
+            for parameter in work.decoded:
+                parameter.mul_(0.9)
 
 
 def _last(folder: Path) -> str:
