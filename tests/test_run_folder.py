@@ -1,6 +1,8 @@
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -48,6 +50,19 @@ def test_another_process_keeps_us_out_until_it_is_killed(tmp_path: Path) -> None
     assert not folder.is_being_written()
     with folder.locked(patience_s=5):
         assert folder.is_being_written()
+
+
+def test_who_looks_keeps_nobody_out(tmp_path: Path) -> None:
+    """Another process that looks whether the lock is free has it for a moment, shared."""
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        pass
+    with (tmp_path / ".lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not folder.is_being_written()
+        Timer(0.2, fcntl.flock, (other, fcntl.LOCK_UN)).start()
+        with folder.locked():
+            assert folder.is_being_written()
 
 
 def test_where_a_run_goes(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from fedsuite.settings.values import shown
 from fedsuite.storage.files import (
     as_typed,
     full_path,
+    is_locked,
     locked,
     path_name,
     read_object,
@@ -45,6 +46,7 @@ WRITTEN = (
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
 )  # fmt: skip
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
+_GLANCE_S = 0.5  # longer than another process takes to see whether a lock is free
 _BUSY = "another process is writing to this run; stop it first or use another name"
 _VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
@@ -131,10 +133,7 @@ class RunFolder:
 
     def is_being_written(self) -> bool:
         """Whether a process holds the lock right now."""
-        if not (lock := self.path / ".lock").exists():
-            return False
-        with locked(lock, 0) as ours:
-            return not ours
+        return (lock := self.path / ".lock").exists() and is_locked(lock)
 
     def check_free(self) -> None:
         """InputError if another process holds the lock."""
@@ -142,7 +141,7 @@ class RunFolder:
             raise InputError(f"{self.path}: {_BUSY}")
 
     @contextmanager
-    def locked(self, patience_s: float = 0.0) -> Iterator[None]:
+    def locked(self, patience_s: float = _GLANCE_S) -> Iterator[None]:
         """Hold the right to write here; InputError if another process still has it after `patience_s`."""
         with telling(self.path):
             self.path.mkdir(parents=True, exist_ok=True)

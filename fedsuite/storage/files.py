@@ -125,9 +125,15 @@ def locked(file: Path, patience_s: float = math.inf) -> Iterator[bool]:
         yield ours
 
 
-def _take(descriptor: int) -> bool:
+def is_locked(file: Path) -> bool:
+    """Whether a process holds the lock `file`, which must be there; who asks needs no right to write it."""
+    with telling(file), file.open("rb") as looked_at:
+        return not _take(looked_at.fileno(), fcntl.LOCK_SH)
+
+
+def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         return True
     return False
 
@@ -208,10 +214,9 @@ def open_new(file: Path, mode: int = PRIVATE_FILE) -> BinaryIO:
 
 def make_private(folder: Path) -> None:
     """Make a folder that its owner alone can enter, and those above it that are missing; what is there stays as it is."""
-    if folder.is_dir():
-        return
-    make_private(folder.parent)
-    folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
 
 
 def write_json(path: Path, content: object, private: bool = False) -> None:
