@@ -50,6 +50,7 @@ lint: install
 	$(BIN)/lint-imports
 	$(BIN)/python -m simulations.app.app_config
 	$(BIN)/python -m docs.tables --check
+	$(BIN)/python -m docs.drawings --check
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -40,7 +40,9 @@ TOP = {
 }
 MOVED = {f"]({source})": f"]({page})" for page, source in TOP.items()} | {"](docs/": "]("}
 FOLDER_LINK = re.compile(r"\]\((results/[\w-]+)/?\)")
-MADE_OF = re.compile(r"^<!-- (?:scores|numbers)\n.*?-->\n\n?", re.M | re.S)  # docs/tables.py
+MADE_OF = re.compile(
+    r"^<!-- (?:scores|numbers|drawing)\n.*?-->\n\n?", re.M | re.S
+)  # docs/tables.py
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
