@@ -90,7 +90,7 @@ def test_a_changed_digit_of_a_page_is_found_in_every_column() -> None:
 def test_changed_scores_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
         "fedrl/table1-16-sum.csv",
-        "fedvln/train.csv",
+        "fedvln/searched.csv",
         "cdl/group-norm.csv",
         "hostile/roads.jsonl",
     }
