@@ -106,7 +106,7 @@ def drives(variant: str) -> pd.Series:
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        (houses("federated", "r2r-searched.csv"), "47.2 %"), (houses("centralised", "r2r-searched.csv"), "51.4 %"),
+        (houses("federated", "r2r-searched.csv"), "47.2 %"), (houses("centralised", "r2r-searched.csv"), "49.7 %"),
         (drives("local"), "0.235"), (drives("ring"), "0.217"), (drives("fedavg"), "0.213"), (drives("constant"), "0.220"),
         (grid("FedRL-1"), "86.6 %"), (grid("FedRL-2"), "94.7 %"), (grid("DQN-alpha"), "72.3 %"),
         (grid("DQN-alpha + noise"), "85.6 %"), (grid("DQN-full"), "92.5 %"), (grid("DQN-full + noise"), "97.3 %"),
@@ -124,7 +124,7 @@ def test_means_of_the_readme_are_those_of_the_stored_scores(found: pd.Series, to
 @pytest.mark.parametrize(
     ("first", "second", "told", "digits"),
     [
-        (houses("federated", "r2r-searched.csv"), houses("centralised", "r2r-searched.csv"), "-8.0 to -0.4", 1),
+        (houses("federated", "r2r-searched.csv"), houses("centralised", "r2r-searched.csv"), "-3.9 to -1.0", 1),
         (houses("federated", "searched.csv"), houses("centralised", "searched.csv"), "-3.7 to +0.1", 1),
         (houses("federated", "searched-more.csv"), houses("centralised", "searched.csv"), "-4.6 to +3.6", 1),
         (grid("FedRL-1"), grid("DQN-alpha"), "10.8 to 17.8", 1),
