@@ -31,7 +31,7 @@ from fedsuite.vln.data.dataset import Sample, join_houses, make_episodes
 from fedsuite.vln.data.graph import HEADINGS, NUM_VIEWS
 from fedsuite.vln.data.torch_instructions import Instructions
 from fedsuite.vln.environment import STOP, pursuit
-from fedsuite.vln.training.objective import SUCCESS_RADIUS_M, rewards
+from fedsuite.vln.training.decisions import SUCCESS_RADIUS_M, rewards
 
 # As few houses as there can be; a run's own settings have more.
 FEW: Mapping[str, object] = {"data.generated-seen-houses": 1, "data.generated-unseen-houses": 1}

@@ -170,10 +170,10 @@ def join_houses(houses: Sequence[House], device: str | torch.device = "cpu") -> 
 def make_episodes(samples: Sequence[Sample], world: World) -> Episodes:
     """Encode a mini-batch; every sample's scan must be in `world`."""
     first = dict(zip(world.scans, world.first_row, strict=False))
-    length = torch.tensor([len(s.tokens) for s in samples])
-    tokens = torch.zeros(len(samples), int(length.max()), dtype=torch.int64)
-    for row, s in enumerate(samples):
-        tokens[row, : len(s.tokens)] = torch.from_numpy(s.tokens)
+    length = [len(s.tokens) for s in samples]
+    tokens = np.zeros((len(samples), max(length)), np.int64)
+    for row, s in zip(tokens, samples, strict=True):
+        row[: len(s.tokens)] = s.tokens
     offset = [first[s.scan] for s in samples]
 
     def column(values: list[Any]) -> torch.Tensor:
@@ -187,8 +187,8 @@ def make_episodes(samples: Sequence[Sample], world: World) -> Episodes:
     ]
 
     return Episodes(
-        tokens=tokens.to(world.device),
-        length=length,
+        tokens=torch.from_numpy(tokens).to(world.device),
+        length=torch.tensor(length),
         start=column([o + s.path[0] for o, s in zip(offset, samples, strict=True)]),
         start_view=column([s.start_view for s in samples]),
         goal=column([o + s.path[-1] for o, s in zip(offset, samples, strict=True)]),

@@ -14,13 +14,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from fedsuite.vln.data.instructions import PAD
 from fedsuite.vln.model.attention import SharedContext, SoftDotAttention, dot_scores
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.lstm import bilstm, cell_update
+from fedsuite.vln.model.lstm import Packing, bilstm, cell_update
 from fedsuite.vln.model.products import linear, per_row
 
 NEGATIVE = float("-inf")
@@ -83,27 +82,16 @@ class LanguageEncoder(nn.Module):
         self, tokens: Tensor, length: Tensor, dropout: Dropout
     ) -> tuple[SharedContext, Tensor, Tensor]:
         """tokens [B, L] int64, length [B] int64 on the CPU -> context [B, L, H], h~_0 [B, H], c_0 [B, H]."""
-        words = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
-        packed = pack_padded_sequence(words, length, batch_first=True, enforce_sorted=False)
-        # Words are embedded in packed order and put back by one indexed copy: padding costs nothing.
-        embedded = dropout(self.embedding(tokens.flatten().index_select(0, packed.data)))
-        mirror = _mirrored(packed.data, tokens.shape[1], length.to(tokens.device))
-        outputs, cell = bilstm(self.lstm, packed._replace(data=embedded), mirror)
-        context = outputs.new_zeros(tokens.numel(), outputs.shape[1])
-        context = context.index_copy_(0, packed.data, outputs).unflatten(0, tokens.shape)
+        packing = Packing(length, tokens.shape[1], tokens.device)
+        # Words are embedded in packed order and put back afterwards: padding costs nothing.
+        embedded = dropout(self.embedding(packing.words.of(tokens.flatten())))
+        outputs, cell = bilstm(self.lstm, embedded, packing)
+        context = packing.words.put_back(outputs).unflatten(0, tokens.shape)
         padding = tokens == PAD
         masked = context.detach().masked_fill(padding.unsqueeze(2), NEGATIVE)
         most = (masked if self.masked_pooling else context.detach()).max(1, keepdim=True).indices
         hidden = torch.tanh(self.to_hidden(context.gather(1, most).squeeze(1)))
         return SharedContext(dropout(context), padding), hidden, torch.cat([cell[1], cell[0]], 1)
-
-
-def _mirrored(word: Tensor, width: int, length: Tensor) -> Tensor:
-    """For packed words [N], row * width + position: where the word mirrored within its sentence is packed [N]."""
-    row, position = word // width, word % width
-    place = torch.empty(len(length) * width, dtype=torch.int64, device=word.device)
-    place[word] = torch.arange(len(word), device=word.device)
-    return place[row * width + length[row] - 1 - position]
 
 
 class Decided(NamedTuple):

@@ -80,8 +80,8 @@ class SoftDotAttention(nn.Module):
 def dot_scores(query: Tensor, visual: Tensor, angle: Tensor) -> Tensor:
     """query [B, F'] against rows of visual [B, N, F] and, repeated up to width A, angle [B, N, 4] -> [B, N]."""
     width = visual.shape[2]
-    on_angle = query[:, width:].unflatten(1, (-1, 4)).sum(1)
-    return _dots(query[:, :width], visual) + _dots(on_angle, angle)
+    on_visual, on_angle = query.split([width, query.shape[1] - width], 1)
+    return _dots(on_visual, visual) + _dots(on_angle.unflatten(1, (-1, 4)).sum(1), angle)
 
 
 def _dots(query: Tensor, context: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ def times_transposed(x: Tensor, weight: Tensor) -> Tensor:
     """x [.., B, I], W [.., O, I] -> [.., B, O]; has no gradient."""
     rows, (outputs, inputs) = x.shape[-2], weight.shape[-2:]
     if not _for_onednn(x, rows, outputs * inputs):
-        return x @ weight.mT
+        # torch's own product of two stacks reshapes them first, several calls for one.
+        return torch.bmm(x, weight.mT) if x.dim() == weight.dim() == 3 else x @ weight.mT
     if weight.dim() > 2:
         return torch.stack([times_transposed(*pair) for pair in zip(x, weight, strict=True)])
     return _onednn(_filled([x]), weight)[:rows]

@@ -6,7 +6,7 @@ torch's own gradient of an index adds up, in case a row was taken twice. On a GP
 twenty kernels; here no row is taken twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,13 +16,15 @@ from torch.autograd.function import once_differentiable
 
 
 class Chosen:
-    """mask [B] bool; index [m]: the rows where it is True, each once, by default in their order."""
+    """mask [B] bool; index [m]: the rows where it is True, each once, by default in their order; place [B]: see below."""
 
-    def __init__(self, mask: Tensor, index: Tensor | None = None) -> None:
+    def __init__(
+        self, mask: Tensor, index: Tensor | None = None, place: Tensor | None = None
+    ) -> None:
         self.mask = mask
         self.index = mask.nonzero().squeeze(1) if index is None else index
-        self._place: Tensor | None = None
-        if index is not None:
+        self._place = place
+        if index is not None and place is None:
             self._place = torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
             self._place[index] = torch.arange(len(index), device=mask.device)
 
@@ -43,6 +45,11 @@ class Chosen:
         rows: Tensor = _Of.apply(x, self)
         return rows
 
+    def put_back(self, y: Tensor) -> Tensor:
+        """y [m, ..] -> [B, ..], zero where no row is chosen."""
+        every: Tensor = _PutBack.apply(y, self)
+        return every
+
 
 class _Of(torch.autograd.Function):
     @staticmethod
@@ -53,9 +60,47 @@ class _Of(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        chosen: Chosen = ctx.chosen
-        mask = chosen.mask.view(-1, *[1] * (gradient.dim() - 1))
-        return torch.where(mask, gradient.index_select(0, chosen.place), 0.0), None
+        return _put_back(gradient, ctx.chosen), None
+
+
+class _PutBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, chosen: Chosen) -> Tensor:
+        ctx.chosen = chosen
+        return _put_back(y, chosen)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.index_select(0, ctx.chosen.index), None
+
+
+def _put_back(y: Tensor, chosen: Chosen) -> Tensor:
+    mask = chosen.mask.view(-1, *[1] * (y.dim() - 1))
+    return torch.where(mask, y.index_select(0, chosen.place), 0.0)
+
+
+def joined_rows(parts: Sequence[Tensor], fill: float) -> Tensor:
+    """Rows of different width, [b_t, K_t] each -> [sum b_t, max K_t], with `fill` behind the narrower ones."""
+    rows: Tensor = _Joined.apply(fill, *parts)
+    return rows
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, fill: float, *parts: Tensor) -> Tensor:
+        ctx.shapes = [part.shape for part in parts]
+        sizes, widest = [len(part) for part in parts], max(part.shape[1] for part in parts)
+        out = parts[0].new_full((sum(sizes), widest), fill)
+        for rows, part in zip(out.split(sizes), parts, strict=True):
+            rows[:, : part.shape[1]] = part
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows = gradient.split([shape[0] for shape in ctx.shapes])
+        return None, *(own[:, : shape[1]] for own, shape in zip(rows, ctx.shapes, strict=True))
 
 
 class Batch:

@@ -21,19 +21,24 @@ from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout, kept, scale
 from fedsuite.vln.model.rows import Batch, Chosen
 
+# How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
+Draws = tuple[list[int], int, Tensor]
+
 
 class StackedBatch(Batch):
     """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house."""
 
     def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
         """sizes: episodes of every house, which are the first of its B = max(sizes) rows."""
+        self._number = torch.arange(len(sizes), device=device).unsqueeze(1)
         slot = torch.arange(max(sizes), device=device)
         present = slot < torch.tensor(sizes, device=device).unsqueeze(1)
         self._set(present.flatten(), list(sizes))
 
     def _set(self, present: Tensor, counts: list[int]) -> None:
         self.present, self.counts = present, counts
-        self._one_each: tuple[list[int], int, Tensor] | None = None
+        self._one_each: Draws | None = None
+        self._place: Tensor | None = None
 
     @property
     def houses(self) -> int:
@@ -78,34 +83,42 @@ class StackedBatch(Batch):
     def _first(self, longest: int) -> Chosen:
         """So many rows of each house: those present, in their order, then others."""
         order = self.by_house(~self.present).to(torch.uint8).argsort(dim=1, stable=True)
-        first = torch.arange(self.houses, device=order.device).unsqueeze(1) * order.shape[1]
-        index = (order[:, :longest] + first).flatten()
+        index = (order[:, :longest] + self._number * order.shape[1]).flatten()
         mask = torch.zeros_like(self.present).index_fill_(0, index, True)
         return Chosen(mask, index)
 
     @property
-    def one_each(self) -> tuple[list[int], int, Tensor]:
+    def one_each(self) -> Draws:
         """`draws` of one for each row."""
         if self._one_each is None:
-            self._one_each = self.draws([1] * self.houses, 1)
+            room = _room(self.counts)
+            self._one_each = self.counts, room, (self._number * room + self._among).flatten()
         return self._one_each
 
-    def draws(self, widths: Sequence[int], widest: int) -> tuple[list[int], int, Tensor]:
-        """Draws of a house for each of its present rows: how many of each house, and room for [S, room]; where [N, widest]
-        those of every row are among all S x room. What is not there gets another's."""
-        counts = [n * w for n, w in zip(self.counts, widths, strict=True)]
-        room = max(-max(counts) // 8 * -8, 8)  # whole words of 8 bytes
-        device = self.present.device
-        width = torch.tensor(widths, device=device)[:, None, None]
-        row = (self.by_house(self.present).cumsum(1) - 1).clamp_(min=0).unsqueeze(2)
-        column = torch.minimum(torch.arange(widest, device=device), width - 1)
-        first = torch.arange(self.houses, device=device)[:, None, None] * room
-        return counts, room, (first + row * width + column).flatten(0, 1)
+    @property
+    def _among(self) -> Tensor:
+        """Of every row its place among those present of its house [S, B]; of others another's."""
+        if self._place is None:
+            self._place = (self.by_house(self.present).cumsum(1) - 1).clamp_(min=0)
+        return self._place
 
-    def widest(self, count: Tensor) -> list[int]:
-        """The largest count [N] of a house's present rows, at least 1."""
-        own = self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1).tolist()
-        return [int(n) for n in own]
+    def draws(self, widths: Tensor, widest: int) -> Draws:
+        """So many draws [S] of a house for each present row, and of every row [N widest] which of them are its; what is
+        not there gets another's."""
+        counts = [n * w for n, w in zip(self.counts, widths.tolist(), strict=True)]
+        room, width = _room(counts), widths.unsqueeze(1)
+        column = torch.minimum(torch.arange(widest, device=widths.device), width - 1)
+        first = (self._among * width + self._number * room).unsqueeze(2)
+        return counts, room, (first + column.unsqueeze(1)).flatten()
+
+    def widest(self, count: Tensor) -> Tensor:
+        """The largest count [N] of each house's present rows, at least 1, [S]."""
+        return self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1)
+
+
+def _room(counts: Sequence[int]) -> int:
+    """For the draws of every house, in whole words of 8 bytes."""
+    return max(-max(counts) // 8 * -8, 8)
 
 
 class StackedDropout(Dropout):
@@ -119,27 +132,28 @@ class StackedDropout(Dropout):
         """x [N, H']."""
         if self.generator is None or self.p == 0:
             return x
-        return x * self._mask(x.unsqueeze(1), self.p).view_as(x)
+        return x * self._mask(self.batch.one_each, x.shape[1], self.p)
 
     def features(self, x: Tensor, count: Tensor | None = None) -> Tensor:
         """x [N, K, F]; without count all K are there."""
         if self.generator is None or self.feature_p == 0:
             return x
         if count is None:
-            return x.mul_(self._mask(x.flatten(1).unsqueeze(1), self.feature_p).view_as(x))
-        return x.mul_(self._mask(x, self.feature_p, self.batch.widest(count)))
+            size = x.shape[1] * x.shape[2]
+            return x.mul_(self._mask(self.batch.one_each, size, self.feature_p).view_as(x))
+        draws = self.batch.draws(self.batch.widest(count), x.shape[1])
+        return x.mul_(self._mask(draws, x.shape[2], self.feature_p).view_as(x))
 
-    def _mask(self, x: Tensor, p: float, widths: Sequence[int] | None = None) -> Tensor:
-        """0 or 1 / (1 - p) for x [N, K, F], drawn as `keep_mask` draws [b, K of the house, F]."""
-        widest, size = x.shape[1:]
-        counts, room, place = self.batch.draws(widths, widest) if widths else self.batch.one_each
-        words = torch.zeros(len(counts), room * size // 8, dtype=torch.int64, device=x.device)
+    def _mask(self, draws: Draws, size: int, p: float) -> Tensor:
+        """0 or 1 / (1 - p), so many [.., size] for each of the draws, drawn by every house as `keep_mask` draws."""
+        counts, room, place = draws
+        words = torch.empty(len(counts), room * size // 8, dtype=torch.int64, device=place.device)
         for one, count, dropout in zip(words, counts, self.own, strict=True):
             if count:
                 drawn = one[: (count * size + 7) // 8]
                 drawn.random_(-(2**63), None, generator=dropout.generator)
-        drawn = words.view(torch.uint8).view(-1, size).index_select(0, place.flatten())
-        return kept(drawn, p).view(x.shape).mul_(scale(p))
+        drawn = words.view(torch.uint8).view(-1, size).index_select(0, place)
+        return kept(drawn, p).mul_(scale(p))
 
 
 def sample_stacked(
@@ -154,7 +168,7 @@ def sample_stacked(
     for one, count, generator in zip(drawn, counts, generators, strict=True):
         if count:
             one[:count].exponential_(1, generator=generator)
-    return (chance / drawn.view(-1)[place]).argmax(1)
+    return (chance / drawn.view(-1).index_select(0, place).view_as(chance)).argmax(1)
 
 
 class StackedAgent:
@@ -185,6 +199,11 @@ class StackedAgent:
             states.append([pad(part, (0, 0, 0, rows - count)) for part in state])
         hidden, cell = (torch.cat(parts) for parts in zip(*states, strict=True))
         return SharedContext(torch.cat(contexts), torch.cat(paddings)), hidden, cell
+
+    def values(self, hidden: Tensor, counts: Sequence[int], dropout: StackedDropout) -> Tensor:
+        """V [M] by each house's own critic, of so many rows of each, house by house: hidden [M, H]."""
+        each = zip(self.agents, hidden.split(list(counts)), dropout.own, strict=True)
+        return torch.cat([agent.critic(rows, own) for agent, rows, own in each])
 
 
 def _stacked(modules: Sequence[nn.Module]) -> nn.Module:

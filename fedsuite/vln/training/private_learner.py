@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from fedsuite.averaging.gradients import UNCHANGED, Gradients
 from fedsuite.privacy.example_level import NoisedSteps
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import Sample, make_episodes
-from fedsuite.vln.environment import STOP, Episodes, World
+from fedsuite.vln.environment import Episodes, World
 from fedsuite.vln.model.agent import Agent
 from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.training.decisions import decisions_of
 from fedsuite.vln.training.objective import walked
 
 SIDE_BY_SIDE = 8  # instructions whose gradients are held at the same time
@@ -98,11 +98,9 @@ def _imitation_of_each(
 ) -> tuple[Tensor, Tensor]:
     """L_IL of every forced and of every sampled episode by itself [B], differentiable; zeros [1] where there are none."""
     out, episodes, first = walked(agent, world, forced, sampled, config, dropout, actions)
-    losses = out.steps[0].logits.new_zeros(len(episodes))
-    for step in out.steps:
-        label = torch.where(step.active & (step.teacher >= STOP), step.teacher, -100)
-        each = cross_entropy(step.logits, label, reduction="none", ignore_index=-100)
-        losses = losses.index_add(0, step.row, each)
+    decided = decisions_of(out, len(episodes))
+    each = decided.imitation(torch.ones(len(episodes), dtype=torch.bool, device=world.device))
+    losses = each.new_zeros(len(episodes)).index_add(0, decided.row, each)
     none = losses.new_zeros(1)
     return (losses[:first] if first else none), (losses[first:] if sampled is not None else none)
 

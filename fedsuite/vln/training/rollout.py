@@ -218,11 +218,12 @@ def visited_by(
     """Viewpoints and views of walks, as `trajectories` has them."""
     visited = [[int(v)] for v in episodes.start.tolist()]
     views = [[int(v)] for v in episodes.start_view.tolist()]
-    for step in steps:
-        moved = (step.action != STOP) & step.active
-        _, view = world.step(step.before, step.view, step.action)
-        rows, places, looks = step.row[moved], step.after[moved], view[moved]
-        for r, p, v in zip(rows.tolist(), places.tolist(), looks.tolist(), strict=True):
-            visited[r].append(p)
-            views[r].append(v)
+    row, before, view, action, active = (
+        torch.cat([getattr(step, name) for step in steps])
+        for name in ("row", "before", "view", "action", "active")
+    )
+    moves = torch.stack([row, *world.step(before, view, action)])[:, (action != STOP) & active]
+    for r, place, look in moves.T.tolist():
+        visited[r].append(place)
+        views[r].append(look)
     return visited, views

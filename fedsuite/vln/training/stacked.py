@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
-from fedsuite.vln.environment import STOP, Episodes, World
+from fedsuite.vln.environment import Episodes, World
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.rows import Chosen
 from fedsuite.vln.model.stacked import (
@@ -22,14 +21,9 @@ from fedsuite.vln.model.stacked import (
     sample_stacked,
 )
 from fedsuite.vln.stacked_world import StackedWorld, stacked_episodes, stacked_world
+from fedsuite.vln.training.decisions import Decisions, decisions_of
 from fedsuite.vln.training.learner import Source, Training, TrainingReport
-from fedsuite.vln.training.objective import (
-    Losses,
-    a2c,
-    decisions_of,
-    joined,
-    values_at_the_cut,
-)
+from fedsuite.vln.training.objective import Losses, a2c, joined
 from fedsuite.vln.training.rollout import Walk, walk
 
 Drawn = tuple[Episodes | None, Episodes | None]  # forced, sampled
@@ -111,45 +105,65 @@ def stacked_losses(
     rewarded = config.objective.kind == "a2c"
     dropout = StackedDropout(dropouts, batch)
     out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=rewarded, batch=batch)
-    imitation = _imitations(out, forced, num_forced)
+    decided = decisions_of(out, len(episodes))
+    houses = _Houses(len(parts), len(slot), world.device)
+    imitation = houses.sums(decided.imitation(forced), decided.row) / houses.at_least_one(
+        num_forced
+    )
     if rewarded:
-        sampled = _by_reward(agent, world, out, forced, config.objective, dropouts)
+        sampled = _by_reward(agent, world, out, decided, forced, houses, config.objective, dropout)
     else:
-        sizes = [len(own) - n for own, n in pairs]
-        sampled = _imitations(out, ~forced, sizes)
-    counts = torch.stack([s.active.view(len(parts), -1).sum(1) for s in out.steps]).sum(0)
+        own = houses.at_least_one([len(own) - n for own, n in pairs])
+        sampled = houses.sums(decided.imitation(~forced), decided.row) / own
     total = torch.tensor(weights, device=world.device) * imitation
     total = total + config.objective.sampled_weight * sampled
+    counts = houses.sums(decided.active, decided.row)
     found = zip(total, imitation.tolist(), sampled.tolist(), counts.tolist(), strict=True)
     return [Losses(*one) for one in found]
 
 
-def _imitations(out: Walk, wanted: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Of every house [S] the cross-entropy with the teacher, summed over the steps of the wanted [N] episodes, divided by
-    their number."""
-    total = out.steps[0].logits.new_zeros(len(sizes))
-    for step in out.steps:
-        counts = step.active & wanted.index_select(0, step.row) & (step.teacher >= STOP)
-        label = torch.where(counts, step.teacher, -100)
-        each = cross_entropy(step.logits, label, reduction="none", ignore_index=-100)
-        total = total + each.view(len(sizes), -1).sum(1)
-    return total / torch.tensor(sizes, device=total.device).clamp(min=1)
+class _Houses:
+    """Whose rows are whose, of S houses with B rows of a stacked batch each."""
+
+    def __init__(self, houses: int, rows: int, device: torch.device) -> None:
+        self.rows, self.number = rows, torch.arange(houses, device=device)
+
+    def sums(self, values: Tensor, row: Tensor) -> Tensor:
+        """Of values [N] of these rows [N], for every house: [S]."""
+        own = self.number.unsqueeze(1) == row // self.rows
+        return torch.where(own, values, 0).sum(1)
+
+    def at_least_one(self, counts: Sequence[int]) -> Tensor:
+        """[S]."""
+        return torch.tensor(counts, device=self.number.device).clamp(min=1)
+
+    def ordered(self, wanted: Tensor, row: Tensor) -> tuple[Chosen, list[int]]:
+        """The wanted [N] of these rows, house by house, and how many are each house's."""
+        counts = self.sums(wanted, row).tolist()
+        whose = torch.where(wanted, row // self.rows, len(self.number))
+        return Chosen(wanted, whose.argsort(stable=True)[: sum(counts)]), counts
 
 
 def _by_reward(
     agent: StackedAgent,
     world: World,
     out: Walk,
+    decided: Decisions,
     forced: Tensor,
+    houses: _Houses,
     settings: ObjectiveSettings,
-    dropouts: Sequence[Dropout],
+    dropout: StackedDropout,
 ) -> Tensor:
-    """Of every house [S]: what its own critic makes of its decisions."""
-    number = torch.arange(len(dropouts), device=world.device)
-    house = number.repeat_interleave(len(forced) // len(dropouts))
-    own = [(h, agent.agents[h].critic, dropout) for h, dropout in enumerate(dropouts)]
-    last = [values_at_the_cut(critic, out, house == h, dropout) for h, critic, dropout in own]
-    decided = decisions_of(world, out, forced, torch.stack(last).sum(0), settings)
-    whose = house.index_select(0, decided.row)
-    chosen = [Chosen(decided.counted & (whose == h)) for h, *_ in own]
-    return torch.stack([a2c(critic, decided, chosen[h], settings, drop) for h, critic, drop in own])
+    """Of every house [S]: L_RL, with what its own critic makes of its decisions."""
+    last = torch.zeros(len(forced), device=world.device)
+    if out.unfinished is not None and out.last_hidden is not None:
+        every = torch.ones_like(out.unfinished, dtype=torch.bool)
+        cut, counts = houses.ordered(every, out.unfinished)
+        with torch.no_grad():
+            last[cut.of(out.unfinished)] = agent.values(cut.of(out.last_hidden), counts, dropout)
+    counted = decided.active & ~forced.index_select(0, decided.row)
+    target = decided.returns(world, counted, last, settings.discount)
+    chosen, counts = houses.ordered(counted, decided.row)
+    value = agent.values(chosen.of(decided.hidden), counts, dropout)
+    parts = a2c(decided, target, value, chosen, settings)
+    return houses.sums(parts, chosen.of(decided.row)) / houses.at_least_one(counts)

@@ -5,37 +5,45 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
 from fedsuite.vln.model.agent import AgentSizes, LanguageEncoder
 from fedsuite.vln.model.dropout import NO_DROPOUT
-from fedsuite.vln.model.lstm import bilstm, cell_update
+from fedsuite.vln.model.lstm import Packing, bilstm, cell_update
 
 
 def case(length):
+    """Made-up words [B, L, 3], as torch packs them and as we do."""
     torch.manual_seed(len(length))
     lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True).double()
     words = torch.randn(len(length), max(length), 3, dtype=torch.float64)
     packed = pack_padded_sequence(words, torch.tensor(length), True, enforce_sorted=False)
-    places = torch.arange(words.shape[0] * words.shape[1]).view(words.shape[:2])
-    flat = pack_padded_sequence(places, torch.tensor(length), True, enforce_sorted=False).data
-    where = {int(v): n for n, v in enumerate(flat)}
-    width = max(length)
-    mirror = torch.tensor(
-        [
-            where[int(v) // width * width + length[int(v) // width] - 1 - int(v) % width]
-            for v in flat
-        ]
-    )
-    return lstm, packed._replace(data=packed.data.requires_grad_()), mirror
+    return lstm, words, packed, Packing(torch.tensor(length), max(length), words.device)
+
+
+LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=6))
+@given(LENGTHS)
+def test_words_are_packed_as_torch_packs_them(length):
+    _, words, packed, own = case(length)
+    assert torch.equal(own.sizes, packed.batch_sizes)
+    assert torch.equal(own.words.of(words.flatten(0, 1)), packed.data)
+    back, long = pad_packed_sequence(packed, batch_first=True)
+    assert torch.equal(own.words.put_back(packed.data).view(back.shape), back)
+    place = own.words.index
+    row, position = place // max(length), place % max(length)
+    assert torch.equal(own.words.index[own.mirror], row * max(length) + long[row] - 1 - position)
+
+
+@settings(max_examples=25, deadline=None)
+@given(LENGTHS)
 def test_values_and_gradients_equal_torchs(length):
-    lstm, packed, mirror = case(length)
-    output, cell = bilstm(lstm, packed, mirror)
+    lstm, _, packed, packing = case(length)
+    packed = packed._replace(data=packed.data.requires_grad_())
+    output, cell = bilstm(lstm, packed.data, packing)
     reference, (_, last) = lstm(packed)
     assert_close(output, reference.data)
     assert_close(cell, last)

@@ -22,8 +22,9 @@ from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.model.agent import Agent, AgentSizes, Panorama, build_agent
 from fedsuite.vln.model.dropout import NO_DROPOUT
 from fedsuite.vln.training.backdoor import Backdoor, Trial, backdoor_of, trigger_of
+from fedsuite.vln.training.decisions import poisoned_rewards
 from fedsuite.vln.training.learner import TrainingData, train_locally, walk_all
-from fedsuite.vln.training.objective import compute_losses, poisoned_rewards
+from fedsuite.vln.training.objective import compute_losses
 from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.rollout import greedy_steps, observe, sample, visited_by, walk
 from tests.harness import changed

@@ -12,7 +12,8 @@ from fedsuite.vln.data.dataset import join_houses, make_episodes
 from fedsuite.vln.environment import World
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.training import objective
-from fedsuite.vln.training.objective import compute_losses, rewards
+from fedsuite.vln.training.decisions import rewards
+from fedsuite.vln.training.objective import compute_losses
 from tests.harness import changed
 
 LIMIT = 7

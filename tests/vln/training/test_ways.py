@@ -13,7 +13,8 @@ from fedsuite.vln.environment import STOP, pursuit
 from fedsuite.vln.evaluation.houses import walk_metrics
 from fedsuite.vln.evaluation.metrics import goal_progress_m
 from fedsuite.vln.metrics import metrics_of
-from fedsuite.vln.training.objective import joined, rewards
+from fedsuite.vln.training.decisions import rewards
+from fedsuite.vln.training.objective import joined
 from fedsuite.vln.training.rollout import walk
 from tests.harness import changed
 
