@@ -62,11 +62,11 @@ class World:
 
     def goal_distance_m(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
         """Shortest-path length from each viewpoint to its goal [B], metres."""
-        return self.distance_m[self.pair_row[viewpoint] + goal]
+        return self.distance_m.index_select(0, self.pair_row.index_select(0, viewpoint) + goal)
 
     def teacher_action(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
         """Next action on the shortest path [B]: stop at the goal, -1 where it cannot be reached."""
-        return self.teacher[self.pair_row[viewpoint] + goal]
+        return self.teacher.index_select(0, self.pair_row.index_select(0, viewpoint) + goal)
 
     def step(self, viewpoint: Tensor, view: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """New viewpoint and view [B] after `action` [B]."""
@@ -74,8 +74,8 @@ class World:
         moved = action > STOP
         flat = viewpoint * self.candidate.shape[1] + slot
         return (
-            torch.where(moved, self.candidate.view(-1)[flat], viewpoint),
-            torch.where(moved, self.candidate_view.view(-1)[flat], view),
+            torch.where(moved, self.candidate.view(-1).index_select(0, flat), viewpoint),
+            torch.where(moved, self.candidate_view.view(-1).index_select(0, flat), view),
         )
 
     def observe(self, viewpoint: Tensor, view: Tensor) -> "Surroundings":

@@ -151,7 +151,8 @@ def walk(
     places = episodes.start, episodes.start_view, episodes.goal if ways is None else ways.aim
     at = _Walkers(row, *places, state, cell, language, episodes.feature_factor, ways)
     out, ends, gathered = Walk(), [], Gathered()
-    for time in range(int(limit.max())):
+    fewest, most = (int(decisions) for decisions in limit.aminmax())
+    for time in range(most):
         see, stamped = at.look(world, dropout), None
         teacher = world.teacher_action(at.viewpoint, at.goal)
         if tamper is not None:
@@ -164,14 +165,15 @@ def walk(
         out.steps.append(Step(*decision, at.goal, rest_m, stamped))
         at = at.moved(after, view, state, cell)
         active = active & (action != STOP)
-        cut = active & (limit.index_select(0, at.row) <= time + 1)
-        if bootstrap and bool(cut.any()):
-            with torch.no_grad(), batch.ending(cut) as some:
-                end, those = at.rows(some), some.of(cut)
-                see = end.look(world, dropout)
-                hidden = end.decide(agent, see, dropout, Gathered()).hidden
-                ends.append((end.row[those], hidden[those]))
-        active = active & ~cut
+        if time + 1 >= fewest:
+            cut = active & (limit.index_select(0, at.row) <= time + 1)
+            if bootstrap and bool(cut.any()):
+                with torch.no_grad(), batch.ending(cut) as some:
+                    end, those = at.rows(some), some.of(cut)
+                    see = end.look(world, dropout)
+                    hidden = end.decide(agent, see, dropout, Gathered()).hidden
+                    ends.append((end.row[those], hidden[those]))
+            active = active & ~cut
         staying = batch.staying(active)
         if staying is not None and len(staying) == 0:
             break
