@@ -54,8 +54,7 @@ def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 def bilstm(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """words [N, I], as packed -> outputs [N, 2H], and the last cells [2, B, H] by row."""
     if words.is_cuda:  # cuDNN has no such flaw
-        outputs, (_, cell) = lstm(PackedSequence(words, packing.sizes))
-        return outputs.data, cell.index_select(1, packing.row)
+        return by_torch(lstm, words, packing)
     p, ways = dict(lstm.named_parameters()), ("", "_reverse")
     w_ih, w_hh = (torch.stack([p[f"weight_{x}_l0{way}"] for way in ways]) for x in ("ih", "hh"))
     bias = torch.stack([p[f"bias_ih_l0{way}"] + p[f"bias_hh_l0{way}"] for way in ways])
@@ -77,3 +76,9 @@ def bilstm(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tens
     forward, backward = torch.cat(outputs, 1)
     last_cell = torch.cat([cell, *reversed(last)], 1).index_select(1, packing.row)
     return torch.cat([forward, backward.index_select(0, mirror)], 1), last_cell
+
+
+def by_torch(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+    """The same by nn.LSTM's own forward."""
+    outputs, (_, cell) = lstm(PackedSequence(words, packing.sizes))
+    return outputs.data, cell.index_select(1, packing.row)

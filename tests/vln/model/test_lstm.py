@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from fedsuite.vln.model.agent import AgentSizes, LanguageEncoder
 from fedsuite.vln.model.dropout import NO_DROPOUT
-from fedsuite.vln.model.lstm import Packing, bilstm, cell_update
+from fedsuite.vln.model.lstm import Packing, bilstm, by_torch, cell_update
 
 
 def case(length):
@@ -39,11 +39,11 @@ def test_words_are_packed_as_torch_packs_them(length):
 
 
 @settings(max_examples=25, deadline=None)
-@given(LENGTHS)
-def test_values_and_gradients_equal_torchs(length):
+@given(LENGTHS, st.sampled_from([bilstm, by_torch]))
+def test_values_and_gradients_equal_torchs(length, way):
     lstm, _, packed, packing = case(length)
     packed = packed._replace(data=packed.data.requires_grad_())
-    output, cell = bilstm(lstm, packed.data, packing)
+    output, cell = way(lstm, packed.data, packing)
     reference, (_, last) = lstm(packed)
     assert_close(output, reference.data)
     assert_close(cell, last)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedsuite.arrays import module_arrays
 from fedsuite.averaging.gradients import Gradients
@@ -197,3 +198,33 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
         learnt = sum(np.square(mine[k] - start[k]).sum() for k in mine) ** 0.5
         apart = sum(np.square(mine[k] - theirs[k]).sum() for k in mine) ** 0.5
         assert learnt > 1e-3 and apart < 5e-4 * learnt, (apart, learnt)
+
+
+class Counting(TorchDispatchMode):
+    """How many operations are called that are no views: on a GPU each launches a kernel."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.number += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def test_side_by_side_houses_take_fewer_operations(oak):
+    """What a GPU waits for. A decision's operations are once for all houses; the encoder's loop over words, which a GPU has
+    not, and the draws are each house's own. Bounds are a twelfth above what was counted."""
+    counted = []
+    for train, houses in (
+        (lambda one: one[0].all_steps(), 1),
+        (train_stacked, 2),
+        (train_stacked, 6),
+    ):
+        own = [Own(oak, n, CONFIG, "envdrop", False, False) for n in range(houses)]
+        parts = [TrainingData(oak.samples["train"], 0.2)]
+        lessons = [AgentLessons(one.agent, one.world, parts, CONFIG, (1, 0)) for one in own]
+        rms = [RMSprop(one.agent.parameters(), 1e-3) for one in own]
+        with Counting() as operations:
+            train([Training(one, o, 1) for one, o in zip(lessons, rms, strict=True)])
+        counted.append(operations.number)
+    one, two, six = counted
+    assert one < 2_050 and two < 3_100 and six < 5_350, counted
