@@ -21,6 +21,7 @@ from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.lstm import Packing, bilstm, cell_update
 from fedsuite.vln.model.products import linear, per_row
+from fedsuite.vln.model.rows import Chosen
 
 NEGATIVE = float("-inf")
 
@@ -82,11 +83,12 @@ class LanguageEncoder(nn.Module):
         self, tokens: Tensor, length: Tensor, dropout: Dropout
     ) -> tuple[SharedContext, Tensor, Tensor]:
         """tokens [B, L] int64, length [B] int64 on the CPU -> context [B, L, H], h~_0 [B, H], c_0 [B, H]."""
-        packing = Packing(length, tokens.shape[1], tokens.device)
+        packing = Packing(length, tokens.shape[1])
         # Words are embedded in packed order and put back afterwards: padding costs nothing.
-        embedded = dropout(self.embedding(packing.words.of(tokens.flatten())))
+        words = Chosen.at(packing.place, tokens.numel(), tokens.device)
+        embedded = dropout(self.embedding(words.of(tokens.flatten())))
         outputs, cell = bilstm(self.lstm, embedded, packing)
-        context = packing.words.put_back(outputs).unflatten(0, tokens.shape)
+        context = words.put_back(outputs).unflatten(0, tokens.shape)
         padding = tokens == PAD
         masked = context.detach().masked_fill(padding.unsqueeze(2), NEGATIVE)
         most = (masked if self.masked_pooling else context.detach()).max(1, keepdim=True).indices

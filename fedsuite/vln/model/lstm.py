@@ -7,41 +7,44 @@ are cut once, and the backward direction runs over mirrored sentences, so that o
   i, f, g, o = W_ih x + b_ih + W_hh h + b_hh;   c <- s(f) c + s(i) tanh(g);   h <- s(o) tanh(c)
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.rows import Chosen
 
 
 class Packing:
     """Sentences word by word: the first words of all, of the longest sentence first, then the second words, and so on.
 
-    sizes [L]: how many words are at each position, on the CPU; words: the N words among the B L places of all rows; row [B]:
-    where each row is among the sorted ones.
+    sizes [L]: how many words are at each position; place [N]: where each of the N words is among the B L of all rows; row
+    [B]: where each row is among the sorted ones. All on the CPU, where it is worked out: on a GPU it is many small steps.
     """
 
-    def __init__(self, length: Tensor, width: int, device: torch.device) -> None:
-        """length [B] on the CPU, at least 1, at most L = width. All is worked out there: on a GPU it is many small steps."""
-        self._longest, order = torch.sort(length, descending=True)
-        position = torch.arange(int(self._longest[0])).unsqueeze(1)
-        self._there = self._longest > position
-        self.sizes = self._there.sum(1)
-        index = (order * width + position)[self._there]
-        place = torch.zeros(len(order) * width, dtype=torch.int64)
-        mask = torch.zeros_like(place, dtype=torch.bool)
-        place[index], mask[index] = torch.arange(len(index)), True
-        self.words = Chosen(mask.to(device), index.to(device), place.to(device))
-        self.row = order.argsort().to(device)
+    def __init__(self, length: Tensor, width: int) -> None:
+        """length [B], at least 1, at most L = width."""
+        self.longest, order = torch.sort(length, descending=True)
+        self.position = torch.arange(int(self.longest[0])).unsqueeze(1)
+        self.there = self.longest > self.position
+        self.sizes = self.there.sum(1)
+        self.place = (order * width + self.position)[self.there]
+        self.row = order.argsort()
+
+    @property
+    def words(self) -> tuple[Tensor, Tensor]:
+        """Position and sorted row of each [N]."""
+        rows = torch.arange(len(self.longest))
+        position, row = torch.broadcast_tensors(self.position, rows)
+        return position[self.there], row[self.there]
 
     @property
     def mirror(self) -> Tensor:
-        """Of every packed word [N] the one that is as far from the end of its sentence, on the CPU."""
+        """Of every packed word [N] the one that is as far from the end of its sentence."""
         first = self.sizes.cumsum(0) - self.sizes
-        rows = torch.arange(len(self._longest)).expand_as(self._there)[self._there]
-        position = torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
-        return first[self._longest[rows] - 1 - position] + rows
+        position, row = self.words
+        return first[self.longest[row] - 1 - position] + row
 
 
 def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,24 +64,36 @@ def bilstm(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tens
     mirror, gathered = packing.mirror, Gathered()
     both = torch.stack([words, words.index_select(0, mirror)])
     inputs = gathered.times(both, w_ih) + bias.unsqueeze(1)
-    sizes = packing.sizes.tolist()
-    hidden = cell = inputs.new_zeros(2, sizes[0], lstm.hidden_size)
-    outputs, last = [], []
-    for x in inputs.split(sizes, 1):
+    outputs, cells, ended = recurrent(inputs, w_hh, packing.sizes.tolist(), gathered)
+    forward, backward = torch.cat(outputs, 1)
+    last_cell = torch.cat([cells[-1], *reversed(ended)], 1).index_select(1, packing.row)
+    return torch.cat([forward, backward.index_select(0, mirror)], 1), last_cell
+
+
+States = list[Tensor]
+
+
+def recurrent(
+    inputs: Tensor, w_hh: Tensor, sizes: Sequence[int], gathered: Gathered
+) -> tuple[States, States, States]:
+    """inputs W_ih x + b [D, N, 4H] of D directions; sizes: how many rows are at each position, never more than before, N in
+    all. Hidden states and cells [D, n_t, H] at every position, and the last cells of the rows that ended before others."""
+    hidden = cell = inputs.new_zeros(len(inputs), sizes[0], w_hh.shape[-1])
+    outputs, cells, ended = [], [], []
+    for x in inputs.split(list(sizes), 1):
         alive = x.shape[1]
         if alive < hidden.shape[1]:
-            (hidden, _), (cell, ended) = (
+            (hidden, _), (cell, last) = (
                 v.split([alive, v.shape[1] - alive], 1) for v in (hidden, cell)
             )
-            last.append(ended)
+            ended.append(last)
         hidden, cell = cell_update(x + gathered.times(hidden, w_hh), cell)
         outputs.append(hidden)
-    forward, backward = torch.cat(outputs, 1)
-    last_cell = torch.cat([cell, *reversed(last)], 1).index_select(1, packing.row)
-    return torch.cat([forward, backward.index_select(0, mirror)], 1), last_cell
+        cells.append(cell)
+    return outputs, cells, ended
 
 
 def by_torch(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """The same by nn.LSTM's own forward."""
     outputs, (_, cell) = lstm(PackedSequence(words, packing.sizes))
-    return outputs.data, cell.index_select(1, packing.row)
+    return outputs.data, cell.index_select(1, packing.row.to(words.device))

@@ -9,9 +9,11 @@ B is one of eight sizes an octave.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 _LARGE = 1 << 22  # multiplications
 _FEWEST = 16  # rows, and the least distance between two sizes
@@ -50,6 +52,24 @@ def linear(x: Tensor, layer: nn.Linear) -> Tensor:
 def per_row(vector: Tensor, like: Tensor) -> Tensor:
     """A vector [O] for all rows; of several agents' vectors [S, O], each for its B of the rows of `like` [S B, ..]."""
     return vector if vector.dim() == 1 else vector.repeat_interleave(len(like) // len(vector), 0)
+
+
+def stacked(weights: Sequence[Tensor]) -> Tensor:
+    """Weights of several agents, one of each, as one [S, ..]. Each gets a gradient of its own: those of torch.stack are
+    parts of one tensor, and where two stacks are added, weights of both would get the same part and add to it twice."""
+    together: Tensor = _Stacked.apply(*weights)
+    return together
+
+
+class _Stacked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> Tensor:
+        return torch.stack(weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        return gradient.clone().unbind()
 
 
 def _for_onednn(x: Tensor, rows: int, size: int) -> bool:

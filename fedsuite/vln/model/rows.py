@@ -28,6 +28,14 @@ class Chosen:
             self._place = torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
             self._place[index] = torch.arange(len(index), device=mask.device)
 
+    @classmethod
+    def at(cls, index: Tensor, rows: int, device: torch.device) -> "Chosen":
+        """index [m] of so many rows; all is worked out on the CPU, where it lies, and moved."""
+        place = torch.zeros(rows, dtype=torch.int64)
+        mask = torch.zeros(rows, dtype=torch.bool)
+        place[index], mask[index] = torch.arange(len(index)), True
+        return cls(mask.to(device), index.to(device), place.to(device))
+
     def __len__(self) -> int:
         return len(self.index)
 

@@ -14,12 +14,8 @@ from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.environment import Episodes, World
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.rows import Chosen
-from fedsuite.vln.model.stacked import (
-    StackedAgent,
-    StackedBatch,
-    StackedDropout,
-    sample_stacked,
-)
+from fedsuite.vln.model.stacked import StackedAgent
+from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout, sample_stacked
 from fedsuite.vln.stacked_world import StackedWorld, stacked_episodes, stacked_world
 from fedsuite.vln.training.decisions import Decisions, decisions_of
 from fedsuite.vln.training.learner import Source, Training, TrainingReport

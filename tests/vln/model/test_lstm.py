@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from fedsuite.vln.model.agent import AgentSizes, LanguageEncoder
 from fedsuite.vln.model.dropout import NO_DROPOUT
 from fedsuite.vln.model.lstm import Packing, bilstm, by_torch, cell_update
+from fedsuite.vln.model.rows import Chosen
 
 
 def case(length):
@@ -19,7 +20,7 @@ def case(length):
     lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True).double()
     words = torch.randn(len(length), max(length), 3, dtype=torch.float64)
     packed = pack_padded_sequence(words, torch.tensor(length), True, enforce_sorted=False)
-    return lstm, words, packed, Packing(torch.tensor(length), max(length), words.device)
+    return lstm, words, packed, Packing(torch.tensor(length), max(length))
 
 
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=6)
@@ -30,12 +31,13 @@ LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 def test_words_are_packed_as_torch_packs_them(length):
     _, words, packed, own = case(length)
     assert torch.equal(own.sizes, packed.batch_sizes)
-    assert torch.equal(own.words.of(words.flatten(0, 1)), packed.data)
+    chosen = Chosen.at(own.place, len(length) * max(length), words.device)
+    assert torch.equal(chosen.of(words.flatten(0, 1)), packed.data)
     back, long = pad_packed_sequence(packed, batch_first=True)
-    assert torch.equal(own.words.put_back(packed.data).view(back.shape), back)
-    place = own.words.index
-    row, position = place // max(length), place % max(length)
-    assert torch.equal(own.words.index[own.mirror], row * max(length) + long[row] - 1 - position)
+    assert torch.equal(chosen.put_back(packed.data).view(back.shape), back)
+    row, position = own.place // max(length), own.place % max(length)
+    assert torch.equal(own.words[0], position)
+    assert torch.equal(own.place[own.mirror], row * max(length) + long[row] - 1 - position)
 
 
 @settings(max_examples=25, deadline=None)

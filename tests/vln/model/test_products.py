@@ -76,3 +76,16 @@ def test_gradients_of_large_products_equal_autograds(batch):
     want = torch.autograd.grad((leaves[0] @ leaves[1].mT * upstream).sum(), leaves)
     for a, b in zip(got, want, strict=True):
         assert_close(a, b, rtol=1e-5, atol=1e-3)
+
+
+def test_stacked_weights_have_gradients_of_their_own():
+    """Of two stacks that are added up, in two passes back; by torch.stack alone the second pass adds twice."""
+    own, other = ([torch.ones(3, requires_grad=True) for _ in range(2)] for _ in range(2))
+    factor = torch.arange(1.0, 7.0).view(2, 3)
+    for _ in range(2):
+        together = products.stacked(own) + products.stacked(other)
+        assert torch.equal(together, torch.full((2, 3), 2.0))
+        (together * factor).sum().backward()
+    for house in range(2):
+        assert torch.equal(own[house].grad, 2 * factor[house])
+        assert torch.equal(other[house].grad, 2 * factor[house])

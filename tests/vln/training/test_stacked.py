@@ -211,8 +211,8 @@ class Counting(TorchDispatchMode):
 
 
 def test_side_by_side_houses_take_fewer_operations(oak):
-    """What a GPU waits for. A decision's operations are once for all houses; the encoder's loop over words, which a GPU has
-    not, and the draws are each house's own. Bounds are a twelfth above what was counted."""
+    """What a GPU waits for. Those of a word and of a decision are once for all houses; draws, clipping and optimizer are each
+    house's own. Bounds are a twelfth above what was counted."""
     counted = []
     for train, houses in (
         (lambda one: one[0].all_steps(), 1),
@@ -227,4 +227,4 @@ def test_side_by_side_houses_take_fewer_operations(oak):
             train([Training(one, o, 1) for one, o in zip(lessons, rms, strict=True)])
         counted.append(operations.number)
     one, two, six = counted
-    assert one < 2_050 and two < 3_100 and six < 5_350, counted
+    assert one < 2_050 and two < 2_800 and six < 3_500, counted

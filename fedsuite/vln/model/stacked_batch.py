@@ -1,0 +1,177 @@
+"""Rows of several houses in one batch, and the random numbers that each house draws for its own.
+
+Rows of a stacked batch stand house by house, B for each of S: N = S B. Every house draws what it would draw alone, in the
+same order: dropout and actions are drawn for the rows that would still be in its batch, as wide as its own candidates ask.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from fedsuite.vln.model.dropout import Dropout, kept, scale
+from fedsuite.vln.model.rows import Batch, Chosen
+
+# How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
+Draws = tuple[list[int], int, Tensor]
+
+
+class StackedBatch(Batch):
+    """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house."""
+
+    def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
+        """sizes: episodes of every house, which are the first of its B = max(sizes) rows."""
+        self._number = torch.arange(len(sizes), device=device).unsqueeze(1)
+        slot = torch.arange(max(sizes), device=device)
+        present = slot < torch.tensor(sizes, device=device).unsqueeze(1)
+        self._set(present.flatten(), list(sizes))
+
+    def _set(self, present: Tensor, counts: list[int]) -> None:
+        self.present, self.counts = present, counts
+        self._one_each: Draws | None = None
+        self._place: Tensor | None = None
+
+    @property
+    def houses(self) -> int:
+        """S."""
+        return len(self.counts)
+
+    def by_house(self, x: Tensor) -> Tensor:
+        """[N, ..] -> [S, B, ..]."""
+        return x.unflatten(0, (self.houses, -1))
+
+    def begin(self, rows: int, device: torch.device) -> Tensor:
+        """The rows that are episodes."""
+        return self.present
+
+    @contextmanager
+    def ending(self, cut: Tensor) -> Iterator[Chosen]:
+        """Present are those that are cut off, alone."""
+        before = self.present, self.counts
+        self._set(cut, self.by_house(cut).sum(1).tolist())
+        some = self._first(max(self.counts))
+        self._set(some.of(cut), self.counts)
+        yield some
+        self._set(*before)
+
+    def staying(self, active: Tensor) -> Chosen | None:
+        """Every house's rows leave when they would if it were alone; all houses' get fewer when the longest batch has."""
+        left = self.by_house(active).sum(1).tolist()
+        fewer = [4 * own <= 3 * now for own, now in zip(left, self.counts, strict=True)]
+        if not any(fewer):
+            return None
+        shrinks = torch.tensor(fewer, device=active.device).unsqueeze(1)
+        present = self.by_house(self.present)
+        counts = [a if f else c for a, f, c in zip(left, fewer, self.counts, strict=True)]
+        self._set(torch.where(shrinks, self.by_house(active), present).flatten(), counts)
+        longest = max(self.counts)
+        if 4 * longest * self.houses > 3 * len(active):
+            return None
+        staying = self._first(longest)
+        self._set(staying.of(self.present), counts)
+        return staying
+
+    def _first(self, longest: int) -> Chosen:
+        """So many rows of each house: those present, in their order, then others."""
+        order = self.by_house(~self.present).to(torch.uint8).argsort(dim=1, stable=True)
+        index = (order[:, :longest] + self._number * order.shape[1]).flatten()
+        mask = torch.zeros_like(self.present).index_fill_(0, index, True)
+        return Chosen(mask, index)
+
+    @property
+    def one_each(self) -> Draws:
+        """`draws` of one for each row."""
+        if self._one_each is None:
+            each = room(self.counts)
+            self._one_each = self.counts, each, (self._number * each + self._among).flatten()
+        return self._one_each
+
+    @property
+    def _among(self) -> Tensor:
+        """Of every row its place among those present of its house [S, B]; of others another's."""
+        if self._place is None:
+            self._place = (self.by_house(self.present).cumsum(1) - 1).clamp_(min=0)
+        return self._place
+
+    def draws(self, widths: Tensor, widest: int) -> Draws:
+        """So many draws [S] of a house for each present row, and of every row [N widest] which of them are its; what is
+        not there gets another's."""
+        counts = [n * w for n, w in zip(self.counts, widths.tolist(), strict=True)]
+        each, width = room(counts), widths.unsqueeze(1)
+        column = torch.minimum(torch.arange(widest, device=widths.device), width - 1)
+        first = (self._among * width + self._number * each).unsqueeze(2)
+        return counts, each, (first + column.unsqueeze(1)).flatten()
+
+    def widest(self, count: Tensor) -> Tensor:
+        """The largest count [N] of each house's present rows, at least 1, [S]."""
+        return self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1)
+
+
+def room(counts: Sequence[int]) -> int:
+    """For the draws of every house, in whole words of 8 bytes."""
+    return max(-max(counts) // 8 * -8, 8)
+
+
+class StackedDropout(Dropout):
+    """Draws by the streams of every house; `own`: their dropouts, of the same rates."""
+
+    def __init__(self, own: Sequence[Dropout], batch: StackedBatch) -> None:
+        super().__init__(own[0].p, own[0].feature_p, own[0].generator)
+        self.own, self.batch = own, batch
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [N, H']."""
+        if self.generator is None or self.p == 0:
+            return x
+        return x * self._mask(self.batch.one_each, x.shape[1], self.p)
+
+    def features(self, x: Tensor, count: Tensor | None = None) -> Tensor:
+        """x [N, K, F]; without count all K are there."""
+        if self.generator is None or self.feature_p == 0:
+            return x
+        if count is None:
+            size = x.shape[1] * x.shape[2]
+            return x.mul_(self._mask(self.batch.one_each, size, self.feature_p).view_as(x))
+        draws = self.batch.draws(self.batch.widest(count), x.shape[1])
+        return x.mul_(self._mask(draws, x.shape[2], self.feature_p).view_as(x))
+
+    def words(self, x: Tensor, counts: Sequence[int], place: Tensor) -> Tensor:
+        """x [M, H'], so many rows of every house, house by house; place [M]: of each among its house's, and before them as
+        many for each house as the largest has."""
+        if self.generator is None or self.p == 0:
+            return x
+        return x * self._mask((list(counts), room(counts), place), x.shape[1], self.p)
+
+    def context(self, x: Tensor, widths: Tensor) -> Tensor:
+        """x [N, L, H'], of which a house has the first widths [S] columns."""
+        if self.generator is None or self.p == 0:
+            return x
+        draws = self.batch.draws(widths, x.shape[1])
+        return x * self._mask(draws, x.shape[2], self.p).view_as(x)
+
+    def _mask(self, draws: Draws, size: int, p: float) -> Tensor:
+        """0 or 1 / (1 - p), so many [.., size] for each of the draws, drawn by every house as `keep_mask` draws."""
+        counts, each, place = draws
+        words = torch.empty(len(counts), each * size // 8, dtype=torch.int64, device=place.device)
+        for one, count, dropout in zip(words, counts, self.own, strict=True):
+            if count:
+                drawn = one[: (count * size + 7) // 8]
+                drawn.random_(-(2**63), None, generator=dropout.generator)
+        drawn = words.view(torch.uint8).view(-1, size).index_select(0, place)
+        return kept(drawn, p).mul_(scale(p))
+
+
+def sample_stacked(
+    logits: Tensor, batch: StackedBatch, generators: Sequence[torch.Generator]
+) -> Tensor:
+    """One draw per row from softmax(logits [N, 1 + K]), by the house's generator as torch.multinomial draws: the largest of
+    p / q, q exponentially distributed."""
+    chance = torch.softmax(logits, 1)
+    widths = batch.widest((logits > float("-inf")).sum(1))
+    counts, each, place = batch.draws(widths, logits.shape[1])
+    drawn = chance.new_ones(len(counts), each)
+    for one, count, generator in zip(drawn, counts, generators, strict=True):
+        if count:
+            one[:count].exponential_(1, generator=generator)
+    return (chance / drawn.view(-1).index_select(0, place).view_as(chance)).argmax(1)

@@ -1,0 +1,103 @@
+"""The language encoders of S houses side by side: one loop over all words, every house's sentences by its own weights.
+
+Sentences of a house are sorted by their length and packed as alone (lstm.py), except that every position has as many rows
+as the house with most has there: T positions of P rows in all. Where a house has fewer, a row goes on behind the end of its
+sentence; nothing reads what comes of it. Every house draws the dropout that it draws alone.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from fedsuite.vln.data.instructions import PAD
+from fedsuite.vln.model.agent import NEGATIVE, LanguageEncoder
+from fedsuite.vln.model.attention import SharedContext
+from fedsuite.vln.model.gathered import Gathered
+from fedsuite.vln.model.lstm import Packing, recurrent
+from fedsuite.vln.model.products import stacked
+from fedsuite.vln.model.rows import Chosen
+from fedsuite.vln.model.stacked_batch import StackedDropout, room
+
+
+class StackedPacking:
+    """Where the M words of S houses are, house by house as each packs them.
+
+    sizes [T]: rows at each position; counts [S]: words of each house; words: of the S B L places of their sentences; ahead
+    and mirrored: of the S P rows that are run through, with sentences as they are or from their ends; house [M]; place [M]:
+    among as many for each house as the largest has; ends: of the S P rows the last of every sentence; rows: of the N = S B
+    sentences those that are there; widths [S]: longest sentences.
+    """
+
+    def __init__(self, length: Tensor, width: int, device: torch.device) -> None:
+        """length [S, B] on the CPU, 0 where a house has fewer sentences than B; width: L."""
+        own = [Packing(long[long > 0], width) for long in length]
+        steps = max(len(one.sizes) for one in own)
+        sizes = torch.zeros(len(own), steps, dtype=torch.int64)
+        for row, one in zip(sizes, own, strict=True):
+            row[: len(one.sizes)] = one.sizes
+        most = sizes.amax(0)
+        first, total = most.cumsum(0) - most, int(most.sum())
+        self.sizes, self.counts = most.tolist(), [len(one.place) for one in own]
+        each = room(self.counts)
+        words, ahead, mirrored, place, ends = [], [], [], [], []
+        for house, one in enumerate(own):
+            position, row = one.words
+            column = house * total + first[position] + row
+            words.append(house * length.shape[1] * width + one.place)
+            ahead.append(column)
+            mirrored.append(column[one.mirror])
+            place.append(house * each + torch.arange(len(column)))
+            ends.append(
+                (house * total + first[one.longest - 1] + torch.arange(len(one.longest)))[one.row]
+            )
+        self.words = Chosen.at(torch.cat(words), length.numel() * width, device)
+        self.ahead, self.mirrored, self.ends = (
+            Chosen.at(torch.cat(index), len(own) * total, device)
+            for index in (ahead, mirrored, ends)
+        )
+        self.rows = Chosen.at((length > 0).flatten().nonzero().squeeze(1), length.numel(), device)
+        self.place = torch.cat(place).to(device)
+        house_of = torch.arange(len(own)).repeat_interleave(torch.tensor(self.counts))
+        self.house, self.widths = house_of.to(device), length.amax(1).to(device)
+
+
+def encode_stacked(
+    encoders: Sequence[LanguageEncoder], tokens: Tensor, length: Tensor, dropout: StackedDropout
+) -> tuple[SharedContext, Tensor, Tensor]:
+    """As LanguageEncoder's forward, of N rows: tokens [N, L], length [N] on the CPU."""
+
+    def stack(*names: str) -> Tensor:
+        """Parameters of every house, those of one name after another: [names S, ..]."""
+        return stacked([e.get_parameter(name) for name in names for e in encoders])
+
+    def both_ways(name: str) -> Tensor:
+        return stack(f"lstm.{name}_l0", f"lstm.{name}_l0_reverse")
+
+    houses = len(encoders)
+    packing = StackedPacking(length.view(houses, -1), tokens.shape[1], tokens.device)
+    tables = stack("embedding.weight")
+    number = packing.words.of(tokens.flatten()) + packing.house * tables.shape[1]
+    words = dropout.words(embedding(number, tables.flatten(0, 1)), packing.counts, packing.place)
+    runs = torch.stack([packing.ahead.put_back(words), packing.mirrored.put_back(words)])
+    gathered, bias = Gathered(), both_ways("bias_ih") + both_ways("bias_hh")
+    inputs = gathered.times(runs.view(2 * houses, -1, words.shape[1]), both_ways("weight_ih"))
+    states = recurrent(inputs + bias.unsqueeze(1), both_ways("weight_hh"), packing.sizes, gathered)
+    (ahead, back), (end, begin) = (
+        torch.cat(one, 1).unflatten(0, (2, houses)).flatten(1, 2) for one in states[:2]
+    )
+    outputs = torch.cat([packing.ahead.of(ahead), packing.mirrored.of(back)], 1)
+    context = packing.words.put_back(outputs).unflatten(0, tokens.shape)
+    cell = torch.cat([packing.ends.of(begin), packing.ends.of(end)], 1)
+    padding = tokens == PAD
+    columns = torch.arange(tokens.shape[1], device=tokens.device)
+    beyond = (columns >= packing.widths.unsqueeze(1)).repeat_interleave(len(tokens) // houses, 0)
+    outside = padding if encoders[0].masked_pooling else beyond
+    most = context.detach().masked_fill(outside.unsqueeze(2), NEGATIVE).max(1, keepdim=True).indices
+    pooled = context.gather(1, most).squeeze(1).unflatten(0, (houses, -1))
+    weight, offset = stack("to_hidden.weight"), stack("to_hidden.bias").unsqueeze(1)
+    hidden = torch.tanh(torch.baddbmm(offset, pooled, weight.mT)).flatten(0, 1)
+    padding[:, 0] &= packing.rows.mask  # a softmax over nothing is no number
+    context = dropout.context(context, packing.widths)
+    return SharedContext(context, padding), hidden, packing.rows.put_back(cell)
