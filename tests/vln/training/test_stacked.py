@@ -211,7 +211,7 @@ class Counting(TorchDispatchMode):
 
 
 def test_side_by_side_houses_take_fewer_operations(oak):
-    """What a GPU waits for. Those of a word and of a decision are once for all houses; draws, clipping and optimizer are each
+    """What a GPU waits for. Those of a word and of a decision are once for all houses; draws, clipping and steps are each
     house's own. Bounds are a twelfth above what was counted."""
     counted = []
     for train, houses in (
