@@ -119,8 +119,8 @@ class Decoder(nn.Module):
         gathered: Gathered,
     ) -> Decided:
         """One decision. state, cell [B, H]: the language encoder's at first, then those of the decision before; words are
-        read by language.read(query [B, H]) -> [B, H]; dropout(x), x [B, H']; gathered.times(x, W) is x W^T, with W's
-        gradient computed once a rollout (W x by torch is as good, and slower)."""
+        read by language.read(query [B, H]) -> [B, H]; dropout(x), x [B, H'], or `dropout.several`; gathered.times(x, W) is
+        x W^T, with W's gradient computed once a rollout (W x by torch is as good, and slower)."""
         raise NotImplementedError
 
     def attention(self, hidden: Tensor, words: Tensor) -> Tensor:
@@ -153,9 +153,11 @@ class ActionDecoder(Decoder):
         gathered: Gathered,
     ) -> Decided:
         """h~_{t-1}, c_{t-1} -> logits, h_t, c_t, h~_t. Stop is a zero feature scored without bias: its logit is 0."""
+        sizes = [self.action.out_features, *3 * [state.shape[1]]]
+        of_pose, of_state, of_hidden, of_attended = dropout.several(len(state), sizes)
         pose = see.pose_angle.repeat(1, self.repeats)
-        pose = dropout(torch.tanh(linear(pose, self.action)))
-        query = gathered.times(dropout(state), self.view_attention.query.weight)
+        pose = of_pose(torch.tanh(linear(pose, self.action)))
+        query = gathered.times(of_state(state), self.view_attention.query.weight)
         scores = dot_scores(query, see.views, see.view_angle)
         weight = torch.softmax(scores, 1).unsqueeze(1)
         visual = torch.bmm(weight, see.views).squeeze(1)
@@ -165,10 +167,10 @@ class ActionDecoder(Decoder):
         gates = gathered.times(inputs, self.cell.weight_ih) + bias
         gates = gates + gathered.times(state, self.cell.weight_hh)
         hidden, cell = self.updated(gates, cell)
-        dropped, words = dropout(hidden), self.language_attention
+        dropped, words = of_hidden(hidden), self.language_attention
         both = [self.read(language, gathered.times(dropped, words.query.weight)), dropped]
         attended = torch.tanh(gathered.times(torch.cat(both, 1), words.output.weight))
-        query = gathered.times(dropout(attended), self.candidate_attention.query.weight)
+        query = gathered.times(of_attended(attended), self.candidate_attention.query.weight)
         scores = dot_scores(query, see.candidate, see.candidate_angle)
         scores = scores.masked_fill(see.padding, NEGATIVE)
         logits = torch.cat([scores.new_zeros(len(scores), 1), scores], 1)

@@ -6,11 +6,14 @@ same order: dropout and actions are drawn for the rows that would still be in it
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from math import gcd
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedsuite.vln.model.dropout import Dropout, kept, scale
+from fedsuite.vln.model.dropout import Drop, Dropout, kept, scale
 from fedsuite.vln.model.rows import Batch, Chosen
 
 # How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
@@ -30,6 +33,7 @@ class StackedBatch(Batch):
     def _set(self, present: Tensor, counts: list[int]) -> None:
         self.present, self.counts = present, counts
         self._one_each: Draws | None = None
+        self._several: dict[tuple[int, ...], tuple[Draws, int]] = {}
         self._place: Tensor | None = None
 
     @property
@@ -103,6 +107,28 @@ class StackedBatch(Batch):
         first = (self._among * width + self._number * each).unsqueeze(2)
         return counts, each, (first + column.unsqueeze(1)).flatten()
 
+    def several(self, sizes: Sequence[int]) -> tuple[Draws, int]:
+        """For each present row some bytes of every size, of which a house draws those of the first size for all of its rows,
+        in whole words, then those of the second, and so on; `draws` are of pieces of so many bytes, a row's those of all
+        its sizes in turn."""
+        key = tuple(sizes)
+        if key not in self._several:
+            piece = gcd(*sizes) if all(size % 8 == 0 for size in sizes) else 1
+            own = np.multiply.outer(self.counts, sizes)
+            own = -(own // -8) * 8 // piece
+            each = max(int(own.sum(1).max()), 8)
+            width = np.array(sizes) // piece
+            first = (own.cumsum(1) - own).repeat(width, 1) + np.concatenate(
+                [*map(np.arange, width)]
+            )
+            first += np.arange(len(own))[:, None] * each
+            table = torch.from_numpy(np.vstack([first, width.repeat(width)])).to(
+                self.present.device
+            )
+            place = table[:-1].unsqueeze(1) + self._among.unsqueeze(2) * table[-1]
+            self._several[key] = (own.sum(1).tolist(), each, place.flatten()), piece
+        return self._several[key]
+
     def widest(self, count: Tensor) -> Tensor:
         """The largest count [N] of each house's present rows, at least 1, [S]."""
         return self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1)
@@ -135,6 +161,14 @@ class StackedDropout(Dropout):
             return x.mul_(self._mask(self.batch.one_each, size, self.feature_p).view_as(x))
         draws = self.batch.draws(self.batch.widest(count), x.shape[1])
         return x.mul_(self._mask(draws, x.shape[2], self.feature_p).view_as(x))
+
+    def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
+        """For x [N, size]."""
+        if self.generator is None or self.p == 0:
+            return super().several(rows, sizes)
+        draws, piece = self.batch.several(sizes)
+        mask = self._mask(draws, piece, self.p).view(rows, -1)
+        return [partial(torch.mul, own) for own in mask.split(list(sizes), 1)]
 
     def words(self, x: Tensor, counts: Sequence[int], place: Tensor) -> Tensor:
         """x [M, H'], so many rows of every house, house by house; place [M]: of each among its house's, and before them as

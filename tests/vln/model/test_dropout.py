@@ -72,3 +72,15 @@ def test_features_are_dropped_in_place_at_their_own_rate():
 def test_evaluation_and_rate_zero_change_nothing(dropout):
     x = torch.randn(5, 5)
     assert dropout(x) is x and dropout.features(x) is x
+
+
+@pytest.mark.parametrize("sizes", [(64, 16, 16), (3, 5, 8), (4,)])
+def test_several_at_once_are_those_of_one_after_another(sizes):
+    """Values and, afterwards, the stream."""
+    at_once, in_turn = Dropout(0.3, 0, generator()), Dropout(0.3, 0, generator())
+    for drop, size in zip(at_once.several(7, sizes), sizes, strict=True):
+        x = torch.randn(7, size)
+        assert torch.equal(drop(x), in_turn(x))
+    assert torch.equal(at_once.generator.get_state(), in_turn.generator.get_state())
+    x = torch.randn(7, 4)
+    assert all(drop(x) is x for drop in NO_DROPOUT.several(7, sizes))
