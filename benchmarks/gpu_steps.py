@@ -6,7 +6,7 @@ by one.
 Agent: as in vln_optimizer_step, with views of width 2048 (ResNet-152), on one generated house; the rate is that of a square
 torch.mm in float32. Houses: a step of each of so many of this size by `train_stacked`, over one house after another, and
 the walks on all their instructions by `walk_together`, over those of one house after another; operations are kernels on a
-GPU, on a CPU calls of torch's operators that call no others; busy: the share of the time in which a GPU has a kernel at
+GPU, on a CPU calls of torch's operators that are no views; busy: the share of the time in which a GPU has a kernel at
 work. Silos: two mixing steps on a ring by the learner of a client (batches of random frames, gradients, Adam, mixing),
 torch.vmap over stacked silos over one silo after another. All with repeatable sums, as runs have them, and the agent
 without as well. The result is the ratio of the largest number of silos, plain training; `--silos` or `--houses` with no
@@ -28,6 +28,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import vln_optimizer_step as agent_step
 from benchmarks.cdl_round import settings
+from benchmarks.operations import Counting
 from benchmarks.report import finish, median
 from fedsuite.arrays import module_arrays
 from fedsuite.driving.data.frames import Frames
@@ -161,14 +162,16 @@ def measured(
 ) -> dict[str, float]:
     """Milliseconds and operations of a call, of one house; on a GPU how busy it is."""
     taken = seconds(work, repeats, device)
-    on_gpu = device != "cpu"
-    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as found:
+    told = {f"{name}-ms": 1000 * taken / number}
+    if device == "cpu":
+        with Counting() as operations:
+            work()
+        return told | {f"{name}-operations": operations.number / number}
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
         work()
-    kernels = [e for e in found.events() if on_gpu or e.name.startswith("aten::")]
-    alone = [e for e in kernels if on_gpu or not e.cpu_children]
-    told = {f"{name}-ms": 1000 * taken / number, f"{name}-operations": len(alone) / number}
-    at_work_s = sum(e.time_range.elapsed_us() for e in alone) / 1e6
-    return told | ({f"{name}-busy": at_work_s / taken} if on_gpu else {})
+    kernels = found.events()
+    at_work_s = sum(e.time_range.elapsed_us() for e in kernels) / 1e6
+    return told | {f"{name}-operations": len(kernels) / number, f"{name}-busy": at_work_s / taken}
 
 
 def mixing_step(silos: int, loss: str, stacked: str, precision: str, given: argparse.Namespace) -> float:  # fmt: skip

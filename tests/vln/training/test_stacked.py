@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.operations import Counting
 from fedsuite.arrays import module_arrays
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.penalties import chosen_penalty
@@ -200,18 +200,8 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
         assert learnt > 1e-3 and apart < 5e-4 * learnt, (apart, learnt)
 
 
-class Counting(TorchDispatchMode):
-    """How many operations are called that are no views: on a GPU each launches a kernel."""
-
-    number = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.number += not func.is_view
-        return func(*args, **(kwargs or {}))
-
-
 def test_side_by_side_houses_take_fewer_operations(oak):
-    """What a GPU waits for. Those of a word and of a decision are once for all houses; draws, clipping and steps are each
+    """A GPU waits for each. Those of a word and of a decision are once for all houses; draws, clipping and steps are each
     house's own. Bounds are a twelfth above what was counted."""
     counted = []
     for train, houses in (
