@@ -1,4 +1,4 @@
-"""How many of torch's operators some work calls: on a GPU about as many kernels, whose launching is what small work waits for.
+"""How many of torch's operators some work calls: on a GPU about as many kernels, for whose launching small work waits.
 
     with Counting() as operations:
         work()
