@@ -6,8 +6,9 @@ for houses one after another and stacked.
 Of every house `rows` episodes take `decisions` decisions each (views of width 2048, 80 words, 8 candidates), with
 cross-entropy against random actions and the gradient of the decoder: that part of an optimizer step which has most of the
 kernels. Shapes are fixed, as a graph asks for: nobody leaves the batch and no dropout is drawn. Words, optimizer and
-environment are left out. torch.compile is not among the ways: on a CPU it refuses the products of oneDNN
-(fedsuite/vln/model/products.py), and on a GPU it is untried.
+environment are left out. `fused` is launching with torch's one kernel for the LSTM cell, which CPUs do not have, in place
+of the dozen forward and two dozen backward of `cell_update`. torch.compile is not among the ways: on a CPU it refuses the
+products of oneDNN (fedsuite/vln/model/products.py), and on a GPU it is untried.
 
 Printed for every way: milliseconds of one house, and how far its gradients are from those of launched houses one by one,
 over their size. The result is one house after another captured, over stacked and launched, of the largest number of
@@ -16,6 +17,7 @@ houses: below 1 a graph is the better of the two. On a CPU nothing is captured, 
 
 import argparse
 from collections.abc import Callable, Sequence
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.gpu_steps import seconds
 from benchmarks.report import finish
 from fedsuite.settings.devices import check_device, device_of
+from fedsuite.vln.model import agent as agent_module
 from fedsuite.vln.model.agent import Agent, AgentSizes, Panorama, build_agent
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT
@@ -101,6 +104,20 @@ def captured(work: Work) -> Work:
     return replay
 
 
+def fused(work: Work) -> Work:
+    """`work` with torch's own kernel for h, c from an LSTM cell's gates."""
+
+    def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, cell, _ = torch.ops.aten._thnn_fused_lstm_cell(gates, torch.zeros_like(gates), cell)
+        return hidden, cell
+
+    def run() -> Sequence[Tensor]:
+        with patch.object(agent_module, "cell_update", cell_update):
+            return work()
+
+    return run
+
+
 def distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """|found - expected| / |expected|, of all gradients together."""
     off = torch.stack([(a - b).square().sum() for a, b in zip(found, expected, strict=True)]).sum()
@@ -124,9 +141,11 @@ def main() -> None:
     for number in given.houses:
         agents = [build_agent(SIZES, seed).to(device) for seed in range(number)]
         work = Decisions(agents, given.rows, given.decisions)
-        ways: dict[str, Work] = {"single-launched": work.single, "stacked-launched": work.stacked}
+        kinds = {"single": work.single, "stacked": work.stacked}
+        ways: dict[str, Work] = {f"{kind}-launched": way for kind, way in kinds.items()}
         if device != "cpu":
-            ways |= {k.replace("launched", "captured"): captured(w) for k, w in ways.items()}
+            for name, change in {"captured": captured, "fused": fused}.items():
+                ways |= {f"{kind}-{name}": change(way) for kind, way in kinds.items()}
         expected = [g.clone() for g in work.single()]
         for name, way in ways.items():
             off = distance(way(), expected)

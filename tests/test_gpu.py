@@ -117,14 +117,17 @@ def test_repeats_itself_to_the_last_bit(play: Play, case: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["single", "stacked"])
-def test_decisions_replayed_from_a_graph_are_those_launched(way: str) -> None:
+@pytest.mark.parametrize("change", [gpu_captured.captured, gpu_captured.fused])
+def test_decisions_replayed_from_a_graph_or_with_fused_cells_are_those_launched(
+    way: str, change: Callable[[gpu_captured.Work], gpu_captured.Work]
+) -> None:
     """Also after the weights have changed, which the graph reads where they are."""
     agents = [build_agent(gpu_captured.SIZES, seed).to("cuda") for seed in range(2)]
     work = gpu_captured.Decisions(agents, rows=8, decisions=3)
-    replayed = gpu_captured.captured(getattr(work, way))
+    changed = change(getattr(work, way))
     for _ in range(2):
         expected = [gradient.clone() for gradient in work.single()]
-        assert gpu_captured.distance(replayed(), expected) < 1e-5
+        assert gpu_captured.distance(changed(), expected) < 1e-5
         with torch.no_grad():
             for parameter in work.decoded:
                 parameter.mul_(0.9)
