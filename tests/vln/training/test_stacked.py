@@ -200,6 +200,23 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
         assert learnt > 1e-3 and apart < 5e-4 * learnt, (apart, learnt)
 
 
+def test_parts_of_one_decision_add_up(oak):
+    """Two parts of the data, a pass back for each, with rollouts that end after their first decision: there gradients of two
+    biases that are added could be one tensor."""
+    config = changed(CONFIG, objective="none", max_actions=1, dropout=0.0, feature_dropout=0.0)
+    trained = []
+    for train in (lambda own: [one.all_steps() for one in own], train_stacked):
+        parts = [TrainingData(oak.samples["train"], 0.2)] * 2
+        own = [Own(oak, n, config, "envdrop", False, False) for n in range(2)]
+        lessons = [AgentLessons(one.agent, one.world, parts, config, (1, 0)) for one in own]
+        sgd = [torch.optim.SGD(one.agent.parameters(), 1.0) for one in own]
+        train([Training(one, o, 1) for one, o in zip(lessons, sgd, strict=True)])
+        trained.append([module_arrays(one.agent) for one in own])
+    for mine, theirs in zip(*trained, strict=True):
+        for name, array in mine.items():
+            np.testing.assert_allclose(theirs[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_side_by_side_houses_take_fewer_operations(oak):
     """A GPU waits for each. Those of a word and of a decision are once for all houses; draws, clipping and steps are each
     house's own. Bounds are a twelfth above what was counted."""
