@@ -55,8 +55,7 @@ class Dropout:
         return x * keep_mask(x.shape, self.p, self.generator).mul_(scale(self.p))
 
     def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
-        """For so many x [rows, size] of these sizes, `dropout` of one after another, drawn at once: on a GPU a draw for four
-        takes as long as one."""
+        """Dropouts of x [rows, size] for each of the sizes, the same as of one x after another, by a single draw."""
         if self.generator is None or self.p == 0:
             return [_unchanged] * len(sizes)
         counts = [rows * size for size in sizes]
