@@ -52,7 +52,7 @@ class RoundRecords:
         if not task.summed or checked.status != "ok":
             self.history.append(row)
             return
-        key = (task.partition, task.aside or task.kind)
+        key = (task.partition, row["task"])
         if key not in self._sums:
             self._sums[key] = row | {"messages": 0, "bytes-down": 0, "bytes-up": 0, "metrics": {}}
             self.history.append(self._sums[key])
@@ -60,7 +60,8 @@ class RoundRecords:
         total["messages"] += 1
         for name in ("bytes-down", "bytes-up"):
             total[name] += row[name]
-        total["metrics"] |= row["metrics"]
+        # What the step goes by from message to message is no measure of the round.
+        total["metrics"] |= {k: v for k, v in row["metrics"].items() if k not in task.needs}
 
     def late(self, task: Task) -> None:
         """The history's line of a client whose reply the step did not wait for."""
@@ -80,8 +81,6 @@ class RoundRecords:
             "status": "error" if raw.error else "ok",
             "seconds": seconds, "compute-seconds": raw.compute_s,
         }  # fmt: skip
-        if self._evaluating and not task.aside:  # parties score with the messages of training
-            row["task"] = "evaluate"
         if not task.summed or raw.error:
             return row
         key = (task.partition, row["task"])
@@ -126,7 +125,9 @@ class RoundRecords:
             on_event(event(self.number, Kind.MESSAGES) | {"done": self._messages})
 
     def _head(self, task: Task) -> Event:
-        about = {"name": self.names[task.partition], "task": task.aside or task.kind}
+        # What is done to evaluate is none of training, whatever messages are used: parties score with those of training.
+        kind = "evaluate" if self._evaluating else task.kind
+        about = {"name": self.names[task.partition], "task": task.aside or kind}
         head = event(self.number, Kind.CLIENT, self.prefix)
         return head | {"partition": task.partition, **about}
 

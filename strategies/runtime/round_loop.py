@@ -131,7 +131,8 @@ class RoundLoop:
         """After the last round; the run's result."""
         asked, drawn = self.asked(strategy, number)
         with self._recorded(number, "closing-") as rows:
-            result = self._run(strategy.finish(number, state, asked), rows)
+            with rows.spent("evaluation", whole=True):
+                result = self._run(strategy.finish(number, state, asked), rows)
             rows.metrics = {**result.metrics, **bookkeeping.selected_round(state)}
             rows.metrics |= drawn if rows.history else {}
         return RoundResult(result.state, rows.metrics)

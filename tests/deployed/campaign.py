@@ -3,7 +3,7 @@
     python -m tests.deployed.campaign FOLDER VIEWS.hdf5 ROUNDS KILLS [WORLD ...]
 
 KILLS: how often each kind of process is killed by kill -9 at a random moment, 0 = nothing goes wrong.
-VIEWS.hdf5 is made by ../shared/tools/make_r2r_views.py. A line per run: seconds, exchanges, kills, how often --resume was
+VIEWS.hdf5 is made by ../shared/tools/make_r2r_views.py. A line per run: seconds, messages, kills, how often --resume was
 needed, and whether the bytes are those of `--engine inprocess` (history, model, members' newest private states).
 """
 
@@ -70,11 +70,11 @@ class Campaign:
         finally:
             site.end()
         rows = read_rows(site.folder.path / "timings.jsonl")
-        asked = sum(row["kind"].endswith("exchange") for row in rows)
+        asked = sum(row.get("messages", 1) for row in rows if row["kind"].endswith("client"))
         differ = unlike(site.results(), wanted)
         equal = f"DIFFERENT: {differ}" if differ else "equal"
         print(
-            f"{name}: start {began - begin:.0f} s, run {seconds:.0f} s, {asked} exchanges, {len(kills)} kills, "
+            f"{name}: start {began - begin:.0f} s, run {seconds:.0f} s, {asked} messages, {len(kills)} kills, "
             f"{resumed} resumed, {equal}, {len(strayed := site.strayed())} files opened by others {strayed[:3]}",
             flush=True,
         )
