@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu_rounds import published_rounds, seconds_of, widened
+from benchmarks.gpu_rounds import seconds_of, widened
 from fedsuite.history import TIMINGS, HistoryWriter
 from fedsuite.vln.data.view_files import read_hdf5
 
@@ -31,10 +31,6 @@ def test_minutes_of_a_whole_run_come_from_the_medians_of_a_short_one(tmp_path: P
     assert seconds_of(tmp_path, rounds=100, every=0)["minutes"] == pytest.approx(
         (45 + 99 * 7 + 6) / 60
     )
-
-
-def test_the_rounds_are_those_of_the_published_configuration() -> None:
-    assert published_rounds("fedvln/r2r-envdrop") == 365
 
 
 def test_widened_views_keep_who_they_are_of(tmp_path: Path) -> None:
