@@ -120,6 +120,11 @@ def test_what_parties_compute_while_they_are_scored_is_no_work_of_training(
     for number in {number for number, _, _ in told}:  # it evaluates every second round
         tasks = {task for own, _, task in told if own == number}
         assert tasks == ({"train"} if number == 1 else {"train", "evaluate"})
+    runs = load_runs(three_runs)
+    (scored,) = [r for name, r in runs.evaluations.groupby("run", observed=True) if "joint" in name]
+    assert set(scored["client"]) == {""} and set(scored["split"]) == {"valid", "test", "test-noisy"}
+    after = runs.closing_clients[runs.closing_clients["run"] == "rl-joint"]
+    assert set(after["task"]) == {"evaluate"} and after["messages"].gt(1).all()
 
 
 def test_a_run_knows_what_it_was(three_runs: Path, tmp_path: Path) -> None:
