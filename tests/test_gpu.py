@@ -85,12 +85,8 @@ def play(tmp_path: Path) -> Play:
     return play
 
 
-@pytest.mark.parametrize("case", COMPARED)
-def test_learns_what_a_cpu_learns(play: Play, case: str) -> None:
-    name, changes = COMPARED[case]
-    one_by_one: Settings = {"stacked": "no"} if "stacked" in changes else {}
-    cpu = play(name, {**changes, **one_by_one, "device": "cpu"})
-    gpu = play(name, {**changes, "device": "cuda"})
+def apart_and_learnt(cpu: Path, gpu: Path) -> tuple[float, float]:
+    """How far two runs' last models are from each other, and the first one's from where it began."""
     start, expected, came = (
         _flat(folder / "checkpoints" / file)
         for folder, file in (
@@ -102,7 +98,16 @@ def test_learns_what_a_cpu_learns(play: Play, case: str) -> None:
     names = [k for k in expected if k in start and start[k].shape == expected[k].shape]
     assert expected.keys() == came.keys()
     learnt = _norm({k: expected[k] - start[k] for k in names})
-    apart = _norm({k: expected[k] - came[k] for k in names})
+    return _norm({k: expected[k] - came[k] for k in names}), learnt
+
+
+@pytest.mark.parametrize("case", COMPARED)
+def test_learns_what_a_cpu_learns(play: Play, case: str) -> None:
+    name, changes = COMPARED[case]
+    one_by_one: Settings = {"stacked": "no"} if "stacked" in changes else {}
+    cpu = play(name, {**changes, **one_by_one, "device": "cpu"})
+    gpu = play(name, {**changes, "device": "cuda"})
+    apart, learnt = apart_and_learnt(cpu, gpu)
     assert learnt > 0
     print(f"{case}: {apart / learnt:.1e} of what was learnt")
     assert apart < 1e-3 * learnt

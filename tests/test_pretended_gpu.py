@@ -1,0 +1,55 @@
+"""Each system on a GPU that is none: all of a run's tensors meet on one device, and nothing reads numbers off it unasked."""
+
+import pytest
+import torch
+
+from tests.pretended_gpu import DEVICE, pretended_gpu
+from tests.test_gpu import COMPARED, REPEATED, Play, apart_and_learnt, play  # noqa: F401
+
+RUNS_ON_IT = {
+    "houses, a2c, dropout": REPEATED, "houses, stacked, a2c, dropout": REPEATED, "houses, stacked, SCAFFOLD": COMPARED,
+    "speaker, dropout": REPEATED, "roads, kl": COMPARED, "roads, kl, stacked": COMPARED, "roads, group norm": COMPARED,
+    "roads, mixed on the GPU": COMPARED, "roads, tracking": COMPARED, "maps, joint": COMPARED,
+    "maps, alternating": COMPARED, "texts": COMPARED,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", RUNS_ON_IT)
+def test_a_run_learns_there_what_it_learns_on_the_cpu(play: Play, case: str) -> None:  # noqa: F811
+    name, changes = RUNS_ON_IT[case][case]
+    short = {**changes, "num-rounds": 1}
+    cpu = play(name, {**short, "device": "cpu"})
+    with pretended_gpu():
+        far = play(name, {**short, "device": "cuda"})
+    apart, learnt = apart_and_learnt(cpu, far)
+    assert learnt > 0
+    assert apart < 1e-3 * learnt
+
+
+def test_tensors_of_two_devices_do_not_meet() -> None:
+    with pretended_gpu():
+        there = torch.arange(6.0, device=DEVICE)
+        assert there.is_cuda and there.sum().item() == 15 and there.tolist()[5] == 5
+        with pytest.raises(RuntimeError, match="on the same device"):
+            there.index_select(0, torch.tensor([1]))
+        with pytest.raises(RuntimeError, match="on the same device"):
+            there + torch.ones(6)
+        with pytest.raises(TypeError, match=r"use \.cpu\(\) first"):
+            there.numpy()
+        assert (there * 2 + torch.tensor(1.0)).cpu().numpy()[5] == 11  # a number may
+
+
+def test_gradients_and_draws_are_those_of_the_cpu() -> None:
+    def gradient(device: str | torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        weight = torch.ones(6, device=device, requires_grad=True)
+        draw = torch.Generator(device).manual_seed(3)
+        drawn = torch.empty(6, device=draw.device).exponential_(1, generator=draw)
+        (weight * drawn).view(2, 3)[:, 1:].square().sum().backward()
+        assert weight.grad is not None
+        return weight.grad.cpu(), drawn.cpu()
+
+    here = gradient("cpu")
+    with pretended_gpu():
+        there = gradient(DEVICE)
+    assert all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
