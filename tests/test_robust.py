@@ -332,7 +332,8 @@ def test_two_lengths_cannot_be_compared():
 
 def test_too_few_are_left_when_the_others_are_rejected():
     points = [(1, 0), (0, 1), (1, 1), (50, 0), (0, 50)]
-    with pytest.raises(RunFailed, match="krum: 3 changes to merge"):
+    said = "krum: 3 changes to merge and 2 rejected, longer than 2 times .* raise federation.update-bound"
+    with pytest.raises(RunFailed, match=said):
         merged(rule("krum", 1, bound=2.0, clips=False), np.full(5, 0.2), points)
 
 

@@ -123,7 +123,7 @@ class Merge:
         beyond = most / np.maximum(own, np.finfo(float).tiny) if self.clips else 0.0
         factors = np.where(own > most, beyond, 1.0)
         inside = [k for k, factor in enumerate(factors) if self.clips or factor]
-        self._check(len(inside), self.rule.least(self.tolerated))
+        self._check(len(inside), self.rule.least(self.tolerated), len(clients) - len(inside))
         kept = [_shortened(server, clients[k], factors[k]) for k in inside]
         p = weights[inside] / weights[inside].sum() if len(inside) < len(clients) else weights
         if step.trusted is not None:
@@ -145,13 +145,18 @@ class Merge:
         except RunFailed as error:
             raise InputError(f"federation.merge: {error}") from None
 
-    def _check(self, count: int, least: int) -> None:
-        if count < least:
-            bound = " and federation.update-bound" if self.bound else ""
-            raise RunFailed(
-                f"merge rule {self.name}: {count} changes to merge, but with federation.tolerated = {self.tolerated}{bound} "
-                f"it needs {least}; let more clients take part, or tolerate fewer hostile ones"
-            )
+    def _check(self, count: int, least: int, rejected: int = 0) -> None:
+        if count >= least:
+            return
+        found = f"merge rule {self.name}: {count} changes to merge"
+        asked = f"with federation.tolerated = {self.tolerated}"
+        cure = "let more clients take part, or tolerate fewer hostile ones"
+        if rejected:
+            found += f" and {rejected} rejected, longer than {self.bound:g} times the median length"
+            cure = f"raise federation.update-bound, set federation.beyond-bound to clip, {cure}"
+        elif self.bound:
+            asked += " and federation.update-bound"
+        raise RunFailed(f"{found}, but {asked} it needs {least}; {cure}")
 
 
 WEIGHTED_MEAN = Merge()
