@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MARK = "FEDSUITE_LAUNCH"
+# A process has its parent's environment until it has begun its own program: that of a young one is read again.
+SETTLED_S = 10.0
 _PROC = Path("/proc")
 
 
@@ -26,6 +28,11 @@ class Process:
     pid: int
     started: int
     parent: int = field(compare=False)  # changes when the parent ends
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was forked."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.started / os.sysconf("SC_CLK_TCK")
 
 
 class Family:
@@ -68,10 +75,10 @@ class Family:
     def _is_member(self, process: Process) -> bool:
         if process in self._known:
             return True
-        if process in self._strangers:  # an environment is read once
+        if process in self._strangers:
             return False
         marked = f"{MARK}={self.mark}" in _read(process.pid, "environ").split("\0")
-        if not marked:
+        if not marked and process.age_s > SETTLED_S:
             self._strangers.add(process)
         return marked
 

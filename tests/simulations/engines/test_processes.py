@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from simulations.engines import processes
 from simulations.engines.nodes.following import Tail
-from simulations.engines.processes import Family, can_follow, wait_until
+from simulations.engines.processes import (
+    MARK,
+    SETTLED_S,
+    Family,
+    Process,
+    can_follow,
+    living_processes,
+    wait_until,
+)
 
 pytestmark = pytest.mark.skipif(not can_follow(), reason="processes can be followed on Linux only")
 
@@ -47,6 +56,58 @@ def test_a_whole_family_is_found_and_ended_and_nobody_else(tmp_path: Path) -> No
         stranger.kill()
         stranger.wait()
         child.kill()
+
+
+# Forks; the child begins a program of its own, with the mark, when it is told to.
+FORKING = """
+import os, sys
+child = os.fork()
+if not child:
+    sys.stdin.readline()
+    os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)"], {sys.argv[1]: sys.argv[2]})
+print(child, flush=True)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_process_that_had_not_begun_its_program_is_found_later() -> None:
+    family = Family()
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", FORKING, MARK, family.mark],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert launcher.stdin is not None and launcher.stdout is not None
+    child = int(launcher.stdout.readline())
+    try:
+        assert child in [p.pid for p in living_processes()] and family.update() == []
+        launcher.stdin.write("begin\n")
+        launcher.stdin.flush()
+        assert wait_until(lambda: family.update() == [child], 60)
+    finally:
+        family.end()
+        launcher.kill()
+        launcher.communicate()
+
+
+def test_the_environment_of_an_old_stranger_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, read = Family(), []
+    monkeypatch.setattr(processes, "_read", lambda pid, name: read.append(pid) or "")
+    monkeypatch.setattr(Process, "age_s", SETTLED_S + 1)
+    monkeypatch.setattr(processes, "living_processes", lambda: [Process(2, 0, 1)])
+    assert (family.update(), family.update(), read) == ([], [], [2])
+
+
+def test_ages_are_seconds() -> None:
+    before = time.monotonic()
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        time.sleep(1.0)
+        [own] = [p for p in living_processes() if p.pid == child.pid]
+        # Starts are told in hundredths of a second.
+        assert 0.9 < own.age_s < time.monotonic() - before + 0.1
+    finally:
+        child.kill()
+        child.wait()
 
 
 LAUNCHER = """
