@@ -23,8 +23,8 @@ PYTEST := $(BIN)/python -m pytest -q
 # Whole files to a worker, in the order of tests/conftest.py.
 FILES := --dist loadfile --no-loadscope-reorder
 SIDE_BY_SIDE := -n logical --maxprocesses 8 $(FILES)
-# One worker more than cores: tests of Ray and of deployments wait, for processes that start and are missed.
-WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
+# Two workers more than cores: tests of Ray and of deployments wait, for processes that start and are missed.
+WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 2))")
 
 test: install
 	$(PYTEST) -m "not deployed" -n $(WORKERS) $(FILES)
