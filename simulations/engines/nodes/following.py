@@ -1,6 +1,7 @@
 """How a run goes that is carried out by another process, from the files of its folder."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,9 @@ class Tail:
     def rows(self) -> list[dict[str, Any]]:
         try:
             with self.path.open("rb") as file:
-                inode = self.path.stat().st_ino
-                if inode != self._inode:
-                    self._inode, self._offset = inode, 0
+                found = os.fstat(file.fileno())  # of what was opened, which may be replaced by now
+                if found.st_ino != self._inode or found.st_size < self._offset:
+                    self._inode, self._offset = found.st_ino, 0
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -157,3 +158,32 @@ def test_tail_follows_appending_and_replacing(tmp_path: Path) -> None:
     time.sleep(0.01)
     os.replace(other, path)
     assert tail.rows() == [{"b": 1}]
+
+
+def test_tail_of_a_file_that_is_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "t.jsonl", tmp_path / "other"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    other.write_text('{"b": 1}\n{"b": 2}\n{"b": 3}\n')
+    opened = Path.open
+
+    def open_and_replace(self: Path, mode: str) -> IO[Any]:
+        file = opened(self, mode)
+        if other.exists():
+            os.replace(other, self)
+        return file
+
+    monkeypatch.setattr(Path, "open", open_and_replace)
+    tail = Tail(path)
+    assert tail.rows() == [{"a": 1}, {"a": 2}]
+    assert tail.rows() == [{"b": 1}, {"b": 2}, {"b": 3}]
+
+
+def test_tail_of_a_file_that_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    tail = Tail(path)
+    assert len(tail.rows()) == 2
+    path.write_text('{"a": 3}\n')  # the same inode
+    assert tail.rows() == [{"a": 3}]
