@@ -18,9 +18,9 @@ class StackedWorld:
     first_row: list[int]
 
 
-def stacked_episodes(parts: Sequence[Episodes], first_row: Sequence[int]) -> Episodes:
-    """Mini-batches house by house, each with as many rows as the largest; rows beyond a house's own have no words."""
-    rows, longest = max(map(len, parts)), max(p.tokens.shape[1] for p in parts)
+def stacked_episodes(parts: Sequence[Episodes], first_row: Sequence[int], rows: int) -> Episodes:
+    """Mini-batches house by house, each with so many rows; those beyond a house's own have no words."""
+    longest = max(p.tokens.shape[1] for p in parts)
     factors = [p.feature_factor for p in parts if p.feature_factor is not None]
     if len(factors) not in (0, len(parts)):
         raise ValueError("all houses of a step need environment dropout, or none")

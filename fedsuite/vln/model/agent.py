@@ -142,6 +142,7 @@ class ActionDecoder(Decoder):
         self.candidate_attention = SoftDotAttention(
             hidden, width, output=False, dead=sizes.dead_layers
         )
+        self.dropped = [sizes.action, *3 * [hidden]]
 
     def forward(
         self,
@@ -153,8 +154,7 @@ class ActionDecoder(Decoder):
         gathered: Gathered,
     ) -> Decided:
         """h~_{t-1}, c_{t-1} -> logits, h_t, c_t, h~_t. Stop is a zero feature scored without bias: its logit is 0."""
-        sizes = [self.action.out_features, *3 * [state.shape[1]]]
-        of_pose, of_state, of_hidden, of_attended = dropout.several(len(state), sizes)
+        of_pose, of_state, of_hidden, of_attended = dropout.several(len(state), self.dropped)
         pose = see.pose_angle.repeat(1, self.repeats)
         pose = of_pose(torch.tanh(linear(pose, self.action)))
         query = gathered.times(of_state(state), self.view_attention.query.weight)

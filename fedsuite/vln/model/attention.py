@@ -47,15 +47,27 @@ class SharedContext:
         self._readers = _Readers() if readers is None else readers
         if readers is None and context.requires_grad:
             self._readers.gate = _Gate.apply(context, self._readers.notes)
-        self._own: list[Note] = []
-        self._readers.notes.append((self._row, self._own))
+        self.notes: list[Note] = []
+        self._readers.notes.append((self._row, self.notes))
+
+    @classmethod
+    def noting(cls, context: Tensor, padding: Tensor) -> "SharedContext":
+        """One of which notes are kept, for others to make a gradient of; its gate is a leaf."""
+        gate = context.new_zeros((), requires_grad=True)
+        row = torch.arange(len(context), device=context.device)
+        return cls(context, padding, row, _Readers(gate))
 
     def read(self, query: Tensor) -> Tensor:
         """m [B, H] for query [B, H]."""
         mixed: Tensor = _Read.apply(
-            query, self._readers.gate, self.context.detach(), self.padding, self._own
+            query, self._readers.gate, self.context.detach(), self.padding, self.notes
         )
         return mixed
+
+    @property
+    def gate(self) -> Tensor | None:
+        """By which the gradient of what was read goes to the context; None if none is wanted."""
+        return self._readers.gate
 
     def rows(self, index: Tensor) -> "SharedContext":
         """The same for a subset of the batch, as wide as its longest instruction; to be read only."""

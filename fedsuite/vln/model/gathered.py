@@ -22,7 +22,9 @@ Notes = list[tuple[Tensor, Tensor]]  # dy_t, x_t
 class Gathered:
     """The weights of one loop (one rollout, one sentence batch); make a new one for the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, gates: bool = True) -> None:
+        """gates: whether notes are turned into gradients in the end, or kept."""
+        self._gates = gates
         self._weights: dict[int, tuple[Tensor, Tensor, Notes]] = {}
 
     def times(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -31,13 +33,21 @@ class Gathered:
             return self.times(x.unflatten(0, (len(weight), -1)), weight).flatten(0, 1)
         if not (torch.is_grad_enabled() and weight.requires_grad):
             return times_transposed(x, weight)
+        product: Tensor = _Times.apply(x, *self.gated(weight))
+        return product
+
+    def gated(self, weight: Tensor) -> tuple[Tensor, Notes]:
+        """What stands for a weight in a product, and the notes of its products."""
         if id(weight) not in self._weights:
             notes: Notes = []
+            gate = _Gate.apply(weight, notes) if self._gates else weight
             # The weight itself is kept as well, so that its id stays its own.
-            self._weights[id(weight)] = weight, _Gate.apply(weight, notes), notes
-        _, gated, notes = self._weights[id(weight)]
-        product: Tensor = _Times.apply(x, gated, notes)
-        return product
+            self._weights[id(weight)] = weight, gate, notes
+        return self._weights[id(weight)][1:]
+
+    def notes(self, weight: Tensor) -> Notes:
+        """Those that a weight has so far."""
+        return self._weights[id(weight)][2] if id(weight) in self._weights else []
 
 
 class _Gate(torch.autograd.Function):

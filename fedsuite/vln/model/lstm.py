@@ -74,11 +74,19 @@ States = list[Tensor]
 
 
 def recurrent(
-    inputs: Tensor, w_hh: Tensor, sizes: Sequence[int], gathered: Gathered
+    inputs: Tensor,
+    w_hh: Tensor,
+    sizes: Sequence[int],
+    gathered: Gathered,
+    begun: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[States, States, States]:
     """inputs W_ih x + b [D, N, 4H] of D directions; sizes: how many rows are at each position, never more than before, N in
-    all. Hidden states and cells [D, n_t, H] at every position, and the last cells of the rows that ended before others."""
-    hidden = cell = inputs.new_zeros(len(inputs), sizes[0], w_hh.shape[-1])
+    all; begun: hidden and cell [D, n_0, H], by default 0. Hidden states and cells [D, n_t, H] at every position, and the
+    last cells of the rows that ended before others."""
+    if begun is None:
+        nothing = inputs.new_zeros(len(inputs), sizes[0], w_hh.shape[-1])
+        begun = nothing, nothing
+    hidden, cell = begun
     outputs, cells, ended = [], [], []
     for x in inputs.split(list(sizes), 1):
         alive = x.shape[1]

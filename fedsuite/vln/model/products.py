@@ -8,7 +8,8 @@ shape and keeps it until the process ends, some 0.4 MB each. B differs from batc
 B is one of eight sizes an octave.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +60,18 @@ def stacked(weights: Sequence[Tensor]) -> Tensor:
     parts of one tensor, and where two stacks are added, weights of both would get the same part and add to it twice."""
     together: Tensor = _Stacked.apply(*weights)
     return together
+
+
+def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A module of the same kind that has these tensors as its parameters."""
+    # With its parameters, which are not to be copied, taken as copied already.
+    shell = copy.deepcopy(module, {id(p): p for p in module.parameters()})
+    for name, weight in weights.items():
+        where, _, last = name.rpartition(".")
+        owner = shell.get_submodule(where)
+        del owner._parameters[last]
+        setattr(owner, last, weight)
+    return shell
 
 
 class _Stacked(torch.autograd.Function):

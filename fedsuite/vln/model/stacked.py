@@ -5,16 +5,17 @@ of single rows. A house's critic, mini-batches and streams of random numbers sta
 copies, through which gradients go back. So a house learns what it learns alone, but for the order of sums.
 """
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.agent import ActionDecoder, Agent, Decided
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
-from fedsuite.vln.model.products import stacked
+from fedsuite.vln.model.products import stacked, with_weights
+from fedsuite.vln.model.recording import Recordings
+from fedsuite.vln.model.replayed import ReplayedDecoder
 from fedsuite.vln.model.stacked_batch import StackedDropout
 from fedsuite.vln.model.stacked_words import encode_stacked
 
@@ -22,30 +23,27 @@ from fedsuite.vln.model.stacked_words import encode_stacked
 class StackedAgent:
     """Agents of S houses; `decoder`: theirs as one, with weights [S, ..] as they are now."""
 
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        self.agents = agents
-        self.decoder = _stacked([agent.decoder for agent in agents])
+    def __init__(self, agents: Sequence[Agent], recordings: Recordings | None = None) -> None:
+        """recordings: of decisions and words, to be replayed (recording.py); None launches every kernel by itself."""
+        self.agents, self.recordings, first = agents, recordings, agents[0].decoder
+        weights = {
+            name: stacked([agent.decoder.get_parameter(name) for agent in agents])
+            for name, _ in first.named_parameters()
+        }
+        if recordings is None or not isinstance(first, ActionDecoder):
+            self.decoder: Callable[..., Decided] = with_weights(first, weights)
+        else:
+            self.decoder = ReplayedDecoder(first, weights, recordings)
 
     def encoder(
         self, tokens: Tensor, length: Tensor, dropout: Dropout
     ) -> tuple[SharedContext, Tensor, Tensor]:
         """As LanguageEncoder's, of N rows; length [N] is 0 where a house has fewer episodes than B."""
         assert isinstance(dropout, StackedDropout)
-        return encode_stacked([agent.encoder for agent in self.agents], tokens, length, dropout)
+        encoders = [agent.encoder for agent in self.agents]
+        return encode_stacked(encoders, tokens, length, dropout, self.recordings)
 
     def values(self, hidden: Tensor, counts: Sequence[int], dropout: StackedDropout) -> Tensor:
         """V [M] by each house's own critic, of so many rows of each, house by house: hidden [M, H]."""
         each = zip(self.agents, hidden.split(list(counts)), dropout.own, strict=True)
         return torch.cat([agent.critic(rows, own) for agent, rows, own in each])
-
-
-def _stacked(modules: Sequence[nn.Module]) -> nn.Module:
-    """A module of the same kind with every parameter [S, ..], from which gradients flow to those of the modules."""
-    # With its parameters, which are not to be copied, taken as copied already.
-    shell = copy.deepcopy(modules[0], {id(p): p for p in modules[0].parameters()})
-    for name, _ in list(shell.named_parameters()):
-        where, _, last = name.rpartition(".")
-        owner = shell.get_submodule(where)
-        del owner._parameters[last]
-        setattr(owner, last, stacked([m.get_parameter(name) for m in modules]))
-    return shell

@@ -4,7 +4,7 @@ Rows of a stacked batch stand house by house, B for each of S: N = S B. Every ho
 same order: dropout and actions are drawn for the rows that would still be in its batch, as wide as its own candidates ask.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import gcd
@@ -17,16 +17,22 @@ from fedsuite.vln.model.dropout import Drop, Dropout, kept, scale
 from fedsuite.vln.model.rows import Batch, Chosen
 
 # How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
+Rounded = Callable[[int], int]  # to at least as many
 Draws = tuple[list[int], int, Tensor]
 
 
 class StackedBatch(Batch):
-    """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house."""
+    """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house; rows: B in the
+    beginning."""
 
-    def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
-        """sizes: episodes of every house, which are the first of its B = max(sizes) rows."""
+    def __init__(
+        self, sizes: Sequence[int], device: torch.device, rounded: Rounded | None = None
+    ) -> None:
+        """sizes: episodes of every house, which are the first of its B = max(sizes) rows; rounded: B is always rounded up so,
+        and gets smaller when that does."""
+        self.rows, self._rounded = rounded(max(sizes)) if rounded else max(sizes), rounded
         self._number = torch.arange(len(sizes), device=device).unsqueeze(1)
-        slot = torch.arange(max(sizes), device=device)
+        slot = torch.arange(self.rows, device=device)
         present = slot < torch.tensor(sizes, device=device).unsqueeze(1)
         self._set(present.flatten(), list(sizes))
 
@@ -69,8 +75,10 @@ class StackedBatch(Batch):
         present = self.by_house(self.present)
         counts = [a if f else c for a, f, c in zip(left, fewer, self.counts, strict=True)]
         self._set(torch.where(shrinks, self.by_house(active), present).flatten(), counts)
-        longest = max(self.counts)
-        if 4 * longest * self.houses > 3 * len(active):
+        longest, now = max(self.counts), len(active) // self.houses
+        if self._rounded is not None:
+            longest = self._rounded(longest) if longest else 0
+        if longest == now or (self._rounded is None and 4 * longest > 3 * now):
             return None
         staying = self._first(longest)
         self._set(staying.of(self.present), counts)
@@ -164,11 +172,17 @@ class StackedDropout(Dropout):
 
     def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
         """For x [N, size]."""
-        if self.generator is None or self.p == 0:
+        mask = self.masks(rows, sizes)
+        if mask is None:
             return super().several(rows, sizes)
-        draws, piece = self.batch.several(sizes)
-        mask = self._mask(draws, piece, self.p).view(rows, -1)
         return [partial(torch.mul, own) for own in mask.split(list(sizes), 1)]
+
+    def masks(self, rows: int, sizes: Sequence[int]) -> Tensor | None:
+        """What these multiply by, side by side [N, sum of sizes]; None where nothing is dropped."""
+        if self.generator is None or self.p == 0:
+            return None
+        draws, piece = self.batch.several(sizes)
+        return self._mask(draws, piece, self.p).view(rows, -1)
 
     def words(self, x: Tensor, counts: Sequence[int], place: Tensor) -> Tensor:
         """x [M, H'], so many rows of every house, house by house; place [M]: of each among its house's, and before them as

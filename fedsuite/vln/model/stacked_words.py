@@ -17,6 +17,8 @@ from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.lstm import Packing, recurrent
 from fedsuite.vln.model.products import stacked
+from fedsuite.vln.model.recording import Recordings
+from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
 from fedsuite.vln.model.rows import Chosen
 from fedsuite.vln.model.stacked_batch import StackedDropout, room
 
@@ -30,14 +32,17 @@ class StackedPacking:
     sentences those that are there; widths [S]: longest sentences.
     """
 
-    def __init__(self, length: Tensor, width: int, device: torch.device) -> None:
-        """length [S, B] on the CPU, 0 where a house has fewer sentences than B; width: L."""
+    def __init__(
+        self, length: Tensor, width: int, device: torch.device, rounded: bool = False
+    ) -> None:
+        """length [S, B] on the CPU, 0 where a house has fewer sentences than B; width: L; rounded: to the sizes of
+        recordings (replayed_words.py)."""
         own = [Packing(long[long > 0], width) for long in length]
         steps = max(len(one.sizes) for one in own)
         sizes = torch.zeros(len(own), steps, dtype=torch.int64)
         for row, one in zip(sizes, own, strict=True):
             row[: len(one.sizes)] = one.sizes
-        most = sizes.amax(0)
+        most = rounded_sizes(sizes.amax(0)) if rounded else sizes.amax(0)
         first, total = most.cumsum(0) - most, int(most.sum())
         self.sizes, self.counts = most.tolist(), [len(one.place) for one in own]
         each = room(self.counts)
@@ -64,9 +69,14 @@ class StackedPacking:
 
 
 def encode_stacked(
-    encoders: Sequence[LanguageEncoder], tokens: Tensor, length: Tensor, dropout: StackedDropout
+    encoders: Sequence[LanguageEncoder],
+    tokens: Tensor,
+    length: Tensor,
+    dropout: StackedDropout,
+    recordings: Recordings | None = None,
 ) -> tuple[SharedContext, Tensor, Tensor]:
-    """As LanguageEncoder's forward, of N rows: tokens [N, L], length [N] on the CPU."""
+    """As LanguageEncoder's forward, of N rows: tokens [N, L], length [N] on the CPU. recordings: to be replayed where a
+    gradient is wanted."""
 
     def stack(*names: str) -> Tensor:
         """Parameters of every house, those of one name after another: [names S, ..]."""
@@ -76,16 +86,19 @@ def encode_stacked(
         return stack(f"lstm.{name}_l0", f"lstm.{name}_l0_reverse")
 
     houses = len(encoders)
-    packing = StackedPacking(length.view(houses, -1), tokens.shape[1], tokens.device)
+    replays = recordings if torch.is_grad_enabled() else None
+    long = length.view(houses, -1)
+    packing = StackedPacking(long, tokens.shape[1], tokens.device, replays is not None)
     tables = stack("embedding.weight")
     number = packing.words.of(tokens.flatten()) + packing.house * tables.shape[1]
     words = dropout.words(embedding(number, tables.flatten(0, 1)), packing.counts, packing.place)
     runs = torch.stack([packing.ahead.put_back(words), packing.mirrored.put_back(words)])
     gathered, bias = Gathered(), both_ways("bias_ih") + both_ways("bias_hh")
     inputs = gathered.times(runs.view(2 * houses, -1, words.shape[1]), both_ways("weight_ih"))
-    states = recurrent(inputs + bias.unsqueeze(1), both_ways("weight_hh"), packing.sizes, gathered)
+    given = inputs + bias.unsqueeze(1), both_ways("weight_hh"), packing.sizes, gathered
+    states = recurrent(*given)[:2] if replays is None else recurrent_replayed(*given, replays)
     (ahead, back), (end, begin) = (
-        torch.cat(one, 1).unflatten(0, (2, houses)).flatten(1, 2) for one in states[:2]
+        torch.cat(one, 1).unflatten(0, (2, houses)).flatten(1, 2) for one in states
     )
     outputs = torch.cat([packing.ahead.of(ahead), packing.mirrored.of(back)], 1)
     context = packing.words.put_back(outputs).unflatten(0, tokens.shape)

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedsuite.vln.config import FedVLNConfig, ObjectiveSettings
 from fedsuite.vln.environment import Episodes, World
 from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.recording import Recordings, rounded_rows
 from fedsuite.vln.model.rows import Chosen
 from fedsuite.vln.model.stacked import StackedAgent
 from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout, sample_stacked
@@ -25,9 +26,14 @@ from fedsuite.vln.training.rollout import Walk, walk
 Drawn = tuple[Episodes | None, Episodes | None]  # forced, sampled
 
 
-def train_stacked(trainings: Sequence[Training]) -> list[TrainingReport]:
-    """`train_locally` of every house; agents, optimizers and lessons must be objects of their own."""
-    if len(trainings) == 1:
+def train_stacked(
+    trainings: Sequence[Training], recordings: Recordings | None = None
+) -> list[TrainingReport]:
+    """`train_locally` of every house; agents, optimizers and lessons must be objects of their own.
+
+    recordings: of decisions, which are replayed then.
+    """
+    if len(trainings) == 1 and recordings is None:
         return [trainings[0].all_steps()]
     stacked = stacked_world([t.lessons.sources[0].world for t in trainings])
     for number in range(max(t.steps for t in trainings)):
@@ -37,7 +43,7 @@ def train_stacked(trainings: Sequence[Training]) -> list[TrainingReport]:
         for part in range(max(len(trainings[h].lessons.sources) for h in going)):
             # Environment dropout and dropout of features are drawn in other shapes.
             for describes in (False, True):
-                _backward(trainings, stacked, going, part, describes)
+                _backward(trainings, stacked, going, part, describes, recordings)
         for h in going:
             trainings[h].step()
     return [t.lessons.measured(t.steps) for t in trainings]
@@ -49,6 +55,7 @@ def _backward(
     going: Sequence[int],
     part: int,
     describes: bool,
+    recordings: Recordings | None,
 ) -> None:
     """Add the gradients of a part of the data, of the houses where its instructions are made up (`describes`) or not."""
     own: list[tuple[int, Source]] = [
@@ -61,7 +68,7 @@ def _backward(
         return
     numbers, sources = zip(*own, strict=True)
     losses = stacked_losses(
-        StackedAgent([trainings[h].lessons.agent for h in numbers]),
+        StackedAgent([trainings[h].lessons.agent for h in numbers], recordings),
         replace(stacked, first_row=[stacked.first_row[h] for h in numbers]),
         [source.drawn for source in sources],
         [source.data.teacher_weight for source in sources],
@@ -86,9 +93,10 @@ def stacked_losses(
     """`compute_losses` of every house. Of each: mini-batches by the rows of its own world, teacher weight and streams."""
     world, pairs = stacked.world, [joined(*one) for one in drawn]
     parts, num_forced = [episodes for episodes, _ in pairs], [n for _, n in pairs]
-    batch = StackedBatch([len(own) for own in parts], world.device)
-    episodes = stacked_episodes(parts, stacked.first_row)
-    slot = torch.arange(len(episodes) // len(parts), device=world.device)
+    rounded = None if agent.recordings is None else rounded_rows
+    batch = StackedBatch([len(own) for own in parts], world.device, rounded)
+    episodes = stacked_episodes(parts, stacked.first_row, batch.rows)
+    slot = torch.arange(batch.rows, device=world.device)
     forced = (slot < torch.tensor(num_forced, device=world.device).unsqueeze(1)).flatten()
     limit = torch.where(forced, config.agent.max_actions, config.agent.sampled_max_actions)
 

@@ -1,0 +1,182 @@
+"""A function of tensors at fixed places in memory, run again by replaying its kernels, forward and backward.
+
+  y = f(x, W);   dx = (dy/dx)^T dy,  dW likewise
+
+A decision of the published agent is some fifty small kernels and a hundred for its gradients: to launch them one by one
+takes a GPU's host far longer than the GPU takes to work through them. A CUDA graph launches all of them at once, but reads
+and writes the same memory every time: x is copied there, y is copied from there, and shapes are fixed. Activations stay in
+a recording's own memory until its gradients have been taken, so the decisions of one walk need a recording each.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from fedsuite.vln.model.gathered import Gathered, Notes
+
+T = TypeVar("T")
+Replay = Callable[[], object]  # does recorded work again, into the same tensors
+Function = Callable[[Gathered], Sequence[Tensor]]  # of tensors that it knows; products are noted
+
+
+class Recorder(Protocol):
+    """What records work: CudaGraphs, or something in its place."""
+
+    def __call__(self, work: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Replay]:
+        """What the work returns, whose numbers are there after a replay."""
+
+    def warm(self, work: Callable[[], object]) -> None:
+        """Do the work once as it is: libraries prepare themselves in ways that cannot be recorded."""
+
+
+class CudaGraphs:
+    """Of the present GPU; what memory no tensor holds between two replays its graphs share."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()
+
+    def __call__(self, work: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Replay]:
+        graph, found = torch.cuda.CUDAGraph(), list[Any]()
+
+        def record() -> None:
+            graph.capture_begin(pool=self._pool)
+            try:
+                found.extend(work())
+            finally:
+                graph.capture_end()
+
+        torch.cuda.synchronize()
+        self.warm(record)
+        return found, graph.replay
+
+    def warm(self, work: Callable[[], object]) -> None:
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            work()
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+
+class Recording:
+    """outputs: y; slopes: dy, to be filled before `backward`; gradients: of `wanted`, None where y depends on one by noted
+    products alone."""
+
+    def __init__(
+        self,
+        function: Function,
+        wanted: Sequence[Tensor],
+        recorder: Recorder,
+        noted: Sequence[list[Any]] = (),
+    ) -> None:
+        """wanted: leaves of which the function makes its outputs; noted: lists in which its backward pass leaves tensors."""
+        gathered = Gathered(gates=False)
+
+        def backward(outputs: Sequence[Tensor], slopes: Sequence[Tensor]) -> Sequence[Any]:
+            return torch.autograd.grad(
+                outputs, wanted, slopes, retain_graph=True, allow_unused=True
+            )
+
+        def first() -> None:
+            outputs = function(Gathered(gates=False))
+            backward(outputs, [torch.zeros_like(y) for y in outputs])
+
+        with torch.enable_grad():
+            recorder.warm(first)
+            for notes in noted:
+                notes.clear()
+            # Held for good: a replay leaves its activations where the first ones are.
+            self._first, self._forward = recorder(lambda: function(gathered))
+            self.outputs = [y.detach() for y in self._first]
+            self.slopes = [torch.zeros_like(y) for y in self.outputs]
+            self.gradients, self._backward = recorder(lambda: backward(self._first, self.slopes))
+        self._gathered, self._replays = gathered, 0
+
+    def forward(self) -> int:
+        """Make the outputs; the number is to be told to `backward`."""
+        self._forward()
+        self._replays += 1
+        return self._replays
+
+    def backward(self, number: int) -> None:
+        """Make the gradients; RuntimeError if the outputs have been made again since."""
+        if number != self._replays:
+            raise RuntimeError(
+                f"gradients of replay {number} of a recording were asked for after replay {self._replays}, which has "
+                "written over it; take the gradients of one walk before the next walk begins"
+            )
+        self._backward()
+
+    def notes(self, weight: Tensor) -> Notes:
+        """(dy, x) of a weight's products."""
+        return self._gathered.notes(weight)
+
+
+class Recordings:
+    """What a process has recorded, and memory that recordings share."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        """recorder: by default CUDA graphs, of the present GPU."""
+        self.recorder = CudaGraphs() if recorder is None else recorder
+        self._kept: dict[Hashable, Any] = {}
+        self._room: dict[Hashable, Tensor] = {}
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made for this key, or is made now."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
+
+    def room(self, key: Hashable, like: Tensor, shape: Sequence[int]) -> Tensor:
+        """The same memory for every shape; who needs more than there is gets more, and others keep what they have."""
+        size = torch.Size(shape).numel()
+        if key not in self._room or len(self._room[key]) < size:
+            self._room[key] = like.detach().new_zeros(size)
+        return self._room[key][:size].view(*shape)
+
+
+class Taken(Protocol):
+    """One use of a recording."""
+
+    def forward(self) -> tuple[Tensor, ...]:
+        """Copy x there, replay, return y."""
+
+    def backward(self, slopes: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        """Copy dy there, None = 0, replay, return the gradient of every wanted tensor."""
+
+
+def replayed(taken: Taken, *wanted: Tensor | None) -> tuple[Tensor, ...]:
+    """y, of which gradients flow to the wanted tensors."""
+    outputs: tuple[Tensor, ...] = _Replayed.apply(taken, *wanted)
+    return outputs
+
+
+class _Replayed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, taken: Taken, *wanted: Tensor | None) -> tuple[Tensor, ...]:
+        ctx.taken = taken
+        ctx.set_materialize_grads(False)
+        return taken.forward()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor | None) -> tuple[Tensor | None, ...]:
+        return None, *ctx.taken.backward(slopes)
+
+
+def rounded_rows(rows: int) -> int:
+    """How many a recording for so many rows has: a power of two, at least 8."""
+    return max(_power_of_two(rows), 8)
+
+
+def rounded_houses(houses: int) -> int:
+    """How many a recording for so many houses has: a power of two, or above 8 three quarters of one."""
+    whole = _power_of_two(houses)
+    return 3 * whole // 4 if whole > 8 and houses <= 3 * whole // 4 else whole
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()

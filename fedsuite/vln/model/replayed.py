@@ -1,0 +1,221 @@
+"""Decisions of the agents of S houses (stacked.py) whose kernels are replayed, see recording.py.
+
+Shapes are rounded up, so that few recordings serve all walks of a process: S, the K candidates and the L words here, the rows
+B of each house by the walk's batch (StackedBatch). The n = s B rows of s houses are the first of a recording's N = S B; the
+outputs of the others have no gradient, and nobody reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+
+from fedsuite.vln.model.agent import ActionDecoder, Decided, Panorama
+from fedsuite.vln.model.attention import SharedContext
+from fedsuite.vln.model.dropout import Drop, Dropout
+from fedsuite.vln.model.gathered import Gathered, Notes
+from fedsuite.vln.model.products import with_weights
+from fedsuite.vln.model.recording import Recorder, Recording, Recordings, replayed, rounded_houses
+from fedsuite.vln.model.stacked_batch import StackedDropout
+
+CANDIDATES, WORDS = 16, 40  # K and L are rounded up to multiples of these
+_VIEWS = ("views", "candidate")  # the largest inputs
+_WIDE = ("candidate", "candidate_angle", "padding")  # [N, K, ..]
+
+
+class ReplayedDecoder:
+    """The decoder of StackedAgent, with weights [s, ..] as they are now, for one walk."""
+
+    def __init__(
+        self, template: ActionDecoder, weights: Mapping[str, Tensor], recordings: Recordings
+    ) -> None:
+        """template: the decoder of one of the agents."""
+        self.launched = with_weights(template, weights)
+        self._template, self._weights, self._recordings = template, weights, recordings
+        self._number, self._time = len(next(iter(weights.values()))), 0
+        houses, like = rounded_houses(self._number), next(iter(weights.values()))
+        shapes = tuple((name, w.shape[1:]) for name, w in weights.items())
+        self._kind = type(template), shapes, like.dtype, houses
+        self._own = recordings.kept(self._kind, lambda: _Weights(template, weights, houses))
+        self._own.load(weights)
+
+    def __call__(
+        self,
+        see: Panorama,
+        state: Tensor,
+        cell: Tensor,
+        language: SharedContext,
+        dropout: Dropout,
+        gathered: Gathered,
+    ) -> Decided:
+        """As of ActionDecoder. Where no gradient is wanted nothing is replayed."""
+        if not torch.is_grad_enabled():
+            decided: Decided = self.launched(see, state, cell, language, dropout, gathered)
+            return decided
+        assert isinstance(dropout, StackedDropout)
+        given = {k: v for k, v in vars(see).items() if k != "candidate_view"}
+        given |= {"state": state, "cell": cell}
+        mask = dropout.masks(len(state), self._template.dropped)
+        if mask is not None:
+            given["mask"] = mask
+        words = self._words(language)
+        decision = self._decision(given, words)
+        gates, notes = [], []
+        for name, weight in self._weights.items():
+            noted = decision.recording.notes(self._own.tensors[name])
+            gate, into = weight, None
+            if noted and weight.requires_grad:
+                gate, into = gathered.gated(weight)
+            gates.append(gate)
+            notes.append((noted, into))
+        taken = _Taken(decision, words.holding(language), self._number, given, notes)
+        self._time += 1
+        return Decided(*replayed(taken, state, cell, language.gate, *gates))
+
+    def _words(self, language: SharedContext) -> "_Words":
+        context = language.context
+        rows, width = len(context) // self._number, -(-context.shape[1] // WORDS) * WORDS
+        shape = self._kind[-1] * rows, width, context.shape[2]
+        key = self._kind, rows, width
+        return self._recordings.kept(key, lambda: _Words(context.detach().new_zeros(shape)))
+
+    def _decision(self, given: Mapping[str, Tensor], words: "_Words") -> "_Decision":
+        """The recording for this time and these shapes, made where there is none."""
+        rows, width, _ = words.context.shape
+        candidates = -(-given["padding"].shape[1] // CANDIDATES) * CANDIDATES
+
+        def make() -> _Decision:
+            inputs = {}
+            for name, x in given.items():
+                shape = (rows, candidates, *x.shape[2:]) if name in _WIDE else (rows, *x.shape[1:])
+                place = self._kind[:-1], self._time, name
+                if name in _VIEWS:
+                    inputs[name] = self._recordings.room(place, x, shape)
+                else:
+                    inputs[name] = x.detach().new_zeros(shape)
+            return _Decision(self._own, words, inputs, self._recordings.recorder)
+
+        seen = given["views"].shape[1:], "mask" in given
+        key = self._kind, rows, width, candidates, seen, self._time
+        return self._recordings.kept(key, make)
+
+
+class _Weights:
+    """`module`: a decoder with weights `tensors` [S, ..] that are written anew for every walk."""
+
+    def __init__(self, template: nn.Module, weights: Mapping[str, Tensor], houses: int) -> None:
+        self.tensors = {
+            name: w.detach().new_zeros(houses, *w.shape[1:]).requires_grad_()
+            for name, w in weights.items()
+        }
+        self.module = with_weights(template, self.tensors)
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Of s houses; others keep what they have."""
+        for name, weight in weights.items():
+            self.tensors[name][: len(weight)].copy_(weight)
+
+
+class _Words:
+    """context [N, L, H], padding [N, L]: what a walk reads while it has so many rows; `width`: of its own words; notes: where
+    its own are, of what it has read; loads: how many walks there have been."""
+
+    def __init__(self, context: Tensor) -> None:
+        self.context = context
+        self.padding = torch.zeros(context.shape[:2], dtype=torch.bool, device=context.device)
+        self._language, self.loads = ref(self), 0
+
+    def holding(self, language: SharedContext) -> "_Words":
+        """Those of a walk."""
+        if self._language() is not language:
+            rows, self.width, _ = language.context.shape
+            self.context[:rows, : self.width].copy_(language.context.detach())
+            self.padding[:rows].fill_(True)
+            self.padding[:rows, : self.width].copy_(language.padding)
+            self._language, self.notes, self.loads = ref(language), language.notes, self.loads + 1
+        return self
+
+
+class _Decision:
+    """One recorded: what goes in by name, each [N, ..], and the recording, whose outputs are those of Decided."""
+
+    def __init__(
+        self, weights: _Weights, words: _Words, inputs: dict[str, Tensor], recorder: Recorder
+    ) -> None:
+        self.inputs, own = inputs, ("state", "cell", "mask")
+        state, cell = (inputs[name].requires_grad_() for name in own[:2])
+        self.language = SharedContext.noting(words.context, words.padding)
+        unread = torch.zeros_like(inputs["padding"], dtype=torch.int64)
+        seen = {k: x for k, x in inputs.items() if k not in own}
+        see = Panorama(**seen, candidate_view=unread)
+        dropout = _Given(inputs["mask"]) if "mask" in inputs else Dropout()
+
+        def decide(gathered: Gathered) -> Sequence[Tensor]:
+            decided: Decided = weights.module(see, state, cell, self.language, dropout, gathered)
+            return decided
+
+        wanted = [state, cell, self.language.gate, *weights.tensors.values()]
+        self.recording = Recording(decide, wanted, recorder, [self.language.notes])
+
+
+class _Given(Dropout):
+    """By masks that have been drawn, side by side."""
+
+    def __init__(self, mask: Tensor) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
+        return [partial(torch.mul, own) for own in self._mask.split(list(sizes), 1)]
+
+
+@dataclass
+class _Taken:
+    """A decision of a walk of s `houses`. notes: those recorded of each weight, and where the walk gathers them, if so."""
+
+    decision: _Decision
+    words: _Words
+    houses: int
+    given: dict[str, Tensor]
+    notes: list[tuple[Notes, Notes | None]]
+
+    def forward(self) -> tuple[Tensor, ...]:
+        self.rows, self.width = self.given["padding"].shape
+        for name, into in self.decision.inputs.items():
+            x, into = self.given[name].detach(), into.detach()[: self.rows]
+            if name == "padding" and x.shape[1] < into.shape[1]:
+                into.fill_(True)
+            (into[:, : x.shape[1]] if name in _WIDE else into).copy_(x)
+        self.given = {}
+        self.loaded, self.number = self.words.loads, self.decision.recording.forward()
+        logits, *others = (y[: self.rows].detach() for y in self.decision.recording.outputs)
+        return logits[:, : 1 + self.width], *others
+
+    def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Of state, cell, the language's gate and every weight."""
+        own = self.decision.recording
+        for into, slope in zip(own.slopes, slopes, strict=True):
+            into.zero_()
+            if slope is not None:
+                into[: self.rows, : slope.shape[1]].copy_(slope)
+        if self.words.loads != self.loaded:
+            raise RuntimeError(
+                "a walk's words were replaced before the gradients of its decisions were taken"
+            )
+        own.backward(self.number)
+        read = self.decision.language.notes
+        width = self.words.width
+        self.words.notes.extend(
+            (w[: self.rows, :width], ds[: self.rows, :width], dm[: self.rows], q[: self.rows])
+            for w, ds, dm, q in read
+        )
+        state, cell, _, *weights = own.gradients
+        for noted, into in self.notes:
+            if into is not None:
+                into.extend((dy[: self.houses], x[: self.houses]) for dy, x in noted)
+        back = [None if x is None else x[: self.rows] for x in (state, cell)]
+        return [*back, None, *(None if w is None else w[: self.houses] for w in weights)]
