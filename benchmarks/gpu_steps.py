@@ -4,33 +4,32 @@ by one.
     python -m benchmarks.gpu_steps [--device cuda] [--houses 1 4 12] [--silos 11 79] [--size 200] [--batch 32]
 
 Agent: as in vln_optimizer_step, with views of width 2048 (ResNet-152), on one generated house; the rate is that of a square
-torch.mm in float32. Houses: a step of each of so many of this size by `train_stacked`, over one house after another, and
-the walks on all their instructions by `walk_together`, over those of one house after another; operations are kernels on a
-GPU, on a CPU calls of torch's operators that are no views; busy: the share of the time in which a GPU has a kernel at
-work. Silos: two mixing steps on a ring by the learner of a client (batches of random frames, gradients, Adam, mixing),
+torch.mm in float32. Houses: a step of each of so many by `train_stacked`, launched and replayed (CUDA graphs), over one
+house after another, and the walks on all their instructions by `walk_together`, over those of one house after another;
+operations are kernels on a GPU; on a CPU calls of torch's operators that are no views, a replay being one, and agents are
+narrow there, which changes no number of operations; busy: the share of the time in which a GPU has a kernel at work.
+Silos: two mixing steps on a ring by the learner of a client (batches of random frames, gradients, Adam, mixing),
 torch.vmap over stacked silos over one silo after another. All with repeatable sums, as runs have them, and the agent
 without as well. The result is the ratio of the largest number of silos, plain training; `--silos` or `--houses` with no
 number leaves them out.
 """
 
 import argparse
-import math
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import _disable_current_modes
 
 from benchmarks import vln_optimizer_step as agent_step
 from benchmarks.cdl_round import settings
-from benchmarks.operations import Counting
+from benchmarks.gpu_timing import measured, seconds
+from benchmarks.pretended_graphs import PretendedGraphs
 from benchmarks.report import finish, median
 from fedsuite.arrays import module_arrays
 from fedsuite.driving.data.frames import Frames
@@ -42,8 +41,8 @@ from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import check_device, device_of
 from fedsuite.vln.data.dataset import House, join_houses
 from fedsuite.vln.evaluation.joint_walks import Walks, walk_together
-from fedsuite.vln.model import products
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
+from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.training.learner import (
     AgentLessons,
     Training,
@@ -55,22 +54,6 @@ from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.stacked import train_stacked
 
 GOAL, SQUARE, FRAMES = 0.5, 8192, 64
-
-
-def seconds(work: Callable[[], object], repeats: int, device: str) -> float:
-    """Median time of a call, after two that are not counted."""
-
-    def wait() -> float:
-        if device != "cpu":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    times = []
-    for _ in range(2 + repeats):
-        start = wait()
-        work()
-        times.append(wait() - start)
-    return median(times[2:])
 
 
 def agent(device: str, square_side: int) -> dict[str, float]:
@@ -112,7 +95,12 @@ def houses(number: int, device: str, repeats: int) -> dict[str, float]:
             training.all_steps()
 
     found: dict[str, float] = {}
-    for name, train in (("single", one_by_one), ("stacked", train_stacked)):
+    pretended = PretendedGraphs(_disable_current_modes) if device == "cpu" else None
+    replayed = partial(train_stacked, recordings=Recordings(pretended))
+    ways: dict[str, Callable[[Sequence[Training]], object]] = {
+        "single": one_by_one, "stacked": train_stacked, "replayed": replayed
+    }  # fmt: skip
+    for name, train in ways.items():
         agents = [build_agent(agent_step.SIZES, seed).to(device) for seed in range(number)]
         own = [(a, RMSprop(a.parameters(), 1e-4, bias_correction=True)) for a in agents]
         visits = count()
@@ -130,8 +118,9 @@ def houses(number: int, device: str, repeats: int) -> dict[str, float]:
             ]
             train([Training(one, o, 1) for one, (_, o) in zip(lessons, own, strict=True)])
 
-        found |= measured(name, step, number, repeats, device)
-    return {**found, "ratio": found["stacked-ms"] / found["single-ms"]}
+        found |= measured(name, step, number, repeats, device, pretended)
+    ratios = {f"{way}-ratio": found[f"{way}-ms"] / found["single-ms"] for way in [*ways][1:]}
+    return found | ratios
 
 
 def walks(number: int, device: str, repeats: int) -> dict[str, float]:
@@ -158,24 +147,6 @@ def one_house() -> House:
     """With views that are random, and read from memory."""
     with tempfile.TemporaryDirectory() as folder:
         return agent_step.generated_house(Path(folder))
-
-
-def measured(
-    name: str, work: Callable[[], object], number: int, repeats: int, device: str
-) -> dict[str, float]:
-    """Milliseconds and operations of a call, of one house; on a GPU how busy it is."""
-    taken = seconds(work, repeats, device)
-    told = {f"{name}-ms": 1000 * taken / number}
-    if device == "cpu":
-        # As on a GPU: without oneDNN, which multiplies house by house.
-        with patch.object(products, "_LARGE", math.inf), Counting() as operations:
-            work()
-        return told | {f"{name}-operations": operations.number / number}
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        work()
-    kernels = found.events()
-    at_work_s = sum(e.time_range.elapsed_us() for e in kernels) / 1e6
-    return told | {f"{name}-operations": len(kernels) / number, f"{name}-busy": at_work_s / taken}
 
 
 def mixing_step(silos: int, loss: str, stacked: str, precision: str, given: argparse.Namespace) -> float:  # fmt: skip
@@ -221,6 +192,8 @@ def main() -> None:
     torch.set_num_threads(1)
     details = agent(device_of(given.device), SQUARE if given.device == "cuda" else 1024)
     ratio = 0.0
+    if given.device == "cpu":
+        agent_step.SIZES = AgentSizes(992, feature=8, angle=8, hidden=16, word=8, action=8)
     for number in given.houses:
         own = houses(number, device_of(given.device), given.repeats)
         print(f"{number} houses: " + ", ".join(f"{k} {v:.3g}" for k, v in own.items()))

@@ -21,6 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+from benchmarks.pretended_graphs import PretendedGraphs
 from fedsuite.settings import devices
 
 DEVICE = torch.device("meta")
@@ -147,6 +148,7 @@ _OTHERS: dict[str, Any] = {
     "torch.cuda.mem_get_info": lambda: (1 << 34, 1 << 34),
     "torch.cuda.current_device": lambda: 0,
     "torch.cuda.manual_seed": _nothing,
+    "fedsuite.vln.model.recording.CudaGraphs": PretendedGraphs,
     "torch.optim.optimizer._get_fused_kernels_supported_devices": lambda: ["cpu", DEVICE.type],
     "torch.random.fork_rng": lambda devices: _fork_rng(devices=[]),
     "torch.tensor": _of_numbers,

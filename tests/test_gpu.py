@@ -11,8 +11,6 @@ import pytest
 import safetensors.numpy
 import torch
 
-from benchmarks import gpu_captured
-from fedsuite.vln.model.agent import build_agent
 from simulations.engines.inprocess import run_inprocess
 from simulations.engines.ray.dry_step import weighed
 from tests.golden.record import fingerprint_of_file
@@ -36,6 +34,7 @@ COMPARED: dict[str, tuple[str, Settings]] = {
     "houses, centralised": ("vln-train-centralised", _HOUSES),
     "houses, stacked": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE}),
     "houses, stacked, SCAFFOLD": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE, **_SCAFFOLD}),
+    "houses, replayed": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE, "cuda-graphs": "auto"}),
     "speaker": ("vln-speaker", {"dropout": 0.0, "feature-dropout": 0.0}),
     "roads, none": ("cdl-ring", {**_ROADS, "loss": "none", "stacked": "no"}),
     "roads, none, stacked": ("cdl-ring", {**_ROADS, "loss": "none", "stacked": "yes"}),
@@ -58,6 +57,10 @@ REPEATED: dict[str, tuple[str, Settings]] = {
     "houses, stacked, a2c, dropout": (
         "vln-train-parallel",
         {**_SIDE_BY_SIDE, "dropout": 0.5, "objective": "a2c"},
+    ),
+    "houses, replayed, a2c, dropout": (
+        "vln-train-parallel",
+        {**_SIDE_BY_SIDE, "cuda-graphs": "auto", "dropout": 0.5, "objective": "a2c"},
     ),
     "houses, shared": ("vln-train-shared", {"dropout": 0.5}),
     "speaker, dropout": ("vln-speaker", {"dropout": 0.5}),
@@ -119,23 +122,6 @@ def test_repeats_itself_to_the_last_bit(play: Play, case: str) -> None:
     folders = [play(name, {**changes, "device": "cuda"}) for _ in range(2)]
     first, second = (fingerprint_of_file(f / "model.safetensors") for f in folders)
     assert first == second
-
-
-@pytest.mark.parametrize("way", ["single", "stacked"])
-@pytest.mark.parametrize("change", [gpu_captured.captured, gpu_captured.fused])
-def test_decisions_replayed_from_a_graph_or_with_fused_cells_are_those_launched(
-    way: str, change: Callable[[gpu_captured.Work], gpu_captured.Work]
-) -> None:
-    """Also after the weights have changed, which the graph reads where they are."""
-    agents = [build_agent(gpu_captured.SIZES, seed).to("cuda") for seed in range(2)]
-    work = gpu_captured.Decisions(agents, rows=8, decisions=3)
-    changed = change(getattr(work, way))
-    for _ in range(2):
-        expected = [gradient.clone() for gradient in work.single()]
-        assert gpu_captured.distance(changed(), expected) < 1e-5
-        with torch.no_grad():
-            for parameter in work.decoded:
-                parameter.mul_(0.9)
 
 
 def _last(folder: Path) -> str:

@@ -163,6 +163,11 @@ class TrainingSettings:
         "train the houses of a message as one stacked agent; auto = on a GPU",
         choices=("auto", "yes", "no"),
     )
+    cuda_graphs: str = setting(
+        "no",
+        "record what a stacked agent does as CUDA graphs, and replay them; auto = on a GPU",
+        choices=("auto", "no"),
+    )
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ UNREAD: Unread = {
         ("federation.houses-per-message", among(0, 1)),
         ("stage", among("speaker")),
     ],
+    "training.cuda-graphs": ("training.stacked", among("no")),
     "evaluation.metrics": ("stage", among("speaker")),
     "evaluation.personal-encoder": ("stage", but("pre-explore")),
     "federation.server-learning-rate": _ALONE,

@@ -40,6 +40,11 @@ def stacks(config: FedVLNConfig, device: str) -> bool:
     return asked == "yes" or (asked == "auto" and device != "cpu" and not [*_unable(config)])
 
 
+def replays(config: FedVLNConfig, device: str) -> bool:
+    """Whether what stacked houses do is recorded and replayed (fedsuite/vln/model/recording.py)."""
+    return config.training.cuda_graphs == "auto" and device != "cpu" and stacks(config, device)
+
+
 def stacking_complaints(config: FedVLNConfig) -> Iterator[str]:
     """What cannot be stacked, where it is asked for."""
     if config.training.stacked == "yes":

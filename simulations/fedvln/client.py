@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from flwr.client import NumPyClient
@@ -26,10 +26,11 @@ from fedsuite.vln.data.sampled_paths import sampled_paths
 from fedsuite.vln.data.sources import places_of
 from fedsuite.vln.evaluation.joint_walks import Walks, walk_together
 from fedsuite.vln.model.agent import Agent
+from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.speaker import Speaker
 from fedsuite.vln.plan import initial_agent, initial_speaker
 from fedsuite.vln.refusals import IN_SIMULATION
-from fedsuite.vln.stacking import stacks
+from fedsuite.vln.stacking import replays, stacks
 from fedsuite.vln.stages import describes_paths, has_own, samples_paths
 from fedsuite.vln.training.stacked import train_stacked
 from simulations.app.opened import Opened
@@ -44,7 +45,8 @@ def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
     if node.real:
         raise InputError(IN_SIMULATION)
     device = device_of(config.device, config.precision)
-    together = _answered if stacks(config, device) else None
+    recordings = _recordings() if replays(config, device) else None
+    together = partial(_answered, recordings) if stacks(config, device) else None
     personal = has_own(config)
 
     def open_client(
@@ -60,9 +62,17 @@ def make_client(config: FedVLNConfig, node: Node) -> NumPyClient:
     return TogetherClient(node.partition, node.roster.names, open_client, together)
 
 
-def _answered(asked: Sequence[Any]) -> Sequence[Any]:
+def _answered(recordings: Recordings | None, asked: Sequence[Any]) -> Sequence[Any]:
     """What the houses of a message ask for at the same time: all to train, or all to walk."""
-    return walk_together(asked) if isinstance(asked[0], Walks) else train_stacked(asked)
+    if isinstance(asked[0], Walks):
+        return walk_together(asked)
+    return train_stacked(asked, recordings)
+
+
+@cache
+def _recordings() -> Recordings:
+    """All of this process."""
+    return Recordings()
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,7 @@ from fedsuite.errors import InputError
 from fedsuite.settings.unread import unread_lines
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.ineffective import UNREAD
-from fedsuite.vln.stacking import stacking_complaints, stacks
+from fedsuite.vln.stacking import replays, stacking_complaints, stacks
 from tests.harness import changed
 
 FOUR = changed(FedVLNConfig(), houses_per_message=4, stacked="auto")
@@ -30,6 +30,15 @@ OWN = "tests.vln.test_stacking:decoder"
 def test_who_is_stacked(changes: dict[str, object], cpu: bool, cuda: bool) -> None:
     config = changed(FOUR, **changes)
     assert (stacks(config, "cpu"), stacks(config, "cuda")) == (cpu, cuda)
+
+
+def test_graphs_are_for_stacked_houses_on_a_gpu() -> None:
+    graphs = changed(FOUR, cuda_graphs="auto")
+    assert replays(graphs, "cuda") and not replays(graphs, "cpu")
+    assert not replays(FOUR, "cuda")
+    assert not replays(changed(graphs, stacked="no"), "cuda")
+    (line,) = unread_lines(changed(graphs, stacked="no"), UNREAD)
+    assert line.startswith('training.cuda-graphs = "auto": nothing reads it with training.stacked')
 
 
 def test_nothing_is_stacked_unless_it_is_asked_for() -> None:

@@ -51,9 +51,8 @@ class SharedContext:
         self._readers.notes.append((self._row, self.notes))
 
     @classmethod
-    def noting(cls, context: Tensor, padding: Tensor) -> "SharedContext":
-        """One of which notes are kept, for others to make a gradient of; its gate is a leaf."""
-        gate = context.new_zeros((), requires_grad=True)
+    def noting(cls, context: Tensor, padding: Tensor, gate: Tensor) -> "SharedContext":
+        """One of which notes are kept, for others to make a gradient of; gate: a leaf."""
         row = torch.arange(len(context), device=context.device)
         return cls(context, padding, row, _Readers(gate))
 

@@ -10,6 +10,7 @@ a recording's own memory until its gradients have been taken, so the decisions o
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeVar
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -60,6 +61,20 @@ class CudaGraphs:
         torch.cuda.current_stream().wait_stream(self._stream)
 
 
+class Shared:
+    """Memory that recordings read, and that a walk writes before it replays any; loads: how often one has."""
+
+    loads = 0
+    _owner: Callable[[], object] = staticmethod(lambda: None)
+
+    def held_by(self, owner: object) -> bool:
+        """Whether it was `owner` who wrote there last; now it is."""
+        held = self._owner() is owner
+        if not held:
+            self._owner, self.loads = ref(owner), self.loads + 1
+        return held
+
+
 class Recording:
     """outputs: y; slopes: dy, to be filled before `backward`; gradients: of `wanted`, None where y depends on one by noted
     products alone."""
@@ -69,9 +84,11 @@ class Recording:
         function: Function,
         wanted: Sequence[Tensor],
         recorder: Recorder,
+        shared: Sequence[Shared],
         noted: Sequence[list[Any]] = (),
     ) -> None:
-        """wanted: leaves of which the function makes its outputs; noted: lists in which its backward pass leaves tensors."""
+        """wanted: leaves of which the function makes its outputs; shared: what it reads that every walk writes anew, which
+        replays a recording once at most; noted: lists in which its backward pass leaves tensors."""
         gathered = Gathered(gates=False)
 
         def backward(outputs: Sequence[Tensor], slopes: Sequence[Tensor]) -> Sequence[Any]:
@@ -92,20 +109,19 @@ class Recording:
             self.outputs = [y.detach() for y in self._first]
             self.slopes = [torch.zeros_like(y) for y in self.outputs]
             self.gradients, self._backward = recorder(lambda: backward(self._first, self.slopes))
-        self._gathered, self._replays = gathered, 0
+        self._gathered, self._shared = gathered, shared
 
-    def forward(self) -> int:
-        """Make the outputs; the number is to be told to `backward`."""
+    def forward(self) -> list[int]:
+        """Make the outputs. `backward` is to be told what is returned."""
         self._forward()
-        self._replays += 1
-        return self._replays
+        return [one.loads for one in self._shared]
 
-    def backward(self, number: int) -> None:
-        """Make the gradients; RuntimeError if the outputs have been made again since."""
-        if number != self._replays:
+    def backward(self, loads: list[int]) -> None:
+        """Make the gradients; RuntimeError if another walk has begun since."""
+        if loads != [one.loads for one in self._shared]:
             raise RuntimeError(
-                f"gradients of replay {number} of a recording were asked for after replay {self._replays}, which has "
-                "written over it; take the gradients of one walk before the next walk begins"
+                "what a walk had recorded was overwritten by another before its gradients were taken; take them before "
+                "the other begins"
             )
         self._backward()
 

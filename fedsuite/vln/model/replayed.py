@@ -1,14 +1,13 @@
 """Decisions of the agents of S houses (stacked.py) whose kernels are replayed, see recording.py.
 
-Shapes are rounded up, so that few recordings serve all walks of a process: S, the K candidates and the L words here, the rows
-B of each house by the walk's batch (StackedBatch). The n = s B rows of s houses are the first of a recording's N = S B; the
+Shapes are rounded up, so that few recordings serve all walks of a process: S, the K candidates and the L words here, the
+rows B of each house by the walk's batch (StackedBatch). The n = s B rows of s houses are the first of a recording's N = S B;
 outputs of the others have no gradient, and nobody reads them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,14 @@ from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Drop, Dropout
 from fedsuite.vln.model.gathered import Gathered, Notes
 from fedsuite.vln.model.products import with_weights
-from fedsuite.vln.model.recording import Recorder, Recording, Recordings, replayed, rounded_houses
+from fedsuite.vln.model.recording import (
+    Recorder,
+    Recording,
+    Recordings,
+    Shared,
+    replayed,
+    rounded_houses,
+)
 from fedsuite.vln.model.stacked_batch import StackedDropout
 
 CANDIDATES, WORDS = 16, 40  # K and L are rounded up to multiples of these
@@ -40,7 +46,6 @@ class ReplayedDecoder:
         shapes = tuple((name, w.shape[1:]) for name, w in weights.items())
         self._kind = type(template), shapes, like.dtype, houses
         self._own = recordings.kept(self._kind, lambda: _Weights(template, weights, houses))
-        self._own.load(weights)
 
     def __call__(
         self,
@@ -61,17 +66,17 @@ class ReplayedDecoder:
         mask = dropout.masks(len(state), self._template.dropped)
         if mask is not None:
             given["mask"] = mask
+        self._own.load(self, self._weights)
         words = self._words(language)
         decision = self._decision(given, words)
-        gates, notes = [], []
+        gates, notes = list[Tensor](), list[tuple[Notes, Notes]]()
         for name, weight in self._weights.items():
-            noted = decision.recording.notes(self._own.tensors[name])
-            gate, into = weight, None
+            gate, noted = weight, decision.recording.notes(self._own.tensors[name])
             if noted and weight.requires_grad:
-                gate, into = gathered.gated(weight)
+                gate, gathers = gathered.gated(weight)
+                notes.append((noted, gathers))
             gates.append(gate)
-            notes.append((noted, into))
-        taken = _Taken(decision, words.holding(language), self._number, given, notes)
+        taken = _Taken(decision, words.of(language), self._number, given, notes)
         self._time += 1
         return Decided(*replayed(taken, state, cell, language.gate, *gates))
 
@@ -103,7 +108,7 @@ class ReplayedDecoder:
         return self._recordings.kept(key, make)
 
 
-class _Weights:
+class _Weights(Shared):
     """`module`: a decoder with weights `tensors` [S, ..] that are written anew for every walk."""
 
     def __init__(self, template: nn.Module, weights: Mapping[str, Tensor], houses: int) -> None:
@@ -114,29 +119,29 @@ class _Weights:
         self.module = with_weights(template, self.tensors)
 
     @torch.no_grad()
-    def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Of s houses; others keep what they have."""
-        for name, weight in weights.items():
-            self.tensors[name][: len(weight)].copy_(weight)
+    def load(self, walk: object, weights: Mapping[str, Tensor]) -> None:
+        """Of a walk of s houses; others keep what they have."""
+        if not self.held_by(walk):
+            for name, weight in weights.items():
+                self.tensors[name][: len(weight)].copy_(weight)
 
 
-class _Words:
-    """context [N, L, H], padding [N, L]: what a walk reads while it has so many rows; `width`: of its own words; notes: where
-    its own are, of what it has read; loads: how many walks there have been."""
+class _Words(Shared):
+    """context [N, L, H], padding [N, L]: what a walk reads while it has so many rows; width: of its own words; notes: where
+    it keeps what it has read."""
 
     def __init__(self, context: Tensor) -> None:
         self.context = context
         self.padding = torch.zeros(context.shape[:2], dtype=torch.bool, device=context.device)
-        self._language, self.loads = ref(self), 0
 
-    def holding(self, language: SharedContext) -> "_Words":
+    def of(self, language: SharedContext) -> "_Words":
         """Those of a walk."""
-        if self._language() is not language:
+        if not self.held_by(language):
             rows, self.width, _ = language.context.shape
             self.context[:rows, : self.width].copy_(language.context.detach())
             self.padding[:rows].fill_(True)
             self.padding[:rows, : self.width].copy_(language.padding)
-            self._language, self.notes, self.loads = ref(language), language.notes, self.loads + 1
+            self.notes = language.notes
         return self
 
 
@@ -148,7 +153,8 @@ class _Decision:
     ) -> None:
         self.inputs, own = inputs, ("state", "cell", "mask")
         state, cell = (inputs[name].requires_grad_() for name in own[:2])
-        self.language = SharedContext.noting(words.context, words.padding)
+        gate = words.context.new_zeros((), requires_grad=True)
+        self.language = SharedContext.noting(words.context, words.padding, gate)
         unread = torch.zeros_like(inputs["padding"], dtype=torch.int64)
         seen = {k: x for k, x in inputs.items() if k not in own}
         see = Panorama(**seen, candidate_view=unread)
@@ -158,8 +164,9 @@ class _Decision:
             decided: Decided = weights.module(see, state, cell, self.language, dropout, gathered)
             return decided
 
-        wanted = [state, cell, self.language.gate, *weights.tensors.values()]
-        self.recording = Recording(decide, wanted, recorder, [self.language.notes])
+        wanted = [state, cell, gate, *weights.tensors.values()]
+        shared, noted = [weights, words], [self.language.notes]
+        self.recording = Recording(decide, wanted, recorder, shared, noted)
 
 
 class _Given(Dropout):
@@ -175,13 +182,13 @@ class _Given(Dropout):
 
 @dataclass
 class _Taken:
-    """A decision of a walk of s `houses`. notes: those recorded of each weight, and where the walk gathers them, if so."""
+    """A decision of a walk of s `houses`. notes: those recorded of a weight, and where the walk gathers its own."""
 
     decision: _Decision
     words: _Words
     houses: int
     given: dict[str, Tensor]
-    notes: list[tuple[Notes, Notes | None]]
+    notes: list[tuple[Notes, Notes]]
 
     def forward(self) -> tuple[Tensor, ...]:
         self.rows, self.width = self.given["padding"].shape
@@ -191,7 +198,7 @@ class _Taken:
                 into.fill_(True)
             (into[:, : x.shape[1]] if name in _WIDE else into).copy_(x)
         self.given = {}
-        self.loaded, self.number = self.words.loads, self.decision.recording.forward()
+        self.loads = self.decision.recording.forward()
         logits, *others = (y[: self.rows].detach() for y in self.decision.recording.outputs)
         return logits[:, : 1 + self.width], *others
 
@@ -199,14 +206,12 @@ class _Taken:
         """Of state, cell, the language's gate and every weight."""
         own = self.decision.recording
         for into, slope in zip(own.slopes, slopes, strict=True):
-            into.zero_()
-            if slope is not None:
+            # What others leave behind these rows and columns reaches no gradient that is read.
+            if slope is None:
+                into.zero_()
+            else:
                 into[: self.rows, : slope.shape[1]].copy_(slope)
-        if self.words.loads != self.loaded:
-            raise RuntimeError(
-                "a walk's words were replaced before the gradients of its decisions were taken"
-            )
-        own.backward(self.number)
+        own.backward(self.loads)
         read = self.decision.language.notes
         width = self.words.width
         self.words.notes.extend(
@@ -214,8 +219,7 @@ class _Taken:
             for w, ds, dm, q in read
         )
         state, cell, _, *weights = own.gradients
-        for noted, into in self.notes:
-            if into is not None:
-                into.extend((dy[: self.houses], x[: self.houses]) for dy, x in noted)
+        for noted, gathers in self.notes:
+            gathers.extend((dy[: self.houses], x[: self.houses]) for dy, x in noted)
         back = [None if x is None else x[: self.rows] for x in (state, cell)]
         return [*back, None, *(None if w is None else w[: self.houses] for w in weights)]

@@ -7,6 +7,7 @@ each of them, a power of two, and the next piece goes on with the first P' of th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from fedsuite.vln.model.recording import (
     Recorder,
     Recording,
     Recordings,
+    Shared,
     replayed,
     rounded_houses,
     rounded_rows,
@@ -38,19 +40,16 @@ def recurrent_replayed(
     and cells [2 s, 8 P, H] of every piece."""
     houses = rounded_houses(len(w_hh) // 2)
     kind = "words", houses, w_hh.shape[1:], w_hh.dtype
-    weight = recordings.kept(
-        kind, lambda: w_hh.detach().new_zeros(2 * houses, *w_hh.shape[1:]).requires_grad_()
-    )
-    _part(weight.detach(), len(w_hh)).copy_(w_hh.detach().unflatten(0, (2, -1)))
+    weight = recordings.kept(kind, partial(_Weight, w_hh.detach(), houses))
+    weight.load(w_hh.detach())
     gate, notes = gathered.gated(w_hh) if w_hh.requires_grad else (w_hh, None)
     outputs, cells = list[Tensor](), list[Tensor]()
     state = cell = inputs.new_zeros(len(inputs), sizes[0], w_hh.shape[2])
     begin = 0
     for number, rows in enumerate(sizes[::POSITIONS]):
         end = begin + POSITIONS * rows
-        piece = recordings.kept(
-            (kind, number, rows), lambda rows=rows: _Piece(weight, rows, recordings.recorder)
-        )
+        make = partial(_Piece, weight, rows, recordings.recorder)
+        piece = recordings.kept((kind, number, rows), make)
         given = inputs[:, begin:end], state[:, :rows], cell[:, :rows]
         found = replayed(_Taken(piece, given, notes), *given, gate)
         outputs.append(found[0])
@@ -60,14 +59,26 @@ def recurrent_replayed(
     return outputs, cells
 
 
+class _Weight(Shared):
+    """[2 S, 4H, H] of all sentences."""
+
+    def __init__(self, like: Tensor, houses: int) -> None:
+        self.tensor = like.new_zeros(2 * houses, *like.shape[1:]).requires_grad_()
+
+    def load(self, weight: Tensor) -> None:
+        """Of s houses [2 s, 4H, H]; others keep what they have."""
+        if not self.held_by(weight):
+            _part(self.tensor.detach(), len(weight)).copy_(weight.unflatten(0, (2, -1)))
+
+
 class _Piece:
     """One recorded: what goes in, [2 S, 8 P, 4H] and twice [2 S, P, H], and the recording."""
 
-    def __init__(self, weight: Tensor, rows: int, recorder: Recorder) -> None:
+    def __init__(self, own: _Weight, rows: int, recorder: Recorder) -> None:
+        self.weight = weight = own.tensor
         hidden, like = weight.shape[2], weight.detach()
         shapes = (POSITIONS * rows, 4 * hidden), (rows, hidden), (rows, hidden)
         self.inputs = [like.new_zeros(len(weight), *s).requires_grad_() for s in shapes]
-        self.weight = weight
         words, state, cell = self.inputs
 
         def read(gathered: Gathered) -> list[Tensor]:
@@ -75,7 +86,7 @@ class _Piece:
             outputs, cells, _ = recurrent(words, weight, sizes, gathered, (state, cell))
             return [torch.cat(outputs, 1), torch.cat(cells, 1)]
 
-        self.recording = Recording(read, [*self.inputs, weight], recorder)
+        self.recording = Recording(read, [*self.inputs, weight], recorder, [own])
 
 
 @dataclass
@@ -92,17 +103,18 @@ class _Taken:
         for into, x in zip(self.piece.inputs, self.given, strict=True):
             _part(into.detach(), self.parts).copy_(x.detach().unflatten(0, (2, -1)))
         self.given = ()
-        self.number = self.piece.recording.forward()
+        self.loads = self.piece.recording.forward()
         return tuple(_own(y, self.parts).detach() for y in self.piece.recording.outputs)
 
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of words, state, cell and the weight's gate."""
         own = self.piece.recording
         for into, slope in zip(own.slopes, slopes, strict=True):
-            into.zero_()
-            if slope is not None:
+            if slope is None:
+                into.zero_()
+            else:
                 _part(into, self.parts).copy_(slope.unflatten(0, (2, -1)))
-        own.backward(self.number)
+        own.backward(self.loads)
         if self.notes is not None:
             noted = own.notes(self.piece.weight)
             self.notes.extend((_own(dy, self.parts), _own(x, self.parts)) for dy, x in noted)

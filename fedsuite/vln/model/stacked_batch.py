@@ -22,14 +22,14 @@ Draws = tuple[list[int], int, Tensor]
 
 
 class StackedBatch(Batch):
-    """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house; rows: B in the
-    beginning."""
+    """present [N]: rows that would be in their house's batch if it were alone; counts: how many of each house; rows: B at
+    first."""
 
     def __init__(
         self, sizes: Sequence[int], device: torch.device, rounded: Rounded | None = None
     ) -> None:
-        """sizes: episodes of every house, which are the first of its B = max(sizes) rows; rounded: B is always rounded up so,
-        and gets smaller when that does."""
+        """sizes: episodes of every house, which are the first of its B = max(sizes) rows; rounded: what rounds B up, which
+        gets smaller only when that does."""
         self.rows, self._rounded = rounded(max(sizes)) if rounded else max(sizes), rounded
         self._number = torch.arange(len(sizes), device=device).unsqueeze(1)
         slot = torch.arange(self.rows, device=device)

@@ -1,32 +1,45 @@
 """Decisions that are replayed from recordings are those taken by launching every operator."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from benchmarks.pretended_graphs import PretendedGraphs
+from fedsuite.vln.model.agent import AgentSizes, Panorama, build_agent
+from fedsuite.vln.model.attention import SharedContext
+from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.gathered import Gathered
+from fedsuite.vln.model.lstm import recurrent
 from fedsuite.vln.model.recording import Recordings
+from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
 from fedsuite.vln.model.stacked import StackedAgent
+from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout
 from fedsuite.vln.stacked_world import stacked_world
 from fedsuite.vln.training.stacked import stacked_losses
 from tests.harness import changed
 from tests.vln.training.test_stacked import CASES, CONFIG, DIMMED, WAYS, Own
 
 
+def losses_of(houses, config, recordings):
+    return stacked_losses(
+        StackedAgent([own.agent for own in houses], recordings),
+        stacked_world([own.world for own in houses]),
+        [own.drawn for own in houses],
+        [0.2] * len(houses),
+        config,
+        [own.dropout for own in houses],
+        [own.actions for own in houses],
+    )
+
+
 def steps(houses, config, recordings, count):
-    """Gradients of so many steps, before each of which the weights change."""
-    worlds = stacked_world([own.world for own in houses])
+    """Gradients of so many steps, before each of which the weights change; at the last there are fewer houses."""
     found = []
     for number in range(count):
-        losses = stacked_losses(
-            StackedAgent([own.agent for own in houses], recordings),
-            worlds,
-            [own.drawn for own in houses],
-            [0.2] * len(houses),
-            config,
-            [own.dropout for own in houses],
-            [own.actions for own in houses],
-        )
+        houses = houses[: len(houses) - (number == count - 1)]
+        losses = losses_of(houses, config, recordings)
         sum(one.total for one in losses).backward()
         found.append(([own.gradients() for own in houses], [one.decisions for one in losses]))
         with torch.no_grad():
@@ -48,7 +61,7 @@ def test_gradients_are_those_of_launched_decisions(oak, elm, case, decoder):
     kind = config, decoder, case == WAYS, case == DIMMED
 
     def houses():
-        return [Own(house, n, *kind) for n, house in enumerate((oak, elm, oak))]
+        return [Own(house, n, *kind) for n, house in enumerate((oak, elm, oak, elm))]
 
     graphs = PretendedGraphs()
     replayed = steps(houses(), config, Recordings(graphs), 3)
@@ -62,3 +75,103 @@ def test_gradients_are_those_of_launched_decisions(oak, elm, case, decoder):
                     assert own[name] is None or not own[name].any(), name
                 else:
                     assert_close(own[name], slope, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_what_has_been_recorded_is_recorded_once(oak, elm):
+    """Though weights differ, and mini-batches by an episode and some words."""
+    graphs = PretendedGraphs()
+    recordings, counted = Recordings(graphs), []
+    for size in (4, 4, 3):
+        config = changed(CONFIG, objective="none", batch_size=size, feature_dropout=0.0)
+        houses = [Own(h, n, config, "envdrop", False, False) for n, h in enumerate((oak, elm))]
+        losses = losses_of(houses, config, recordings)
+        sum(one.total for one in losses).backward()
+        counted.append((graphs.number, graphs.replays))
+    (number, replays), *others = counted
+    assert number > 4 and others[-1][1] > 2.5 * replays
+    assert [n for n, _ in others] == [number, number]
+
+
+class Walked:
+    """Decisions of s houses with B rows each, K candidates and L words, and the gradients of random slopes."""
+
+    SIZES = AgentSizes(30, feature=8, angle=8, hidden=16, word=6, action=4)
+
+    def __init__(self, seed, recordings, houses, rows, candidates, words, decisions=3):
+        draw = torch.Generator().manual_seed(seed)
+        batch = StackedBatch([rows] * houses, torch.device("cpu"))
+        streams = [Dropout(0.5, 0.0, torch.Generator().manual_seed(h)) for h in range(houses)]
+        dropout, gathered = StackedDropout(streams, batch), Gathered()
+
+        def some(*shape):
+            return torch.randn(houses * rows, *shape, generator=draw)
+
+        self.agents = [build_agent(self.SIZES, seed + h) for h in range(houses)]
+        self.begun = [x.requires_grad_() for x in (some(words, 16), some(16), some(16))]
+        padding = (some(words) > 1.0).index_fill_(1, torch.tensor(0), False)
+        language, state, cell = SharedContext(self.begun[0], padding), *self.begun[1:]
+        decoder, total, self.logits = StackedAgent(self.agents, recordings).decoder, 0.0, []
+        for _ in range(decisions):
+            absent = (some(candidates) > 1.0).index_fill_(1, torch.tensor(0), False)
+            views = some(36, 8), some(36, 4), some(candidates, 8), some(candidates, 4)
+            see = Panorama(*views, absent, some(4), absent.long())
+            logits, hidden, cell, state = decoder(see, state, cell, language, dropout, gathered)
+            self.logits.append(logits.detach())
+            there = logits.masked_fill(logits == float("-inf"), 0.0)
+            total = total + (there * some(1 + candidates)).sum() + (hidden * some(16)).sum()
+        self.total = total + (cell * some(16)).sum()
+
+    def gradients(self):
+        self.total.backward()
+        decoders = [p for agent in self.agents for p in agent.decoder.parameters()]
+        return [x.grad for x in (*self.begun, *decoders)]
+
+
+# Houses, rows, candidates, words: others in turn, of which each leaves what the next must not read.
+SHAPES = [(4, 8, 12, 30), (3, 8, 4, 11), (4, 16, 2, 40), (3, 16, 16, 7), (4, 8, 5, 18)]
+
+
+def test_decisions_of_other_shapes_leave_nothing_behind():
+    graphs = PretendedGraphs()
+    recordings = Recordings(graphs)
+    for seed, shape in enumerate(SHAPES * 2):
+        decisions = 3 - seed % 2  # the last has no gradient of the state that it leaves
+        replayed, launched = (Walked(seed, own, *shape, decisions) for own in (recordings, None))
+        assert_close(replayed.logits, launched.logits, rtol=1e-4, atol=1e-5)
+        for own, other in zip(replayed.gradients(), launched.gradients(), strict=True):
+            assert_close(own, other, rtol=1e-4, atol=1e-4)
+    assert graphs.number == 2 * 2 * 3, "two kinds of rows, three decisions, forward and back"
+
+
+@pytest.mark.parametrize("rows", [8, 16])
+def test_gradients_are_not_taken_of_what_was_overwritten(rows):
+    """By a walk with other weights, of as many rows or of more."""
+    recordings = Recordings(PretendedGraphs())
+    first = Walked(0, recordings, 2, 8, 5, 9)
+    Walked(1, recordings, 2, rows, 5, 9).gradients()
+    with pytest.raises(RuntimeError, match="overwritten by another before its gradients were"):
+        first.gradients()
+
+
+def test_words_of_other_sentences_leave_nothing_behind():
+    """What is made of hidden states and of cells, of either alone, and of other numbers of rows and words."""
+    graphs = PretendedGraphs()
+    recordings = Recordings(graphs)
+    for seed, (houses, longest, used) in enumerate([(4, 30, 0), (3, 9, 1), (4, 17, 0), (3, 30, 2)] * 2):  # fmt: skip
+        draw = torch.Generator().manual_seed(seed)
+        sizes = rounded_sizes(torch.linspace(20 + seed, 1, longest).long()).tolist()
+        found = []
+        inputs, weight = (
+            torch.randn(2 * houses, n, m, generator=draw) for n, m in ((sum(sizes), 16), (16, 4))
+        )
+        slope = torch.randn(2 * houses, sum(sizes), 4, generator=draw)
+        for own in (recordings, None):
+            given = [x.clone().requires_grad_() for x in (inputs, weight)]
+            gathered = Gathered()
+            read = partial(recurrent_replayed, recordings=own) if own else recurrent
+            states, cells = (torch.cat(x, 1) for x in read(*given, sizes, gathered)[:2])
+            made = (states, cells, states + cells.sin())[used]
+            found.append((made, *torch.autograd.grad(made, given, slope)))
+        for one, other in zip(*found, strict=True):
+            assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert graphs.replays > 2 * graphs.number

@@ -1,6 +1,7 @@
 """Houses trained side by side learn what each learns alone."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from benchmarks.operations import Counting
+from benchmarks.pretended_graphs import PretendedGraphs
 from fedsuite.arrays import module_arrays
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.penalties import chosen_penalty
@@ -18,6 +20,7 @@ from fedsuite.vln.data.dataset import join_houses, make_episodes
 from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.decoders import DECODERS
 from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.speaker import SpeakerSizes, build_speaker
 from fedsuite.vln.model.stacked import StackedAgent
 from fedsuite.vln.stacked_world import stacked_world
@@ -132,11 +135,13 @@ def doubled(world):
     return replace(world, **{k: v.double() for k, v in floats.items()})
 
 
-def test_what_sets_them_apart_is_rounding_alone(oak, elm, in_double):
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_sets_them_apart_is_rounding_alone(oak, elm, in_double, recorded):
     """With 64 bits a millionth of a millionth of what was learnt, after steps with dropout, sampled actions and A2C."""
     config = changed(CONFIG, objective="a2c", learning_rate=1e-3)
-    trained = []
-    for train in (lambda own: [one.all_steps() for one in own], train_stacked):
+    trained, recordings = [], Recordings(PretendedGraphs()) if recorded else None
+    together = partial(train_stacked, recordings=recordings)
+    for train in (lambda own: [one.all_steps() for one in own], together):
         own = [Own(house, n, config, "envdrop", False, False) for n, house in enumerate((oak, elm))]
         begun = [module_arrays(one.agent) for one in own]
         parts = [[TrainingData(house.samples["train"], 0.2)] for house in (oak, elm)]
@@ -155,8 +160,9 @@ def test_what_sets_them_apart_is_rounding_alone(oak, elm, in_double):
         assert learnt > 1e-2 and apart < 1e-12 * learnt, (apart, learnt)
 
 
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
+def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh, recorded):
     """Houses leave when they have taken their steps; optimizers that go on, penalties and clipping are their own, as are
     further parts of the data, which a speaker describes in one house and not in the other."""
     speaker = build_speaker(SpeakerSizes(30, 8, angle=8, hidden=16, word=6), seed=0).eval()
@@ -186,7 +192,7 @@ def test_a_training_of_houses_is_that_of_each_alone(oak, elm, fresh):
         begun.append(module_arrays(own.agent))
         lessons = AgentLessons(own.agent, own.world, parts, config, (2, n))
         together.append(Training(lessons, optimizer, steps[n], Gradients(penalty)))
-    reports = train_stacked(together)
+    reports = train_stacked(together, Recordings(PretendedGraphs()) if recorded else None)
     for (own, optimizer, want), got, start, report in zip(
         alone, together, begun, reports, strict=True
     ):
