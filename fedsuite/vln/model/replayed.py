@@ -7,7 +7,7 @@ outputs of the others have no gradient, and nobody reads them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,6 @@ class ReplayedDecoder:
         self, template: ActionDecoder, weights: Mapping[str, Tensor], recordings: Recordings
     ) -> None:
         """template: the decoder of one of the agents."""
-        self.launched = with_weights(template, weights)
         self._template, self._weights, self._recordings = template, weights, recordings
         self._number, self._time = len(next(iter(weights.values()))), 0
         houses, like = rounded_houses(self._number), next(iter(weights.values()))
@@ -79,6 +78,11 @@ class ReplayedDecoder:
         taken = _Taken(decision, words.of(language), self._number, given, notes)
         self._time += 1
         return Decided(*replayed(taken, state, cell, language.gate, *gates))
+
+    @cached_property
+    def launched(self) -> nn.Module:
+        """The same, of which nothing is replayed."""
+        return with_weights(self._template, self._weights)
 
     def _words(self, language: SharedContext) -> "_Words":
         context = language.context

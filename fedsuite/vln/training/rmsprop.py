@@ -9,7 +9,7 @@ With correction it takes the steps of torch.optim.Adam without momentum, to the 
 the last gradient, as large as the model, which nobody needs and no house should hand on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
@@ -27,18 +27,28 @@ class RMSprop(torch.optim.Optimizer):
         for parameter in self.param_groups[0]["params"]:
             self.state[parameter]["square_avg"] = torch.zeros_like(parameter)
 
-    @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update with the gradients at hand; parameters without a gradient stay as they are."""
-        group = self.param_groups[0]
+        step_together([self])
+
+
+@torch.no_grad()
+def step_together(optimizers: Sequence[RMSprop]) -> None:
+    """A step of each, those at once that have taken equally many with the same settings."""
+    alike: dict[tuple[float, bool, int], list[RMSprop]] = {}
+    for one in optimizers:
+        group = one.param_groups[0]
         group["step"] += 1
-        weights = [p for p in group["params"] if p.grad is not None]
+        alike.setdefault((group["lr"], group["bias_correction"], group["step"]), []).append(one)
+    for (lr, corrected, step), own in alike.items():
+        each = [(one.state, p) for one in own for p in one.param_groups[0]["params"]]
+        weights = [p for _, p in each if p.grad is not None]
         gradients = [p.grad for p in weights]
-        squares = [self.state[p]["square_avg"] for p in weights]
+        squares = [state[p]["square_avg"] for state, p in each if p.grad is not None]
         torch._foreach_mul_(squares, ALPHA)
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - ALPHA)
         scale = torch._foreach_sqrt(squares)
-        if group["bias_correction"]:
-            torch._foreach_div_(scale, (1 - ALPHA ** group["step"]) ** 0.5)
+        if corrected:
+            torch._foreach_div_(scale, (1 - ALPHA**step) ** 0.5)
         torch._foreach_add_(scale, EPSILON)
-        torch._foreach_addcdiv_(weights, gradients, scale, -group["lr"])
+        torch._foreach_addcdiv_(weights, gradients, scale, -lr)

@@ -19,8 +19,9 @@ from fedsuite.vln.model.stacked import StackedAgent
 from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout, sample_stacked
 from fedsuite.vln.stacked_world import StackedWorld, stacked_episodes, stacked_world
 from fedsuite.vln.training.decisions import Decisions, decisions_of
-from fedsuite.vln.training.learner import Source, Training, TrainingReport
+from fedsuite.vln.training.learner import AgentLessons, Source, Training, TrainingReport
 from fedsuite.vln.training.objective import Losses, a2c, joined
+from fedsuite.vln.training.rmsprop import RMSprop, step_together
 from fedsuite.vln.training.rollout import Walk, walk
 
 Drawn = tuple[Episodes | None, Episodes | None]  # forced, sampled
@@ -44,8 +45,7 @@ def train_stacked(
             # Environment dropout and dropout of features are drawn in other shapes.
             for describes in (False, True):
                 _backward(trainings, stacked, going, part, describes, recordings)
-        for h in going:
-            trainings[h].step()
+        _step([trainings[h] for h in going])
     return [t.lessons.measured(t.steps) for t in trainings]
 
 
@@ -79,6 +79,37 @@ def _backward(
     torch.stack([one.total for one in losses]).sum().backward()
     for h, one in zip(numbers, losses, strict=True):
         trainings[h].lessons.count(one)
+
+
+def _step(trainings: Sequence[Training]) -> None:
+    """`Training.step` of every house, with fewer operations."""
+    for training in trainings:
+        training.gradients.shape(training.parameters)
+    clip_together([training.lessons for training in trainings])
+    optimizers = [training.optimizer for training in trainings]
+    known = [one for one in optimizers if isinstance(one, RMSprop)]
+    if len(known) == len(optimizers):
+        step_together(known)
+    else:
+        for optimizer in optimizers:
+            optimizer.step()
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+
+
+def clip_together(lessons: Sequence[AgentLessons]) -> None:
+    """`AgentLessons.clip` of every house, by the numbers of torch's clip_grad_norm_."""
+    modules = [m for one in lessons for m in (one.agent.encoder, one.agent.decoder)]
+    gradients = [[p.grad for p in m.parameters() if p.grad is not None] for m in modules]
+    norms = torch._foreach_norm([slope for own in gradients for slope in own])
+    parts = torch.stack(norms).split([len(own) for own in gradients])
+    norm = torch.stack([torch.linalg.vector_norm(part) for part in parts])
+    scales = (lessons[0].longest / (norm + 1e-6)).clamp(max=1.0)
+    for own, scale in zip(gradients, scales, strict=True):
+        if own:
+            torch._foreach_mul_(own, scale)
+    for one, length in zip(lessons, norm[::2].tolist(), strict=True):
+        one.sums[2] += length
 
 
 def stacked_losses(

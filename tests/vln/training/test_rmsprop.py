@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedsuite.vln.training.rmsprop import RMSprop
+from fedsuite.vln.training.rmsprop import RMSprop, step_together
 
 
 def module(seed: int = 0) -> nn.Module:
@@ -58,3 +58,35 @@ def test_parameters_without_gradient_stay_and_keep_their_state():
     assert torch.equal(net[0].weight, before)
     first, last = (optimizer.state[layer.weight]["square_avg"] for layer in (net[0], net[2]))
     assert not first.any() and last.all()
+
+
+def test_steps_taken_together_are_those_of_each():
+    """With other rates, other numbers of steps before, and parameters without a gradient."""
+
+    def begun():
+        ways = [
+            (0.01, True, 2),
+            (0.03, True, 2),
+            (0.01, True, 0),
+            (0.01, True, 2),
+            (0.01, False, 2),
+        ]
+        for seed, (rate, correction, before) in enumerate(ways):
+            net = module(seed)
+            optimizer = RMSprop(net.parameters(), rate, correction)
+            train(net, optimizer, before)
+            net(torch.ones(1, 5)).sum().backward()
+            if seed == 3:
+                net[0].bias.grad = None
+            yield net, optimizer
+
+    each, together = [*begun()], [*begun()]
+    for _, optimizer in each:
+        optimizer.step()
+    step_together([optimizer for _, optimizer in together])
+    for (net, one), (other, another) in zip(each, together, strict=True):
+        assert one.param_groups[0]["step"] == another.param_groups[0]["step"]
+        for p, q in zip(net.parameters(), other.parameters(), strict=True):
+            assert torch.equal(p, q)
+            assert torch.equal(one.state[p]["square_avg"], another.state[q]["square_avg"])
+    assert not torch.equal(each[0][0][0].weight, module(0)[0].weight)

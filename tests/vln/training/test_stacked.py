@@ -27,7 +27,7 @@ from fedsuite.vln.stacked_world import stacked_world
 from fedsuite.vln.training.learner import AgentLessons, Training, TrainingData, train_locally
 from fedsuite.vln.training.objective import compute_losses
 from fedsuite.vln.training.rmsprop import RMSprop
-from fedsuite.vln.training.stacked import stacked_losses, train_stacked
+from fedsuite.vln.training.stacked import clip_together, stacked_losses, train_stacked
 from tests.harness import changed
 
 CONFIG = changed(FedVLNConfig(), batch_size=4, max_actions=8, train_max_actions=6)
@@ -241,3 +241,39 @@ def test_side_by_side_houses_take_fewer_operations(oak):
         counted.append(operations.number)
     one, two, six = counted
     assert one < 1_950 and two < 2_650 and six < 3_250, counted
+
+
+def test_houses_are_clipped_as_each_is(oak, elm):
+    """Encoder and decoder, each by itself; one house is below the limit, and one has no gradient but of its critic."""
+    config = changed(CONFIG, gradient_clip=0.5)
+    lessons = []
+    for n, house in enumerate((oak, elm, oak)):
+        own, parts = Own(house, n, config, "envdrop", False, False), house.samples["train"]
+        data = [TrainingData(parts, 0.2)]
+        lessons.append(AgentLessons(own.agent, own.world, data, config, (1, n)))
+
+    def with_gradients():
+        draw = torch.Generator().manual_seed(0)
+        for n, one in enumerate(lessons):
+            one.sums[:] = 0.0
+            for name, p in one.agent.named_parameters():
+                p.grad = torch.randn(p.shape, generator=draw) * (1.0, 1e-3, 1.0)[n]
+                if n == 2 and not name.startswith("critic"):
+                    p.grad = None
+
+    def found():
+        given = [p.grad for one in lessons for p in one.agent.parameters()]
+        return [g.clone() for g in given if g is not None], [one.sums[2] for one in lessons]
+
+    with_gradients()
+    drawn, _ = found()
+    for one in lessons:
+        one.clip()
+    alone, lengths = found()
+    with_gradients()
+    clip_together(lessons)
+    together, others = found()
+    for mine, theirs in zip(alone, together, strict=True):
+        assert_close(theirs, mine, rtol=1e-6, atol=0.0)
+    assert others == pytest.approx(lengths, rel=1e-6) and others[2] == 0.0 < others[1] < 0.5
+    assert not torch.equal(drawn[0], together[0]), "nothing was clipped"
