@@ -15,7 +15,7 @@ from typing import Any
 
 from fedsuite.errors import InputError
 
-PER_GPU = (1, 2, 4, 8)
+PER_GPU = (1, 2, 4, 8, 16)
 FILLED = 0.9  # share of a GPU's free memory that workers may be expected to take
 _DEVICE_FILES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 _NOT_HERE = (
@@ -120,7 +120,7 @@ class Resources:
             raise InputError(f"--workers: {self.workers} can run no client; give at least 1")
         per_gpu = self.workers_per_gpu
         if per_gpu is not None and per_gpu not in PER_GPU:
-            raise InputError(f"--workers-per-gpu: {per_gpu} given; give one of 1, 2, 4 and 8")
+            raise InputError(f"--workers-per-gpu: {per_gpu} given; give one of 1, 2, 4, 8 and 16")
         if per_gpu is not None and self.gpus == 0:
             raise InputError("--workers-per-gpu: --gpus 0 means no GPU; leave one of them out")
         if self.cluster or (not self.gpus and per_gpu is None):

@@ -32,7 +32,8 @@ GB = 10**9
 @pytest.mark.parametrize(
     ("weight", "gpus", "kept", "cores", "per_gpu"),
     [
-        (Weight(80 * GB, 2 * GB, 0, 12), 1, 72, 16, 8),
+        (Weight(80 * GB, 2 * GB, 0, 12), 1, 72, 16, 16),
+        (Weight(80 * GB, 2 * GB, 0, 12), 1, 72, 12, 8),
         (Weight(80 * GB, 2 * GB, GB // 12, 12), 1, 72, 16, 8),  # 7.9 GB each
         (Weight(80 * GB, 2 * GB, GB // 5, 12), 1, 72, 16, 4),  # 16.2 GB each
         (Weight(80 * GB, 2 * GB, GB // 5, 12), 1, 30, 16, 8),  # with 30 open: 7.8

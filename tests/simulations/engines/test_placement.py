@@ -38,7 +38,7 @@ def test_without_gpus_workers_are_limited_by_cores_and_clients() -> None:
     assert Placement(3).environment()["CUDA_VISIBLE_DEVICES"] == ""
 
 
-@pytest.mark.parametrize("per_gpu", [1, 2, 4, 8])
+@pytest.mark.parametrize("per_gpu", [1, 2, 4, 8, 16])
 def test_there_is_a_worker_for_each_share(monkeypatch: pytest.MonkeyPatch, per_gpu: int) -> None:
     see(monkeypatch, 4)
     placed = Resources(gpus=3, workers_per_gpu=per_gpu).placed("auto", 5)
