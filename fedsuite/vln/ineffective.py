@@ -31,7 +31,7 @@ UNREAD: Unread = {
     "objective.environment-dropout": ("stage", among("train", "speaker")),
     "objective.max-generated-length": ("stage", among("train")),
     "training.stacked": [
-        ("federation.houses-per-message", among(0, 1)),
+        ("federation.houses-per-message", among(0)),
         ("stage", among("speaker")),
     ],
     "training.cuda-graphs": ("training.stacked", among("no")),

@@ -20,6 +20,8 @@ OWN = "tests.vln.test_stacking:decoder"
         ({"stacked": "yes"}, True, True),
         ({"stacked": "no"}, False, False),
         ({"houses_per_message": 1, "stacked": "yes"}, False, False),
+        ({"houses_per_message": 1, "cuda_graphs": "auto"}, False, True),
+        ({"houses_per_message": 0, "cuda_graphs": "auto"}, False, False),
         ({"houses_per_message": 0}, False, False),
         ({"stage": "speaker", "stacked": "yes"}, False, False),
         ({"decoder": OWN}, False, False),
