@@ -23,7 +23,13 @@ from clients.numpy_client_app import (
 )
 from clients.side_by_side import Ask, side_by_side
 from fedsuite.arrays import Arrays, range_complaint, with_prefix
-from fedsuite.averaging.partial_sums import SUM, WEIGHT, tree_sum, weighted_change
+from fedsuite.averaging.partial_sums import (
+    SUM,
+    WEIGHT,
+    sum_of_changes,
+    tree_sum,
+    weighted_change,
+)
 from fedsuite.averaging.several_clients import (
     FAILED,
     MEMBERS,
@@ -87,8 +93,8 @@ class TogetherClient(NumPyClient):
         counts: list[int] = []
         metrics: Config = {}
 
-        def leaf(place: int) -> Arrays:
-            partition, start, own = visits[place]
+        def trained(place: int) -> Arrays:
+            partition, _, _ = visits[place]
             name, one = self.names[partition], answers(place)
             if isinstance(one, Exception):
                 raise RunFailed(f"{name}: {type(one).__name__}: {one}") from one
@@ -97,9 +103,16 @@ class TogetherClient(NumPyClient):
                 raise RunFailed(f"{name}: {complaint}")
             metrics.update(for_member({**said, "num-examples": count}, partition))
             counts.append(count)
-            return weighted_change(start, arrays, float(own[WEIGHT]))
+            return arrays
 
-        total = tree_sum(leaf, len(visits))
+        start, places = visits[0][1], range(len(visits))
+        weights = [float(config[WEIGHT]) for _, _, config in visits]
+        if self.together:  # where all have been asked for, and are there
+            total = sum_of_changes(start, [trained(place) for place in places], weights)
+        else:
+            total = tree_sum(
+                lambda place: weighted_change(start, trained(place), weights[place]), len(visits)
+            )
         return named_reply(with_prefix(total, SUM), sum(counts), metrics)
 
     def _answers(self, visit: Visit, visits: Sequence[Asked]) -> Answers:

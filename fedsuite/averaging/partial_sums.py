@@ -5,7 +5,7 @@ of its two children, where nothing and x is x. A message that carries the 2^m cl
 sum, and the server adds up what is above: whatever m, the same numbers are added in the same pairs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fedsuite.arrays import Arrays
 
 SUM = "sum."  # prefix of the sums among a reply's arrays
 WEIGHT = "weight"  # of one member: p_k
+BLOCK = 1 << 14  # numbers that are summed at once
 
 
 def tree_sum(leaf: Callable[[int], Arrays | None], count: int) -> Arrays:
@@ -39,3 +40,30 @@ def weighted_change(
         change -= server[name]
         change *= weight
     return changes
+
+
+def sum_of_changes(
+    server: Mapping[str, np.ndarray],
+    clients: Sequence[Mapping[str, np.ndarray]],
+    weights: Sequence[float],
+) -> Arrays:
+    """sum_k p_k (w_k - w), to the byte `tree_sum` of every `weighted_change`, of clients that are all there: by blocks that
+    stay in a processor's cache, several times as fast."""
+    names = list(clients[0]) if clients else []
+    return {name: _summed(server[name], [one[name] for one in clients], weights) for name in names}
+
+
+def _summed(
+    start: np.ndarray, arrays: Sequence[np.ndarray], weights: Sequence[float]
+) -> np.ndarray:
+    """One array's."""
+    server, own = start.reshape(-1), [array.reshape(-1) for array in arrays]
+    total = np.empty(len(server))
+    for begin in range(0, len(server), BLOCK):
+        part = slice(begin, begin + BLOCK)
+
+        def change(k: int, part: slice = part) -> Arrays:
+            return weighted_change({"": server[part]}, {"": own[k][part]}, weights[k])
+
+        total[part] = tree_sum(change, len(own))[""]
+    return total.reshape(start.shape)

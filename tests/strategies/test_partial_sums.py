@@ -11,7 +11,7 @@ from flwr.app import Message
 
 from clients.house import HouseClient
 from fedsuite.arrays import Arrays, module_arrays
-from fedsuite.averaging.partial_sums import tree_sum
+from fedsuite.averaging.partial_sums import BLOCK, sum_of_changes, tree_sum, weighted_change
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import read_rows
 from fedsuite.roster.members import ROSTER, Member, Roster, read_roster
@@ -103,6 +103,25 @@ def test_a_tree_of_subtrees_is_the_tree(count: int) -> None:
     rest = [leaf["w"] for leaf in gone if leaf]
     np.testing.assert_allclose(tree_sum(gone.__getitem__, count)["w"], sum(rest), rtol=1e-12)
     assert tree_sum(lambda _: None, count) == {} == tree_sum(leaves.__getitem__, 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12])
+def test_changes_are_summed_by_blocks_to_the_byte(count: int) -> None:
+    """Arrays of more than a block, of less, and of one number."""
+    rng = np.random.default_rng(count)
+    shapes = {"long": (3, BLOCK // 2 + 7), "short": (4, 5), "one": ()}
+    start, *clients = (
+        {k: np.asarray(rng.standard_normal(s) * 10.0**i, np.float32) for k, s in shapes.items()}
+        for i in range(count + 1)
+    )
+    weights = rng.random(count).tolist()
+    whole = tree_sum(lambda k: weighted_change(start, clients[k], weights[k]), count)
+    found = sum_of_changes(start, clients, weights)
+    assert found.keys() == whole.keys()
+    for name, array in whole.items():
+        assert (found[name].shape, found[name].dtype) == (array.shape, np.float64)
+        assert found[name].tobytes() == array.tobytes()
+    assert sum_of_changes(start, [], []) == {}
 
 
 def test_the_bytes_are_the_same_whatever_the_number(plays: dict[int, Played]) -> None:
