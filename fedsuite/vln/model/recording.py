@@ -2,9 +2,9 @@
 
   y = f(x, W);   dx = (dy/dx)^T dy,  dW likewise
 
-A decision of the published agent is some fifty small kernels and a hundred for its gradients: to launch them one by one
-takes a GPU's host far longer than the GPU takes to work through them. A CUDA graph launches all of them at once, but reads
-and writes the same memory every time: x is copied there, y is copied from there, and shapes are fixed. Activations stay in
+A decision of the published agent is some fifty small kernels, and more for its gradients: to launch them one by one takes a
+GPU's host far longer than the GPU takes to work through them. A CUDA graph launches all of them at once, but reads and
+writes the same memory every time: x is copied there, y is copied from there, and shapes are fixed. Activations stay in
 a recording's own memory until its gradients have been taken, so the decisions of one walk need a recording each.
 """
 
