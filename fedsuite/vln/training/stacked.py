@@ -101,6 +101,8 @@ def clip_together(lessons: Sequence[AgentLessons]) -> None:
     """`AgentLessons.clip` of every house, by the numbers of torch's clip_grad_norm_."""
     modules = [m for one in lessons for m in (one.agent.encoder, one.agent.decoder)]
     gradients = [[p.grad for p in m.parameters() if p.grad is not None] for m in modules]
+    if not any(gradients):  # where what moves is the critic alone
+        return
     norms = torch._foreach_norm([slope for own in gradients for slope in own])
     parts = torch.stack(norms).split([len(own) for own in gradients])
     norm = torch.stack([torch.linalg.vector_norm(part) for part in parts])

@@ -277,3 +277,10 @@ def test_houses_are_clipped_as_each_is(oak, elm):
         assert_close(theirs, mine, rtol=1e-6, atol=0.0)
     assert others == pytest.approx(lengths, rel=1e-6) and others[2] == 0.0 < others[1] < 0.5
     assert not torch.equal(drawn[0], together[0]), "nothing was clipped"
+    for one in lessons:
+        for name, p in one.agent.named_parameters():
+            p.grad = torch.full_like(p, 9.0) if name.startswith("critic") else None
+        one.sums[:] = 0.0
+    clip_together(lessons)
+    slopes, lengths = found()
+    assert len(slopes) == 12 and all((g == 9.0).all() for g in slopes) and lengths == [0.0] * 3
