@@ -76,8 +76,7 @@ class Shared:
 
 
 class Recording:
-    """outputs: y; slopes: dy, to be filled before `backward`; gradients: of `wanted`, None where y depends on one by noted
-    products alone."""
+    """outputs: y; slopes: places of dy; gradients: of `wanted`, None where y depends on one by noted products alone."""
 
     def __init__(
         self,
@@ -116,13 +115,25 @@ class Recording:
         self._forward()
         return [one.loads for one in self._shared]
 
-    def backward(self, loads: list[int]) -> None:
-        """Make the gradients; RuntimeError if another walk has begun since."""
+    def backward(
+        self,
+        loads: list[int],
+        slopes: Sequence[Tensor | None],
+        own: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        """Make the gradients; RuntimeError if another walk has begun. slopes: dy, None = 0; own(place, slope): the part
+        of its place in the recording that one is for. What others left in the rest reaches no gradient that is read."""
         if loads != [one.loads for one in self._shared]:
             raise RuntimeError(
                 "what a walk had recorded was overwritten by another before its gradients were taken; take them before "
                 "the other begins"
             )
+        for place, slope in zip(self.slopes, slopes, strict=True):
+            if slope is None:
+                place.zero_()
+            else:
+                part = own(place, slope)
+                part.copy_(slope.reshape(part.shape))
         self._backward()
 
     def notes(self, weight: Tensor) -> Notes:

@@ -209,13 +209,7 @@ class _Taken:
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of state, cell, the language's gate and every weight."""
         own = self.decision.recording
-        for into, slope in zip(own.slopes, slopes, strict=True):
-            # What others leave behind these rows and columns reaches no gradient that is read.
-            if slope is None:
-                into.zero_()
-            else:
-                into[: self.rows, : slope.shape[1]].copy_(slope)
-        own.backward(self.loads)
+        own.backward(self.loads, slopes, lambda place, dy: place[: self.rows, : dy.shape[1]])
         read = self.decision.language.notes
         width = self.words.width
         self.words.notes.extend(

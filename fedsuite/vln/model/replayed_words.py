@@ -109,12 +109,7 @@ class _Taken:
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of words, state, cell and the weight's gate."""
         own = self.piece.recording
-        for into, slope in zip(own.slopes, slopes, strict=True):
-            if slope is None:
-                into.zero_()
-            else:
-                _part(into, self.parts).copy_(slope.unflatten(0, (2, -1)))
-        own.backward(self.loads)
+        own.backward(self.loads, slopes, lambda place, _: _part(place, self.parts))
         if self.notes is not None:
             noted = own.notes(self.piece.weight)
             self.notes.extend((_own(dy, self.parts), _own(x, self.parts)) for dy, x in noted)
