@@ -2,10 +2,12 @@
 
     Recordings(PretendedGraphs())
 
-What a graph would refuse is refused: to read a number off a tensor, whose shape follows from numbers, and to draw.
+What a graph would refuse is refused: to read a number off a tensor, whose shape follows from numbers, and to draw. What a
+replay may write over is spoiled: all that others of its place have made, but for the graph before, of which it goes on.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -39,20 +41,28 @@ class PretendedGraphs:
     def __init__(self, aside: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
         self.number = self.replays = 0
         self._aside = aside
+        self._places: dict[Hashable, list[list[Any]]] = defaultdict(list)
 
     def __call__(
-        self, work: Callable[[], Sequence[Any]]
+        self, work: Callable[[], Sequence[Any]], place: Hashable
     ) -> tuple[Sequence[Any], Callable[[], object]]:
         with _Written() as written:
             found = work()
         self.number += 1
         done = [one for one in written.done if not one[0].is_view]
-        for *_, made in done:  # a graph has done nothing while it was recorded
+        own, there = [made for *_, made in done], self._places[place]
+        for made in own:  # a graph has done nothing while it was recorded
             _write(made, None)
+        read = {_memory(x) for _, *given, _ in done for x in _tensors(given)}
+        before = there[-1] if there and not read.isdisjoint(map(_memory, _tensors(there[-1]))) else None  # fmt: skip
+        there.append(own)
 
         def replay() -> None:
             self.replays += 1
             with torch.no_grad(), self._aside():
+                for other in there:
+                    if other is not own and other is not before:
+                        _write(other, None)
                 for func, args, kwargs, made in done:
                     _write(made, func(*args, **kwargs))
 
@@ -64,12 +74,16 @@ class PretendedGraphs:
 
 def _write(made: Any, again: Any) -> None:
     """The numbers of `again` into the tensors that were made, or none that are numbers."""
-    into = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+    into = _tensors(made)
     for place, one in zip(into, into if again is None else tree_leaves(again), strict=True):
         if again is None and place.is_floating_point():
             place.data.fill_(float("nan"))
         elif _memory(place) != _memory(one):
             place.data.copy_(one)
+
+
+def _tensors(tree: Any) -> list[Any]:
+    return [one for one in tree_leaves(tree) if isinstance(one, torch.Tensor)]
 
 
 def _memory(tensor: Any) -> int:

@@ -5,7 +5,8 @@
 A decision of the published agent is some fifty small kernels, and more for its gradients: to launch them one by one takes a
 GPU's host far longer than the GPU takes to work through them. A CUDA graph launches all of them at once, but reads and
 writes the same memory every time: x is copied there, y is copied from there, and shapes are fixed. Activations stay in
-a recording's own memory until its gradients have been taken, so the decisions of one walk need a recording each.
+a recording's memory until its gradients have been taken, so the decisions of one walk need a recording each. Recordings
+that no walk has both of, those of one decision in other shapes, share memory: that is what a `place` is.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -26,25 +27,33 @@ Function = Callable[[Gathered], Sequence[Tensor]]  # of tensors that it knows; p
 class Recorder(Protocol):
     """What records work: CudaGraphs, or something in its place."""
 
-    def __call__(self, work: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Replay]:
-        """What the work returns, whose numbers are there after a replay."""
+    def __call__(
+        self, work: Callable[[], Sequence[Any]], place: Hashable
+    ) -> tuple[Sequence[Any], Replay]:
+        """What the work returns, whose numbers are there after a replay, until other work recorded at this place is
+        replayed; but forward work leaves alone what backward work recorded after it reads."""
 
     def warm(self, work: Callable[[], object]) -> None:
         """Do the work once as it is: libraries prepare themselves in ways that cannot be recorded."""
 
 
 class CudaGraphs:
-    """Of the present GPU; what memory no tensor holds between two replays its graphs share."""
+    """Of the present GPU. Every place has memory of its own: what a tensor of one graph leaves free, another takes, and a
+    replay of the first then writes over what the other holds there."""
 
     def __init__(self) -> None:
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pools: dict[Hashable, Any] = {}
         self._stream = torch.cuda.Stream()
 
-    def __call__(self, work: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], Replay]:
+    def __call__(
+        self, work: Callable[[], Sequence[Any]], place: Hashable
+    ) -> tuple[Sequence[Any], Replay]:
         graph, found = torch.cuda.CUDAGraph(), list[Any]()
+        if place not in self._pools:
+            self._pools[place] = torch.cuda.graph_pool_handle()
 
         def record() -> None:
-            graph.capture_begin(pool=self._pool)
+            graph.capture_begin(pool=self._pools[place])
             try:
                 found.extend(work())
             finally:
@@ -62,16 +71,15 @@ class CudaGraphs:
 
 
 class Shared:
-    """Memory that recordings read, and that a walk writes before it replays any; loads: how often one has."""
+    """Memory that recordings read, and that a walk writes before it replays any."""
 
-    loads = 0
     _owner: Callable[[], object] = staticmethod(lambda: None)
 
     def held_by(self, owner: object) -> bool:
         """Whether it was `owner` who wrote there last; now it is."""
         held = self._owner() is owner
         if not held:
-            self._owner, self.loads = ref(owner), self.loads + 1
+            self._owner = ref(owner)
         return held
 
 
@@ -82,13 +90,13 @@ class Recording:
         self,
         function: Function,
         wanted: Sequence[Tensor],
-        recorder: Recorder,
-        shared: Sequence[Shared],
+        recordings: "Recordings",
+        place: Hashable,
         noted: Sequence[list[Any]] = (),
     ) -> None:
-        """wanted: leaves of which the function makes its outputs; shared: what it reads that every walk writes anew, which
-        replays a recording once at most; noted: lists in which its backward pass leaves tensors."""
-        gathered = Gathered(gates=False)
+        """wanted: leaves of which the function makes its outputs; place: in a walk, which replays one recording there once
+        at most; noted: lists in which its backward pass leaves tensors."""
+        gathered, recorder = Gathered(gates=False), recordings.recorder
 
         def backward(outputs: Sequence[Tensor], slopes: Sequence[Tensor]) -> Sequence[Any]:
             return torch.autograd.grad(
@@ -103,27 +111,29 @@ class Recording:
             recorder.warm(first)
             for notes in noted:
                 notes.clear()
-            # Held for good: a replay leaves its activations where the first ones are.
-            self._first, self._forward = recorder(lambda: function(gathered))
-            self.outputs = [y.detach() for y in self._first]
+            # Activations are held until both are recorded, as a replay leaves its own where the first ones were.
+            first_ones, self._forward = recorder(lambda: function(gathered), place)
+            self.outputs = [y.detach() for y in first_ones]
             self.slopes = [torch.zeros_like(y) for y in self.outputs]
-            self.gradients, self._backward = recorder(lambda: backward(self._first, self.slopes))
-        self._gathered, self._shared = gathered, shared
+            self.gradients, self._backward = recorder(
+                lambda: backward(first_ones, self.slopes), place
+            )
+        self._gathered, self._recordings = gathered, recordings
 
-    def forward(self) -> list[int]:
+    def forward(self) -> int:
         """Make the outputs. `backward` is to be told what is returned."""
         self._forward()
-        return [one.loads for one in self._shared]
+        return self._recordings.walks
 
     def backward(
         self,
-        loads: list[int],
+        walk: int,
         slopes: Sequence[Tensor | None],
         own: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
         """Make the gradients; RuntimeError if another walk has begun. slopes: dy, None = 0; own(place, slope): the part
         of its place in the recording that one is for. What others left in the rest reaches no gradient that is read."""
-        if loads != [one.loads for one in self._shared]:
+        if walk != self._recordings.walks:
             raise RuntimeError(
                 "what a walk had recorded was overwritten by another before its gradients were taken; take them before "
                 "the other begins"
@@ -142,13 +152,18 @@ class Recording:
 
 
 class Recordings:
-    """What a process has recorded, and memory that recordings share."""
+    """What a process has recorded, and memory that recordings share; walks: how many have begun."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         """recorder: by default CUDA graphs, of the present GPU."""
-        self.recorder = CudaGraphs() if recorder is None else recorder
+        self.recorder, self.walks = CudaGraphs() if recorder is None else recorder, 0
         self._kept: dict[Hashable, Any] = {}
         self._room: dict[Hashable, Tensor] = {}
+
+    def begin(self) -> "Recordings":
+        """A walk: the gradients of the one before can no longer be taken."""
+        self.walks += 1
+        return self
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made for this key, or is made now."""

@@ -5,7 +5,7 @@ rows B of each house by the walk's batch (StackedBatch). The n = s B rows of s h
 outputs of the others have no gradient, and nobody reads them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -18,7 +18,6 @@ from fedsuite.vln.model.dropout import Drop, Dropout
 from fedsuite.vln.model.gathered import Gathered, Notes
 from fedsuite.vln.model.products import with_weights
 from fedsuite.vln.model.recording import (
-    Recorder,
     Recording,
     Recordings,
     Shared,
@@ -100,12 +99,12 @@ class ReplayedDecoder:
             inputs = {}
             for name, x in given.items():
                 shape = (rows, candidates, *x.shape[2:]) if name in _WIDE else (rows, *x.shape[1:])
-                place = self._kind[:-1], self._time, name
+                place = x.dtype, self._time, name
                 if name in _VIEWS:
                     inputs[name] = self._recordings.room(place, x, shape)
                 else:
                     inputs[name] = x.detach().new_zeros(shape)
-            return _Decision(self._own, words, inputs, self._recordings.recorder)
+            return _Decision(self._own, words, inputs, self._recordings, ("decision", self._time))
 
         seen = given["views"].shape[1:], "mask" in given
         key = self._kind, rows, width, candidates, seen, self._time
@@ -153,7 +152,12 @@ class _Decision:
     """One recorded: what goes in by name, each [N, ..], and the recording, whose outputs are those of Decided."""
 
     def __init__(
-        self, weights: _Weights, words: _Words, inputs: dict[str, Tensor], recorder: Recorder
+        self,
+        weights: _Weights,
+        words: _Words,
+        inputs: dict[str, Tensor],
+        recordings: Recordings,
+        place: Hashable,
     ) -> None:
         self.inputs, own = inputs, ("state", "cell", "mask")
         state, cell = (inputs[name].requires_grad_() for name in own[:2])
@@ -169,8 +173,8 @@ class _Decision:
             return decided
 
         wanted = [state, cell, gate, *weights.tensors.values()]
-        shared, noted = [weights, words], [self.language.notes]
-        self.recording = Recording(decide, wanted, recorder, shared, noted)
+        noted = [self.language.notes]
+        self.recording = Recording(decide, wanted, recordings, place, noted)
 
 
 class _Given(Dropout):
@@ -202,14 +206,14 @@ class _Taken:
                 into.fill_(True)
             (into[:, : x.shape[1]] if name in _WIDE else into).copy_(x)
         self.given = {}
-        self.loads = self.decision.recording.forward()
+        self.walk = self.decision.recording.forward()
         logits, *others = (y[: self.rows].detach() for y in self.decision.recording.outputs)
         return logits[:, : 1 + self.width], *others
 
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of state, cell, the language's gate and every weight."""
         own = self.decision.recording
-        own.backward(self.loads, slopes, lambda place, dy: place[: self.rows, : dy.shape[1]])
+        own.backward(self.walk, slopes, lambda place, dy: place[: self.rows, : dy.shape[1]])
         read = self.decision.language.notes
         width = self.words.width
         self.words.notes.extend(

@@ -5,7 +5,7 @@ each of them, a power of two, and the next piece goes on with the first P' of th
 2 S parts of a recording, house by house for each direction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +15,6 @@ from torch import Tensor
 from fedsuite.vln.model.gathered import Gathered, Notes
 from fedsuite.vln.model.lstm import recurrent
 from fedsuite.vln.model.recording import (
-    Recorder,
     Recording,
     Recordings,
     Shared,
@@ -48,7 +47,7 @@ def recurrent_replayed(
     begin = 0
     for number, rows in enumerate(sizes[::POSITIONS]):
         end = begin + POSITIONS * rows
-        make = partial(_Piece, weight, rows, recordings.recorder)
+        make = partial(_Piece, weight, rows, recordings, ("words", number))
         piece = recordings.kept((kind, number, rows), make)
         given = inputs[:, begin:end], state[:, :rows], cell[:, :rows]
         found = replayed(_Taken(piece, given, notes), *given, gate)
@@ -74,7 +73,9 @@ class _Weight(Shared):
 class _Piece:
     """One recorded: what goes in, [2 S, 8 P, 4H] and twice [2 S, P, H], and the recording."""
 
-    def __init__(self, own: _Weight, rows: int, recorder: Recorder) -> None:
+    def __init__(
+        self, own: _Weight, rows: int, recordings: Recordings, place: Hashable
+    ) -> None:
         self.weight = weight = own.tensor
         hidden, like = weight.shape[2], weight.detach()
         shapes = (POSITIONS * rows, 4 * hidden), (rows, hidden), (rows, hidden)
@@ -86,7 +87,7 @@ class _Piece:
             outputs, cells, _ = recurrent(words, weight, sizes, gathered, (state, cell))
             return [torch.cat(outputs, 1), torch.cat(cells, 1)]
 
-        self.recording = Recording(read, [*self.inputs, weight], recorder, [own])
+        self.recording = Recording(read, [*self.inputs, weight], recordings, place)
 
 
 @dataclass
@@ -103,13 +104,13 @@ class _Taken:
         for into, x in zip(self.piece.inputs, self.given, strict=True):
             _part(into.detach(), self.parts).copy_(x.detach().unflatten(0, (2, -1)))
         self.given = ()
-        self.loads = self.piece.recording.forward()
+        self.walk = self.piece.recording.forward()
         return tuple(_own(y, self.parts).detach() for y in self.piece.recording.outputs)
 
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of words, state, cell and the weight's gate."""
         own = self.piece.recording
-        own.backward(self.loads, slopes, lambda place, _: _part(place, self.parts))
+        own.backward(self.walk, slopes, lambda place, _: _part(place, self.parts))
         if self.notes is not None:
             noted = own.notes(self.piece.weight)
             self.notes.extend((_own(dy, self.parts), _own(x, self.parts)) for dy, x in noted)

@@ -33,7 +33,7 @@ class StackedAgent:
         if recordings is None or not isinstance(first, ActionDecoder):
             self.decoder: Callable[..., Decided] = with_weights(first, weights)
         else:
-            self.decoder = ReplayedDecoder(first, weights, recordings)
+            self.decoder = ReplayedDecoder(first, weights, recordings.begin())
 
     def encoder(
         self, tokens: Tensor, length: Tensor, dropout: Dropout
