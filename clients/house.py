@@ -13,7 +13,6 @@ from torch.utils.data import ConcatDataset
 
 from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
-from clients.side_by_side import Ask
 from fedsuite.arrays import load_arrays
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.privacy_settings import EPSILON, EXAMPLE
@@ -41,8 +40,6 @@ from fedsuite.vln.training.rollout import Tamper
 
 class HouseClient(HouseClientBase):
     """`agent` and `speaker` are shells of the right sizes; their weights are overwritten before every use."""
-
-    ask: Ask | None = None  # who takes the steps, and walks, in its place
 
     def __init__(
         self, site: HouseSite, config: FedVLNConfig, agent: Agent, speaker: Speaker | None = None

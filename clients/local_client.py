@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from clients.keeping import KeepingClient
 from clients.numpy_client_app import Config, Fitted, Parameters, named_arrays, named_reply
+from clients.side_by_side import Ask, aside
 from clients.trainings import OPTIMIZER, Lessons, Trainings
 from fedsuite.arrays import (
     LARGEST_COUNT,
@@ -50,6 +51,7 @@ class LocalClient(KeepingClient):
 
     rate = "training.learning-rate"
     module: torch.nn.Module
+    ask: Ask | None = None  # of a visit beside others (side_by_side.py): who takes steps in its place
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class LocalClient(KeepingClient):
         ValueError, and nothing is saved, if the server could not use the answer, or the client what it would keep.
         """
         received, number = named_arrays(parameters, config), int(config["round"])
-        kept = self.kept_to_train(number, config)
+        kept = aside(self.ask, lambda: self.kept_to_train(number, config))
         correction = self.correction(received, kept)
         states = {"kept": kept, "shared": received}.get(self.moments, {})
         share, steps = self.exchange.share, int(config["steps"])
@@ -112,7 +114,7 @@ class LocalClient(KeepingClient):
         if correction is not None:
             private = with_prefix(correction.updated(), CONTROL) | private
             sent = sent | with_prefix(correction.change(), CONTROL)
-        return self.finished(number, config, sent, left.report, private)
+        return aside(self.ask, lambda: self.finished(number, config, sent, left.report, private))
 
     def finished(
         self,

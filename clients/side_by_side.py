@@ -2,14 +2,33 @@
 
 Each runs in a thread of its own, and only one at a time: until it asks for something, or ends. When every visit has asked or
 ended, the questions are answered together. Threads share torch's settings and its default stream, so a visit computes what
-it computes by itself.
+it computes by itself. Work that touches nothing of other visits, such as reading and writing files, may be asked for as well
+(`aside`): that of all visits is done at the same time.
 """
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Ask = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class _Aside:
+    """A question that is some work; its answer is a Future."""
+
+    work: Callable[[], Any]
+
+
+def aside(ask: Ask | None, work: Callable[[], T]) -> T:
+    """What the work returns, or its error; ask: of a visit, None where there is no other beside it."""
+    if ask is None:
+        return work()
+    done: T = ask(_Aside(work)).result()
+    return done
 
 
 class _Closed(BaseException):
@@ -62,19 +81,30 @@ class _Visit:
 def side_by_side(
     visits: Sequence[Callable[[Ask], Any]], answers: Callable[[Sequence[Any]], Sequence[Any]]
 ) -> list[Any]:
-    """What each of the visits returns; answers: to the questions of all that wait, in their order. The first error ends
-    all."""
+    """What each of the visits returns; answers: to the questions of all that wait, in their order, which are no work
+    aside. The first error ends all."""
     opened = [_Visit(visit) for visit in visits]
     try:
         asking = [one for one in opened if _went_on(one, None)]
         while asking:
-            found = answers([one.question for one in asking])
+            found = _answered([one.question for one in asking], answers)
             pairs = zip(asking, found, strict=True)
             asking = [one for one, answer in pairs if _went_on(one, answer)]
     finally:
         for one in opened:
             one.close()
     return [one.result for one in opened]
+
+
+def _answered(
+    questions: Sequence[Any], answers: Callable[[Sequence[Any]], Sequence[Any]]
+) -> list[Any]:
+    """Work is done at the same time, before all else is answered."""
+    with ThreadPoolExecutor() as pool:
+        done = [pool.submit(one.work) if isinstance(one, _Aside) else None for one in questions]
+    others = [one for one in questions if not isinstance(one, _Aside)]
+    found = iter(answers(others) if others else ())
+    return [next(found) if one is None else one for one in done]
 
 
 def _went_on(visit: _Visit, answer: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch.optim import Optimizer
 
+from clients.side_by_side import Ask, aside
 from fedsuite.arrays import Arrays, Share, load_arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.averaging.control_variates import Correction
 from fedsuite.averaging.gradients import Gradients
@@ -47,6 +48,7 @@ class Trainer(Protocol):
 
     module: torch.nn.Module
     penalty: Penalty | None
+    ask: Ask | None
 
     def optimizer(self) -> Optimizer: ...
     def lessons(self, number: int, stream: str) -> Lessons: ...
@@ -83,16 +85,23 @@ class Trainings:
         stream: str = "",
     ) -> Learnt:
         """A whole training, as `Learn` of fedsuite/averaging/local_method.py says."""
-        own = self.trainer
-        load_arrays(own.module, model)
-        own.module.train()
-        own.module.zero_grad()  # a visit that failed may have left some
-        optimizer, correction = self.opened(stream), None if stream else self.correction
+        own, correction = self.trainer, None if stream else self.correction
+        optimizer = aside(own.ask, lambda: self._begun(model, stream))
         gradients = Gradients(toward or own.penalty, anchor, correction, only)
         count = self.asked if steps is None else steps
         report = own.train(optimizer, count, self.number, gradients, _suffix(stream))
+        return aside(own.ask, lambda: self._ended(optimizer, stream, report))
+
+    def _begun(self, model: Arrays, stream: str) -> Optimizer:
+        module = self.trainer.module
+        load_arrays(module, model)
+        module.train()
+        module.zero_grad()  # a visit that failed may have left some
+        return self.opened(stream)
+
+    def _ended(self, optimizer: Optimizer, stream: str, report: Mapping[str, float]) -> Learnt:
         self.leave(optimizer, stream)
-        return Learnt(module_arrays(own.module), report)
+        return Learnt(module_arrays(self.trainer.module), report)
 
     def by_steps(self, stream: str = "") -> "StepByStep":
         """A training of which the method takes every step."""

@@ -30,7 +30,7 @@ _SUMMED = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 def module_arrays(module: "torch.nn.Module") -> Arrays:
     """Copies of all parameters and buffers of `module`, by name, in the module's order."""
-    return {k: v.detach().cpu().numpy().copy() for k, v in module.state_dict().items()}
+    return {k: v.detach().to("cpu", copy=True).numpy() for k, v in module.state_dict().items()}
 
 
 def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> None:

@@ -22,7 +22,7 @@ def optimizer_arrays(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> 
     """
     content = optimizer.state_dict()
     arrays = {
-        f"{kind}.{name}": value.detach().cpu().numpy().copy()
+        f"{kind}.{name}": value.detach().to("cpu", copy=True).numpy()
         for name, (position, _) in _places(optimizer, names).items()
         for kind, value in content["state"].get(position, {}).items()
         if isinstance(value, torch.Tensor)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from clients.side_by_side import side_by_side
+from clients.side_by_side import aside, side_by_side
 
 
 def test_questions_of_all_are_answered_together():
@@ -56,3 +56,28 @@ def test_an_error_ends_all_and_leaves_no_thread(where):
         if thread is not threading.current_thread() and thread.daemon:
             thread.join(1)
     assert threading.active_count() == before
+
+
+def test_work_aside_is_done_at_the_same_time():
+    """And its error is that of the visit that asked for it, which may go on."""
+    meeting, asked = threading.Barrier(2), []
+
+    def meets(ask):
+        return aside(ask, lambda: meeting.wait(20) >= 0), ask("then")
+
+    def stumbles(ask):
+        with pytest.raises(ZeroDivisionError):
+            aside(ask, lambda: 1 // 0)
+        return ask("after all")
+
+    def answers(questions):
+        asked.append(list(questions))
+        return [word.upper() for word in questions]
+
+    found = side_by_side([meets, lambda ask: ask("at once"), meets, stumbles], answers)
+    assert found == [(True, "THEN"), "AT ONCE", (True, "THEN"), "AFTER ALL"]
+    assert asked == [["at once"], ["then", "then", "after all"]]
+
+
+def test_work_is_done_where_nobody_is_beside():
+    assert aside(None, threading.get_ident) == threading.get_ident()
