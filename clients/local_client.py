@@ -51,7 +51,7 @@ class LocalClient(KeepingClient):
 
     rate = "training.learning-rate"
     module: torch.nn.Module
-    ask: Ask | None = None  # of a visit beside others (side_by_side.py): who takes steps in its place
+    ask: Ask | None = None  # who takes the steps of a visit beside others
 
     def __init__(
         self,

@@ -5,7 +5,8 @@ of its two children, where nothing and x is x. A message that carries the 2^m cl
 sum, and the server adds up what is above: whatever m, the same numbers are added in the same pairs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fedsuite.arrays import Arrays
 
 SUM = "sum."  # prefix of the sums among a reply's arrays
 WEIGHT = "weight"  # of one member: p_k
-BLOCK = 1 << 14  # numbers that are summed at once
+BLOCK = 1 << 16  # numbers that are summed at once
 
 
 def tree_sum(leaf: Callable[[int], Arrays | None], count: int) -> Arrays:
@@ -48,22 +49,32 @@ def sum_of_changes(
     weights: Sequence[float],
 ) -> Arrays:
     """sum_k p_k (w_k - w), to the byte `tree_sum` of every `weighted_change`, of clients that are all there: by blocks that
-    stay in a processor's cache, several times as fast."""
+    stay in a processor's cache, side by side."""
     names = list(clients[0]) if clients else []
-    return {name: _summed(server[name], [one[name] for one in clients], weights) for name in names}
+    with ThreadPoolExecutor() as pool:
+        return {
+            name: _summed(server[name], [one[name] for one in clients], weights, pool.map)
+            for name in names
+        }
 
 
 def _summed(
-    start: np.ndarray, arrays: Sequence[np.ndarray], weights: Sequence[float]
+    start: np.ndarray,
+    arrays: Sequence[np.ndarray],
+    weights: Sequence[float],
+    run: Callable[..., Iterable[None]],
 ) -> np.ndarray:
-    """One array's."""
+    """One array's; run: `map`, of which what it does for one block may be done beside another."""
     server, own = start.reshape(-1), [array.reshape(-1) for array in arrays]
     total = np.empty(len(server))
-    for begin in range(0, len(server), BLOCK):
+
+    def sum_block(begin: int) -> None:
         part = slice(begin, begin + BLOCK)
 
-        def change(k: int, part: slice = part) -> Arrays:
+        def change(k: int) -> Arrays:
             return weighted_change({"": server[part]}, {"": own[k][part]}, weights[k])
 
         total[part] = tree_sum(change, len(own))[""]
+
+    [*run(sum_block, range(0, len(server), BLOCK))]
     return total.reshape(start.shape)

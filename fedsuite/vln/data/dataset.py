@@ -175,22 +175,23 @@ def make_episodes(samples: Sequence[Sample], world: World) -> Episodes:
     for row, s in zip(tokens, samples, strict=True):
         row[: len(s.tokens)] = s.tokens
     offset = [first[s.scan] for s in samples]
+    ends = [
+        (o + s.path[0], s.start_view, o + s.path[-1]) for o, s in zip(offset, samples, strict=True)
+    ]
+    # Moved at once: on a GPU each move costs more than its bytes.
+    numbers = torch.from_numpy(np.concatenate([*np.array(ends).T, *tokens])).to(world.device)
+    start, view, goal = numbers[: 3 * len(samples)].view(3, -1)
+    words = numbers[3 * len(samples) :].view(tokens.shape)
+    way = _ways(samples, offset, world) if any(s.follows for s in samples) else None
+    return Episodes(words, torch.tensor(length), start, view, goal, way=way)
 
-    def column(values: list[Any]) -> torch.Tensor:
-        return torch.tensor(values, device=world.device)
 
+def _ways(samples: Sequence[Sample], offset: Sequence[int], world: World) -> torch.Tensor:
+    """[B, M]: rows of the places to visit, the last again and again."""
     ways = [s.path if s.follows else (s.path[0], s.path[-1]) for s in samples]
     longest = max(map(len, ways))
     rows = [
         [o + place for place in (*way, *way[-1:] * (longest - len(way)))]
         for o, way in zip(offset, ways, strict=True)
     ]
-
-    return Episodes(
-        tokens=torch.from_numpy(tokens).to(world.device),
-        length=torch.tensor(length),
-        start=column([o + s.path[0] for o, s in zip(offset, samples, strict=True)]),
-        start_view=column([s.start_view for s in samples]),
-        goal=column([o + s.path[-1] for o, s in zip(offset, samples, strict=True)]),
-        way=column(rows) if any(s.follows for s in samples) else None,
-    )
+    return torch.tensor(rows, device=world.device)

@@ -58,22 +58,37 @@ class Dropout:
         """Dropouts of x [rows, size] for each of the sizes, the same as of one x after another, by a single draw."""
         if self.generator is None or self.p == 0:
             return [_unchanged] * len(sizes)
-        counts = [rows * size for size in sizes]
-        words = [(count + 7) // 8 for count in counts]
-        drawn = torch.empty(sum(words), dtype=torch.int64, device=self.generator.device)
-        drawn.random_(-(2**63), None, generator=self.generator)
-        mask = kept(drawn.view(torch.uint8), self.p).mul_(scale(self.p))
-        each = zip(mask.split([8 * n for n in words]), counts, sizes, strict=True)
-        return [partial(torch.mul, own[:count].view(rows, size)) for own, count, size in each]
+        masks = _masks([rows * size for size in sizes], self.p, self.generator)
+        each = zip(masks, sizes, strict=True)
+        return [partial(torch.mul, mask.view(rows, size)) for mask, size in each]
 
-    def features(self, x: Tensor, count: Tensor | None = None) -> Tensor:
-        """Drop visual features in place; x [.., F] must not need a gradient. count [B]: how many of the K of x [B, K, F]
-        are there, for dropouts that draw for several batches."""
+    def panorama(self, views: Tensor, candidate: Tensor, count: Tensor) -> None:
+        """`features` of views [B, V, F] and of candidate [B, K, F], by a single draw. count [B]: how many of the K there
+        are, for dropouts that draw for several batches."""
+        if self.generator is None or self.feature_p == 0:
+            return
+        sizes = [views.numel(), candidate.numel()]
+        masks = _masks(sizes, self.feature_p, self.generator)
+        for x, mask in zip((views, candidate), masks, strict=True):
+            x.mul_(mask.view_as(x))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Drop visual features in place; x [.., F] must not need a gradient."""
         if self.generator is None or self.feature_p == 0:
             return x
         return x.mul_(
             keep_mask(x.shape, self.feature_p, self.generator).mul_(scale(self.feature_p))
         )
+
+
+def _masks(counts: Sequence[int], p: float, generator: torch.Generator) -> list[Tensor]:
+    """0 or 1 / (1 - p), so many times each; drawn as one after another."""
+    words = [(count + 7) // 8 for count in counts]
+    drawn = torch.empty(sum(words), dtype=torch.int64, device=generator.device)
+    drawn.random_(-(2**63), None, generator=generator)
+    mask = kept(drawn.view(torch.uint8), p).mul_(scale(p))
+    each = mask.split([8 * n for n in words])
+    return [own[:count] for own, count in zip(each, counts, strict=True)]
 
 
 def _unchanged(x: Tensor) -> Tensor:

@@ -138,12 +138,14 @@ class Recording:
                 "what a walk had recorded was overwritten by another before its gradients were taken; take them before "
                 "the other begins"
             )
+        places, values = list[Tensor](), list[Tensor]()
         for place, slope in zip(self.slopes, slopes, strict=True):
             if slope is None:
                 place.zero_()
             else:
-                part = own(place, slope)
-                part.copy_(slope.reshape(part.shape))
+                places.append(own(place, slope))
+                values.append(slope.reshape(places[-1].shape))
+        torch._foreach_copy_(places, values)
         self._backward()
 
     def notes(self, weight: Tensor) -> Notes:

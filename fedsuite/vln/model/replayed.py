@@ -200,11 +200,17 @@ class _Taken:
 
     def forward(self) -> tuple[Tensor, ...]:
         self.rows, self.width = self.given["padding"].shape
+        places, values = list[Tensor](), list[Tensor]()
         for name, into in self.decision.inputs.items():
             x, into = self.given[name].detach(), into.detach()[: self.rows]
-            if name == "padding" and x.shape[1] < into.shape[1]:
-                into.fill_(True)
-            (into[:, : x.shape[1]] if name in _WIDE else into).copy_(x)
+            if name in _WIDE:
+                if name == "padding" and x.shape[1] < into.shape[1]:
+                    into.fill_(True)
+                into[:, : x.shape[1]].copy_(x)
+            else:
+                places.append(into)
+                values.append(x)
+        torch._foreach_copy_(places, values)
         self.given = {}
         self.walk = self.decision.recording.forward()
         logits, *others = (y[: self.rows].detach() for y in self.decision.recording.outputs)

@@ -73,9 +73,7 @@ class _Weight(Shared):
 class _Piece:
     """One recorded: what goes in, [2 S, 8 P, 4H] and twice [2 S, P, H], and the recording."""
 
-    def __init__(
-        self, own: _Weight, rows: int, recordings: Recordings, place: Hashable
-    ) -> None:
+    def __init__(self, own: _Weight, rows: int, recordings: Recordings, place: Hashable) -> None:
         self.weight = weight = own.tensor
         hidden, like = weight.shape[2], weight.detach()
         shapes = (POSITIONS * rows, 4 * hidden), (rows, hidden), (rows, hidden)

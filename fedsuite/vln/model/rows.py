@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -31,10 +32,7 @@ class Chosen:
     @classmethod
     def at(cls, index: Tensor, rows: int, device: torch.device) -> "Chosen":
         """index [m] of so many rows; all is worked out on the CPU, where it lies, and moved."""
-        place = torch.zeros(rows, dtype=torch.int64)
-        mask = torch.zeros(rows, dtype=torch.bool)
-        place[index], mask[index] = torch.arange(len(index)), True
-        return cls(mask.to(device), index.to(device), place.to(device))
+        return chosen_at([(index.numpy(), rows)], device)[0]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -57,6 +55,19 @@ class Chosen:
         """y [m, ..] -> [B, ..], zero where no row is chosen."""
         every: Tensor = _PutBack.apply(y, self)
         return every
+
+
+def chosen_at(found: Sequence[tuple[np.ndarray, int]], device: torch.device) -> list[Chosen]:
+    """For each index [m] and number of rows; worked out on the CPU, and moved at once."""
+    places = [np.zeros(rows, np.int64) for _, rows in found]
+    masks = [np.zeros(rows, bool) for _, rows in found]
+    for (index, _), place, mask in zip(found, places, masks, strict=True):
+        place[index], mask[index] = np.arange(len(index)), True
+    numbers = torch.from_numpy(np.concatenate([*(index for index, _ in found), *places]))
+    each = numbers.to(device).split([*(len(index) for index, _ in found), *map(len, places)])
+    marks = torch.from_numpy(np.concatenate(masks)).to(device).split([*map(len, masks)])
+    count = len(found)
+    return [Chosen(*one) for one in zip(marks, each[:count], each[count:], strict=True)]
 
 
 class _Of(torch.autograd.Function):

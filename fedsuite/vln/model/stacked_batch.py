@@ -6,7 +6,7 @@ same order: dropout and actions are drawn for the rows that would still be in it
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from math import gcd
 
 import numpy as np
@@ -19,6 +19,7 @@ from fedsuite.vln.model.rows import Batch, Chosen
 # How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
 Rounded = Callable[[int], int]  # to at least as many
 Draws = tuple[list[int], int, Tensor]
+Widths = tuple[list[int], Tensor]  # of every house [S], twice
 
 
 class StackedBatch(Batch):
@@ -41,6 +42,7 @@ class StackedBatch(Batch):
         self._one_each: Draws | None = None
         self._several: dict[tuple[int, ...], tuple[Draws, int]] = {}
         self._place: Tensor | None = None
+        self._seen: Widths | None = None
 
     @property
     def houses(self) -> int:
@@ -106,14 +108,22 @@ class StackedBatch(Batch):
             self._place = (self.by_house(self.present).cumsum(1) - 1).clamp_(min=0)
         return self._place
 
-    def draws(self, widths: Tensor, widest: int) -> Draws:
-        """So many draws [S] of a house for each present row, and of every row [N widest] which of them are its; what is
-        not there gets another's."""
-        counts = [n * w for n, w in zip(self.counts, widths.tolist(), strict=True)]
-        each, width = room(counts), widths.unsqueeze(1)
-        column = torch.minimum(torch.arange(widest, device=widths.device), width - 1)
-        first = (self._among * width + self._number * each).unsqueeze(2)
-        return counts, each, (first + column.unsqueeze(1)).flatten()
+    def draws(self, widths: Widths, widest: int, before: int = 0) -> Draws:
+        """So many draws [S] of a house for each present row, and of every row [N (before + widest)] which of them are its;
+        what is not there gets another's. before: as many for each, ahead of those of any row."""
+        listed, own = widths
+        counts = [n * (before + w) for n, w in zip(self.counts, listed, strict=True)]
+        each, width = room(counts), own.unsqueeze(1)
+        column = torch.minimum(torch.arange(widest, device=own.device), width - 1)
+        begin = self._number * each
+        first = begin + self._among * width
+        if not before:
+            return counts, each, (first.unsqueeze(2) + column.unsqueeze(1)).flatten()
+        first += before * self.by_house(self.present).sum(1, keepdim=True)
+        ahead = begin + self._among * before
+        own_ahead = ahead.unsqueeze(2) + torch.arange(before, device=own.device)
+        both = [own_ahead, first.unsqueeze(2) + column.unsqueeze(1)]
+        return counts, each, torch.cat(both, 2).flatten()
 
     def several(self, sizes: Sequence[int]) -> tuple[Draws, int]:
         """For each present row some bytes of every size, of which a house draws those of the first size for all of its rows,
@@ -121,25 +131,42 @@ class StackedBatch(Batch):
         its sizes in turn."""
         key = tuple(sizes)
         if key not in self._several:
-            piece = gcd(*sizes) if all(size % 8 == 0 for size in sizes) else 1
-            own = np.multiply.outer(self.counts, sizes)
+            piece, which, inside, width = _pieces(key)
+            own = np.array(self.counts)[:, None] * np.array(sizes)
             own = -(own // -8) * 8 // piece
-            each = max(int(own.sum(1).max()), 8)
-            width = np.array(sizes) // piece
-            first = (own.cumsum(1) - own).repeat(width, 1) + np.concatenate(
-                [*map(np.arange, width)]
-            )
-            first += np.arange(len(own))[:, None] * each
-            table = torch.from_numpy(np.vstack([first, width.repeat(width)])).to(
-                self.present.device
-            )
+            totals = own.sum(1)
+            each = max(int(totals.max()), 8)
+            first = (own.cumsum(1) - own)[:, which] + inside
+            first += np.arange(0, len(own) * each, each)[:, None]
+            table = torch.from_numpy(np.concatenate([first, width])).to(self.present.device)
             place = table[:-1].unsqueeze(1) + self._among.unsqueeze(2) * table[-1]
-            self._several[key] = (own.sum(1).tolist(), each, place.flatten()), piece
+            self._several[key] = (totals.tolist(), each, place.flatten()), piece
         return self._several[key]
 
-    def widest(self, count: Tensor) -> Tensor:
-        """The largest count [N] of each house's present rows, at least 1, [S]."""
-        return self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1)
+    def widest(self, count: Tensor) -> Widths:
+        """The largest count [N] of each house's present rows, at least 1."""
+        most = self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1)
+        return most.tolist(), most
+
+    def see(self, count: Tensor) -> Widths:
+        """The same, of the candidates that these rows see now."""
+        self._seen = self.widest(count)
+        return self._seen
+
+    def seen(self) -> Widths | None:
+        """What `see` has found; None if it was not asked since this was."""
+        seen, self._seen = self._seen, None
+        return seen
+
+
+@cache
+def _pieces(sizes: tuple[int, ...]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """How many bytes a piece has. Of a row's pieces [W]: which size each is of, its number there, how many there are."""
+    piece = gcd(*sizes) if all(size % 8 == 0 for size in sizes) else 1
+    width = np.array(sizes) // piece
+    which = np.arange(len(sizes)).repeat(width)
+    inside = np.arange(len(which)) - (width.cumsum() - width)[which]
+    return piece, which, inside, width[which][None]
 
 
 def room(counts: Sequence[int]) -> int:
@@ -170,6 +197,18 @@ class StackedDropout(Dropout):
         draws = self.batch.draws(self.batch.widest(count), x.shape[1])
         return x.mul_(self._mask(draws, x.shape[2], self.feature_p).view_as(x))
 
+    def panorama(self, views: Tensor, candidate: Tensor, count: Tensor) -> None:
+        """Of views [N, V, F] and candidate [N, K, F]."""
+        number, width = views.shape[1:]
+        if width % 8:  # a house draws whole words for either
+            self.features(views)
+            self.features(candidate, count)
+        elif self.generator is not None and self.feature_p > 0:
+            draws = self.batch.draws(self.batch.see(count), candidate.shape[1], number)
+            mask = self._mask(draws, width, self.feature_p).unflatten(0, (len(views), -1))
+            views.mul_(mask[:, :number])
+            candidate.mul_(mask[:, number:])
+
     def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
         """For x [N, size]."""
         mask = self.masks(rows, sizes)
@@ -195,7 +234,7 @@ class StackedDropout(Dropout):
         """x [N, L, H'], of which a house has the first widths [S] columns."""
         if self.generator is None or self.p == 0:
             return x
-        draws = self.batch.draws(widths, x.shape[1])
+        draws = self.batch.draws((widths.tolist(), widths), x.shape[1])
         return x * self._mask(draws, x.shape[2], self.p).view_as(x)
 
     def _mask(self, draws: Draws, size: int, p: float) -> Tensor:
@@ -215,8 +254,10 @@ def sample_stacked(
 ) -> Tensor:
     """One draw per row from softmax(logits [N, 1 + K]), by the house's generator as torch.multinomial draws: the largest of
     p / q, q exponentially distributed."""
-    chance = torch.softmax(logits, 1)
-    widths = batch.widest((logits > float("-inf")).sum(1))
+    chance, seen = torch.softmax(logits, 1), batch.seen()
+    if seen is None:  # a candidate and stop are the least
+        seen = batch.widest((logits > float("-inf")).sum(1) - 1)
+    widths = [n + 1 for n in seen[0]], seen[1] + 1
     counts, each, place = batch.draws(widths, logits.shape[1])
     drawn = chance.new_ones(len(counts), each)
     for one, count, generator in zip(drawn, counts, generators, strict=True):

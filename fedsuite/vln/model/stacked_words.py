@@ -7,6 +7,7 @@ sentence; nothing reads what comes of it. Every house draws the dropout that it 
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
@@ -15,11 +16,11 @@ from fedsuite.vln.data.instructions import PAD
 from fedsuite.vln.model.agent import NEGATIVE, LanguageEncoder
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.lstm import Packing, recurrent
+from fedsuite.vln.model.lstm import recurrent
 from fedsuite.vln.model.products import stacked
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
-from fedsuite.vln.model.rows import Chosen
+from fedsuite.vln.model.rows import chosen_at
 from fedsuite.vln.model.stacked_batch import StackedDropout, room
 
 
@@ -35,37 +36,37 @@ class StackedPacking:
     def __init__(
         self, length: Tensor, width: int, device: torch.device, rounded: bool = False
     ) -> None:
-        """length [S, B] on the CPU, 0 where a house has fewer sentences than B; width: L; rounded: to the sizes of
-        recordings (replayed_words.py)."""
-        own = [Packing(long[long > 0], width) for long in length]
-        steps = max(len(one.sizes) for one in own)
-        sizes = torch.zeros(len(own), steps, dtype=torch.int64)
-        for row, one in zip(sizes, own, strict=True):
-            row[: len(one.sizes)] = one.sizes
-        most = rounded_sizes(sizes.amax(0)) if rounded else sizes.amax(0)
-        first, total = most.cumsum(0) - most, int(most.sum())
-        self.sizes, self.counts = most.tolist(), [len(one.place) for one in own]
-        each = room(self.counts)
-        words, ahead, mirrored, place, ends = [], [], [], [], []
-        for house, one in enumerate(own):
-            position, row = one.words
-            column = house * total + first[position] + row
-            words.append(house * length.shape[1] * width + one.place)
-            ahead.append(column)
-            mirrored.append(column[one.mirror])
-            place.append(house * each + torch.arange(len(column)))
-            ends.append(
-                (house * total + first[one.longest - 1] + torch.arange(len(one.longest)))[one.row]
-            )
-        self.words = Chosen.at(torch.cat(words), length.numel() * width, device)
-        self.ahead, self.mirrored, self.ends = (
-            Chosen.at(torch.cat(index), len(own) * total, device)
-            for index in (ahead, mirrored, ends)
-        )
-        self.rows = Chosen.at((length > 0).flatten().nonzero().squeeze(1), length.numel(), device)
-        self.place = torch.cat(place).to(device)
-        house_of = torch.arange(len(own)).repeat_interleave(torch.tensor(self.counts))
-        self.house, self.widths = house_of.to(device), length.amax(1).to(device)
+        """length [S, B] on the CPU, 0 behind the sentences of a house that has fewer than B; width: L; rounded: to the sizes
+        of recordings (replayed_words.py)."""
+        long, (houses, rows) = length.numpy(), length.shape
+        order = np.tile(np.arange(rows), (houses, 1))
+        for house, sentences in enumerate(
+            np.count_nonzero(long, 1)
+        ):  # of equally long ones as alone
+            own = torch.sort(length[house, :sentences], descending=True).indices
+            order[house, :sentences] = own.numpy()
+        longest = np.take_along_axis(long, order, 1)
+        there = longest[:, None] > np.arange(longest.max())[:, None]
+        sizes = torch.from_numpy(there.sum(2).max(0))
+        most = rounded_sizes(sizes) if rounded else sizes
+        self.sizes, self.counts = most.tolist(), there.sum((1, 2)).tolist()
+        first, total = (most.cumsum(0) - most).numpy(), sum(self.sizes)
+        # Word by word, house by house: at which position of which row, the rows sorted.
+        of, position, row = np.nonzero(there)
+        words = (of * rows + order[of, row]) * width + position
+        begin = of * total + row
+        ahead = begin + first[position]
+        mirrored = begin + first[longest[of, row] - 1 - position]
+        before = np.cumsum(self.counts) - self.counts
+        place = np.arange(len(of)) + (np.arange(houses) * room(self.counts) - before)[of]
+        whose, sentence = np.nonzero(long)
+        among = np.argsort(order, 1)[whose, sentence]
+        ends = whose * total + first[long[whose, sentence] - 1] + among
+        found = [(words, long.size * width), (whose * rows + sentence, long.size)]
+        found += [(index, houses * total) for index in (ahead, mirrored, ends)]
+        self.words, self.rows, self.ahead, self.mirrored, self.ends = chosen_at(found, device)
+        beside = torch.from_numpy(np.concatenate([place, of, long.max(1)])).to(device)
+        self.place, self.house, self.widths = beside.split([len(place), len(of), houses])
 
 
 def encode_stacked(

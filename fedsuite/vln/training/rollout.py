@@ -70,16 +70,15 @@ def observe(
     candidate = views.flatten(0, 1).index_select(0, (row + near.view).flatten())
     candidate = candidate.unflatten(0, near.view.shape)
     heading = view % world.panorama_angle.shape[0]
-
-    def dimmed(features: Tensor, count: Tensor | None = None) -> Tensor:
-        if factor is None:
-            return dropout.features(features, count)
-        return features.mul_(factor.unsqueeze(1))
-
+    if factor is None:
+        dropout.panorama(views, candidate, near.count)
+    else:
+        for seen in (views, candidate):
+            seen.mul_(factor.unsqueeze(1))
     return Panorama(
-        views=dimmed(views),
+        views=views,
         view_angle=world.panorama_angle.index_select(0, heading),
-        candidate=dimmed(candidate, near.count),
+        candidate=candidate,
         candidate_angle=near.angle,
         padding=near.padding,
         pose_angle=world.pose_angle.index_select(0, view),

@@ -53,6 +53,15 @@ def test_neighbouring_entries_and_rows_are_independent():
     assert abs((mask[1:] * mask[:-1]).mean().item()) < 0.004
 
 
+@pytest.mark.parametrize("width", [8, 5])
+def test_panoramas_are_drawn_as_views_and_then_candidates(width):
+    views, candidate = torch.randn(3, 4, width), torch.randn(3, 2, width)
+    together, one_by_one = (Dropout(0.0, 0.3, generator()) for _ in range(2))
+    wanted = [one_by_one.features(x.clone()) for x in (views, candidate)]
+    together.panorama(views, candidate, torch.full((3,), 2))
+    assert torch.equal(views, wanted[0]) and torch.equal(candidate, wanted[1])
+
+
 def test_gradient_is_the_mask():
     x = torch.ones(200, requires_grad=True)
     y = Dropout(0.5, 0, generator())(x)

@@ -61,3 +61,25 @@ def test_features_as_wide_as_a_house_asks(later):
         assert torch.equal(got[house, rows, : widths[house]], want)
     for one, other in zip(own, alone, strict=True):
         assert torch.equal(one.generator.get_state(), other.generator.get_state())
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("width", [8, 5])
+def test_panoramas(later, width):
+    """Of four views and as many candidates as a house asks; whole words and others."""
+    made, present = batch(later)
+    own, alone = dropouts(), dropouts()
+    widths = [3, 2, 1]
+    count = torch.tensor(widths).repeat_interleave(len(made.present) // 3)
+    count[~made.present] = 3
+    views, candidate = (torch.randn(len(made.present), n, width) for n in (4, 3))
+    got = views.clone(), candidate.clone()
+    StackedDropout(own, made).panorama(*got, count)
+    for house, rows in enumerate(present):
+        want = [made.by_house(x)[house, rows].clone() for x in (views, candidate)]
+        want[1] = want[1][:, : widths[house]].clone()
+        alone[house].panorama(*want, count)
+        assert torch.equal(made.by_house(got[0])[house, rows], want[0])
+        assert torch.equal(made.by_house(got[1])[house, rows, : widths[house]], want[1])
+    for one, other in zip(own, alone, strict=True):
+        assert torch.equal(one.generator.get_state(), other.generator.get_state())
