@@ -30,12 +30,16 @@ _SUMMED = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 def module_arrays(module: "torch.nn.Module") -> Arrays:
     """Copies of all parameters and buffers of `module`, by name, in the module's order."""
-    return {k: v.detach().to("cpu", copy=True).numpy() for k, v in module.state_dict().items()}
+    from fedsuite.device_arrays import host_arrays
+
+    return host_arrays(module.state_dict())
 
 
 def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> None:
     """Copy `arrays` into `module`; every name of the module must be there, with its shape."""
     import torch
+
+    from fedsuite.device_arrays import device_tensors
 
     state = module.state_dict()
     if state.keys() != arrays.keys():
@@ -44,15 +48,21 @@ def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> 
         raise ValueError(
             f"array names differ from the model's: missing {missing}, unknown {unknown}"
         )
+    for name, target in state.items():
+        if tuple(target.shape) != arrays[name].shape:
+            raise ValueError(
+                f"{name}: expected shape {tuple(target.shape)}, got {arrays[name].shape}"
+            )
+    there = next((target.device for target in state.values()), torch.device("cpu"))
+    moved = {} if there.type == "cpu" else device_tensors(arrays, there)
     with torch.no_grad():
         for name, target in state.items():
-            if tuple(target.shape) != arrays[name].shape:
-                raise ValueError(
-                    f"{name}: expected shape {tuple(target.shape)}, got {arrays[name].shape}"
-                )
             array = arrays[name]
-            # torch warns of arrays that may not be written to, and copies them.
-            target.copy_(torch.from_numpy(array) if array.flags.writeable else torch.tensor(array))
+            if moved:
+                target.copy_(moved[name])
+            else:  # torch warns of arrays that may not be written to, and copies them
+                writeable = array.flags.writeable
+                target.copy_(torch.from_numpy(array) if writeable else torch.tensor(array))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fedsuite.arrays import Arrays
+from fedsuite.device_arrays import device_tensors, host_arrays
 
 STEP = "step"
 
@@ -21,12 +22,14 @@ def optimizer_arrays(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> 
     A parameter that was never updated has none yet; before the first step the answer of torch's optimizers is {}.
     """
     content = optimizer.state_dict()
-    arrays = {
-        f"{kind}.{name}": value.detach().to("cpu", copy=True).numpy()
-        for name, (position, _) in _places(optimizer, names).items()
-        for kind, value in content["state"].get(position, {}).items()
-        if isinstance(value, torch.Tensor)
-    }
+    arrays = host_arrays(
+        {
+            f"{kind}.{name}": value
+            for name, (position, _) in _places(optimizer, names).items()
+            for kind, value in content["state"].get(position, {}).items()
+            if isinstance(value, torch.Tensor)
+        }
+    )
     group = content["param_groups"][0]
     return {**arrays, STEP: np.array(group[STEP], np.int64)} if STEP in group else arrays
 
@@ -37,18 +40,21 @@ def load_optimizer_arrays(
     """Put the optimizer where it was when `optimizer_arrays` was called; its next step gives the same bytes."""
     places, content = _places(optimizer, names), optimizer.state_dict()
     state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, array in arrays.items():
-        kind, _, name = key.partition(".")
-        if key == STEP:
-            content["param_groups"][0][STEP] = int(array)
-            continue
+    given = {key: array for key, array in arrays.items() if key != STEP}
+    if STEP in arrays:
+        content["param_groups"][0][STEP] = int(arrays[STEP])
+    for key, array in given.items():
+        name = key.partition(".")[2]
         if name not in places:
             raise ValueError(f"{key}: no such parameter in the optimizer; it has {list(places)}")
-        position, parameter = places[name]
+        _, parameter = places[name]
         shape = tuple(parameter.shape) if array.ndim else ()
         if array.shape != shape:
             raise ValueError(f"{key}: expected shape {shape}, got {array.shape}")
-        state.setdefault(position, {})[kind] = torch.tensor(array)
+    there = next((parameter.device for _, parameter in places.values()), "cpu")
+    for key, value in device_tensors(given, there).items():
+        kind, _, name = key.partition(".")
+        state.setdefault(places[name][0], {})[kind] = value
     optimizer.load_state_dict({**content, "state": state})
 
 

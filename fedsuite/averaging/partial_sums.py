@@ -14,7 +14,7 @@ from fedsuite.arrays import Arrays
 
 SUM = "sum."  # prefix of the sums among a reply's arrays
 WEIGHT = "weight"  # of one member: p_k
-BLOCK = 1 << 16  # numbers that are summed at once
+BLOCK = 1 << 17  # numbers that are summed at once
 
 
 def tree_sum(leaf: Callable[[int], Arrays | None], count: int) -> Arrays:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsuite.vln.model.dropout import Drop, Dropout, kept, scale
+from fedsuite.vln.model.dropout import Drop, Dropout, scaled
 from fedsuite.vln.model.rows import Batch, Chosen
 
 # How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
@@ -43,6 +43,7 @@ class StackedBatch(Batch):
         self._several: dict[tuple[int, ...], tuple[Draws, int]] = {}
         self._place: Tensor | None = None
         self._seen: Widths | None = None
+        self._ahead: tuple[Tensor, Tensor] | None = None
 
     @property
     def houses(self) -> int:
@@ -109,21 +110,28 @@ class StackedBatch(Batch):
         return self._place
 
     def draws(self, widths: Widths, widest: int, before: int = 0) -> Draws:
-        """So many draws [S] of a house for each present row, and of every row [N (before + widest)] which of them are its;
-        what is not there gets another's. before: as many for each, ahead of those of any row."""
+        """So many draws [S] of a house for each present row, and of every row [N widest] which of them are its; what is
+        not there gets another's. before: as many for each row, [N before], which a house draws ahead of these."""
         listed, own = widths
         counts = [n * (before + w) for n, w in zip(self.counts, listed, strict=True)]
         each, width = room(counts), own.unsqueeze(1)
         column = torch.minimum(torch.arange(widest, device=own.device), width - 1)
         begin = self._number * each
-        first = begin + self._among * width
         if not before:
-            return counts, each, (first.unsqueeze(2) + column.unsqueeze(1)).flatten()
-        first += before * self.by_house(self.present).sum(1, keepdim=True)
-        ahead = begin + self._among * before
-        own_ahead = ahead.unsqueeze(2) + torch.arange(before, device=own.device)
-        both = [own_ahead, first.unsqueeze(2) + column.unsqueeze(1)]
-        return counts, each, torch.cat(both, 2).flatten()
+            first = (begin + self._among * width).unsqueeze(2)
+            return counts, each, (first + column.unsqueeze(1)).flatten()
+        ahead, drawn = self._drawn_ahead(before)
+        first = (drawn + begin + self._among * width).unsqueeze(2)
+        places = begin.unsqueeze(2) + ahead, first + column.unsqueeze(1)
+        return counts, each, torch.cat([one.flatten() for one in places])
+
+    def _drawn_ahead(self, each: int) -> tuple[Tensor, Tensor]:
+        """Of so many draws for each row of a house which are a row's [S, B, each], and how many there are [S, 1]."""
+        if self._ahead is None or self._ahead[0].shape[2] != each:
+            columns = torch.arange(each, device=self.present.device)
+            present = self.by_house(self.present).sum(1, keepdim=True)
+            self._ahead = (self._among * each).unsqueeze(2) + columns, present * each
+        return self._ahead
 
     def several(self, sizes: Sequence[int]) -> tuple[Draws, int]:
         """For each present row some bytes of every size, of which a house draws those of the first size for all of its rows,
@@ -205,9 +213,11 @@ class StackedDropout(Dropout):
             self.features(candidate, count)
         elif self.generator is not None and self.feature_p > 0:
             draws = self.batch.draws(self.batch.see(count), candidate.shape[1], number)
-            mask = self._mask(draws, width, self.feature_p).unflatten(0, (len(views), -1))
-            views.mul_(mask[:, :number])
-            candidate.mul_(mask[:, number:])
+            masks = self._mask(draws, width, self.feature_p).split(
+                [number * len(views), candidate.shape[1] * len(views)]
+            )
+            views.mul_(masks[0].view_as(views))
+            candidate.mul_(masks[1].view_as(candidate))
 
     def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
         """For x [N, size]."""
@@ -246,7 +256,7 @@ class StackedDropout(Dropout):
                 drawn = one[: (count * size + 7) // 8]
                 drawn.random_(-(2**63), None, generator=dropout.generator)
         drawn = words.view(torch.uint8).view(-1, size).index_select(0, place)
-        return kept(drawn, p).mul_(scale(p))
+        return scaled(drawn, p)
 
 
 def sample_stacked(
