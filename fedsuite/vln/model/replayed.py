@@ -228,6 +228,11 @@ class _Taken:
         )
         state, cell, _, *weights = own.gradients
         for noted, gathers in self.notes:
-            gathers.extend((dy[: self.houses], x[: self.houses]) for dy, x in noted)
-        back = [None if x is None else x[: self.rows] for x in (state, cell)]
-        return [*back, None, *(None if w is None else w[: self.houses] for w in weights)]
+            gathers.extend((_first(dy, self.houses), _first(x, self.houses)) for dy, x in noted)
+        back = [None if x is None else _first(x, self.rows) for x in (state, cell)]
+        return [*back, None, *(None if w is None else _first(w, self.houses) for w in weights)]
+
+
+def _first(x: Tensor, number: int) -> Tensor:
+    """x[:number]; a part that is all of it takes as long to make as any."""
+    return x if len(x) == number else x[:number]

@@ -66,8 +66,8 @@ def observe(
     """What B agents see; candidates by the view that looks at them. factor [B, F]: in place of feature dropout."""
     near = world.observe(viewpoint, view)
     views = world.views.index_select(0, viewpoint)
-    row = torch.arange(len(views), device=views.device).mul_(views.shape[1]).unsqueeze(1)
-    candidate = views.flatten(0, 1).index_select(0, (row + near.view).flatten())
+    row = (viewpoint * views.shape[1]).unsqueeze(1) + near.view
+    candidate = world.views.flatten(0, 1).index_select(0, row.flatten())
     candidate = candidate.unflatten(0, near.view.shape)
     heading = view % world.panorama_angle.shape[0]
     if factor is None:
