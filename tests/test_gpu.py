@@ -26,6 +26,8 @@ _HOUSES: Settings = {
     "teacher-weight": 1.0,
 }
 _SIDE_BY_SIDE: Settings = {"houses-per-message": 2, "stacked": "yes"}
+# Sizes in eights, with which decisions look for themselves (fedsuite/vln/model/replayed_sight.py).
+_REPLAYED: Settings = {"cuda-graphs": "auto", "action-embedding-size": 8}
 _SCAFFOLD: Settings = {"control-variates": True, "server-optimizer": "none"}
 _ROADS: Settings = {"silos-per-client": 4, "network.dropout": 0.0}
 # By name: a run of tests/golden, and what is different here.
@@ -34,7 +36,7 @@ COMPARED: dict[str, tuple[str, Settings]] = {
     "houses, centralised": ("vln-train-centralised", _HOUSES),
     "houses, stacked": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE}),
     "houses, stacked, SCAFFOLD": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE, **_SCAFFOLD}),
-    "houses, replayed": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE, "cuda-graphs": "auto"}),
+    "houses, replayed": ("vln-train-parallel", {**_HOUSES, **_SIDE_BY_SIDE, **_REPLAYED}),
     "speaker": ("vln-speaker", {"dropout": 0.0, "feature-dropout": 0.0}),
     "roads, none": ("cdl-ring", {**_ROADS, "loss": "none", "stacked": "no"}),
     "roads, none, stacked": ("cdl-ring", {**_ROADS, "loss": "none", "stacked": "yes"}),
@@ -64,7 +66,7 @@ REPEATED: dict[str, tuple[str, Settings]] = {
     ),
     "houses, replayed, a2c, dropout": (
         "vln-train-parallel",
-        {**_SIDE_BY_SIDE, "cuda-graphs": "auto", "dropout": 0.5, "objective": "a2c"},
+        {**_SIDE_BY_SIDE, **_REPLAYED, "dropout": 0.5, "objective": "a2c"},
     ),
     "houses, shared": ("vln-train-shared", {"dropout": 0.5}),
     "speaker, dropout": ("vln-speaker", {"dropout": 0.5}),

@@ -78,10 +78,10 @@ class World:
             torch.where(moved, self.candidate_view.view(-1).index_select(0, flat), view),
         )
 
-    def observe(self, viewpoint: Tensor, view: Tensor) -> "Surroundings":
-        """What each of the B agents can do next."""
+    def observe(self, viewpoint: Tensor, view: Tensor, width: int | None = None) -> "Surroundings":
+        """What each of the B agents can do next; width: K, by default that of the busiest."""
         count = self.candidate_count.index_select(0, viewpoint)
-        width = max(int(count.max()), 1)
+        width = max(int(count.max()), 1) if width is None else width
         # [B, K] tables of the camera heading: angles relative to all 12 headings are precomputed.
         row = viewpoint * HEADINGS + view % HEADINGS
         return Surroundings(

@@ -36,7 +36,7 @@ def keep_mask(shape: torch.Size, p: float, generator: torch.Generator) -> Tensor
 def scaled(drawn: Tensor, p: float) -> Tensor:
     """0 where bytes drop an entry, else what it is multiplied by."""
     if drawn.is_cuda:  # a quarter of the traffic
-        return torch.where(drawn >= _levels(p), scale(p), 0.0)
+        return (drawn >= _levels(p)) * scale(p)
     return kept(drawn, p).mul_(scale(p))
 
 
@@ -54,6 +54,16 @@ class Dropout:
     p: float = 0.0
     feature_p: float = 0.0
     generator: torch.Generator | None = None
+
+    @property
+    def drops_states(self) -> bool:
+        """Whether `dropout(x)` is another than x."""
+        return self.generator is not None and self.p > 0
+
+    @property
+    def drops_features(self) -> bool:
+        """The same of features."""
+        return self.generator is not None and self.feature_p > 0
 
     def __call__(self, x: Tensor) -> Tensor:
         """Dropped-out copy of x, differentiable."""

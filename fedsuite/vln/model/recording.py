@@ -213,14 +213,15 @@ class _Replayed(torch.autograd.Function):
 
 def rounded_rows(rows: int) -> int:
     """How many a recording for so many rows has: a power of two, at least 8."""
-    return max(_power_of_two(rows), 8)
+    return max(power_of_two(rows), 8)
 
 
 def rounded_houses(houses: int) -> int:
     """How many a recording for so many houses has: a power of two, or above 8 three quarters of one."""
-    whole = _power_of_two(houses)
+    whole = power_of_two(houses)
     return 3 * whole // 4 if whole > 8 and houses <= 3 * whole // 4 else whole
 
 
-def _power_of_two(least: int) -> int:
+def power_of_two(least: int) -> int:
+    """The next."""
     return 1 << (least - 1).bit_length()

@@ -7,14 +7,14 @@ outputs of the others have no gradient, and nobody reads them.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from fedsuite.vln.model.agent import ActionDecoder, Decided, Panorama
 from fedsuite.vln.model.attention import SharedContext
-from fedsuite.vln.model.dropout import Drop, Dropout
+from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered, Notes
 from fedsuite.vln.model.products import with_weights
 from fedsuite.vln.model.recording import (
@@ -24,11 +24,11 @@ from fedsuite.vln.model.recording import (
     replayed,
     rounded_houses,
 )
-from fedsuite.vln.model.stacked_batch import StackedDropout
+from fedsuite.vln.model.replayed_sight import Ahead, Given, Sight
+from fedsuite.vln.model.stacked_dropout import StackedDropout
 
-CANDIDATES, WORDS = 16, 40  # K and L are rounded up to multiples of these
-_VIEWS = ("views", "candidate")  # the largest inputs
-_WIDE = ("candidate", "candidate_angle", "padding")  # [N, K, ..]
+WORDS = 40  # L is rounded up to a multiple of these
+_OWN = "state", "cell"  # inputs of which there are gradients
 
 
 class ReplayedDecoder:
@@ -47,26 +47,24 @@ class ReplayedDecoder:
 
     def __call__(
         self,
-        see: Panorama,
+        see: Panorama | Ahead,
         state: Tensor,
         cell: Tensor,
         language: SharedContext,
         dropout: Dropout,
         gathered: Gathered,
     ) -> Decided:
-        """As of ActionDecoder. Where no gradient is wanted nothing is replayed."""
+        """As of ActionDecoder; see: also what is to be looked at. Where no gradient is wanted nothing is replayed."""
         if not torch.is_grad_enabled():
             decided: Decided = self.launched(see, state, cell, language, dropout, gathered)
             return decided
         assert isinstance(dropout, StackedDropout)
-        given = {k: v for k, v in vars(see).items() if k != "candidate_view"}
-        given |= {"state": state, "cell": cell}
-        mask = dropout.masks(len(state), self._template.dropped)
-        if mask is not None:
-            given["mask"] = mask
+        sight = see if isinstance(see, Ahead) else Given(see, dropout, self._template.dropped)
         self._own.load(self, self._weights)
         words = self._words(language)
-        decision = self._decision(given, words)
+        decision = self._decision(sight, state, words)
+        sight.write(decision.inputs)
+        given = {"state": state, "cell": cell}
         gates, notes = list[Tensor](), list[tuple[Notes, Notes]]()
         for name, weight in self._weights.items():
             gate, noted = weight, decision.recording.notes(self._own.tensors[name])
@@ -74,9 +72,14 @@ class ReplayedDecoder:
                 gate, gathers = gathered.gated(weight)
                 notes.append((noted, gathers))
             gates.append(gate)
-        taken = _Taken(decision, words.of(language), self._number, given, notes)
+        taken = _Taken(decision, words.of(language), self._number, sight.width, given, notes)
         self._time += 1
         return Decided(*replayed(taken, state, cell, language.gate, *gates))
+
+    @property
+    def dropped(self) -> Sequence[int]:
+        """Sizes of what it drops."""
+        return self._template.dropped
 
     @cached_property
     def launched(self) -> nn.Module:
@@ -90,24 +93,17 @@ class ReplayedDecoder:
         key = self._kind, rows, width
         return self._recordings.kept(key, lambda: _Words(context.detach().new_zeros(shape)))
 
-    def _decision(self, given: Mapping[str, Tensor], words: "_Words") -> "_Decision":
+    def _decision(self, sight: Sight, state: Tensor, words: "_Words") -> "_Decision":
         """The recording for this time and these shapes, made where there is none."""
         rows, width, _ = words.context.shape
-        candidates = -(-given["padding"].shape[1] // CANDIDATES) * CANDIDATES
 
         def make() -> _Decision:
-            inputs = {}
-            for name, x in given.items():
-                shape = (rows, candidates, *x.shape[2:]) if name in _WIDE else (rows, *x.shape[1:])
-                place = x.dtype, self._time, name
-                if name in _VIEWS:
-                    inputs[name] = self._recordings.room(place, x, shape)
-                else:
-                    inputs[name] = x.detach().new_zeros(shape)
-            return _Decision(self._own, words, inputs, self._recordings, ("decision", self._time))
+            inputs = sight.inputs(self._recordings, self._kind[-1], rows, self._time)
+            inputs |= {name: state.detach().new_zeros(rows, state.shape[1]) for name in _OWN}
+            place = "decision", self._time
+            return _Decision(self._own, words, inputs, sight, self._recordings, place)
 
-        seen = given["views"].shape[1:], "mask" in given
-        key = self._kind, rows, width, candidates, seen, self._time
+        key = self._kind, rows, width, sight.key, self._time
         return self._recordings.kept(key, make)
 
 
@@ -156,19 +152,17 @@ class _Decision:
         weights: _Weights,
         words: _Words,
         inputs: dict[str, Tensor],
+        sight: Sight,
         recordings: Recordings,
         place: Hashable,
     ) -> None:
-        self.inputs, own = inputs, ("state", "cell", "mask")
-        state, cell = (inputs[name].requires_grad_() for name in own[:2])
+        self.inputs = inputs
+        state, cell = (inputs[name].requires_grad_() for name in _OWN)
         gate = words.context.new_zeros((), requires_grad=True)
         self.language = SharedContext.noting(words.context, words.padding, gate)
-        unread = torch.zeros_like(inputs["padding"], dtype=torch.int64)
-        seen = {k: x for k, x in inputs.items() if k not in own}
-        see = Panorama(**seen, candidate_view=unread)
-        dropout = _Given(inputs["mask"]) if "mask" in inputs else Dropout()
 
         def decide(gathered: Gathered) -> Sequence[Tensor]:
+            see, dropout = sight.see(inputs), sight.dropout(inputs)
             decided: Decided = weights.module(see, state, cell, self.language, dropout, gathered)
             return decided
 
@@ -177,44 +171,26 @@ class _Decision:
         self.recording = Recording(decide, wanted, recordings, place, noted)
 
 
-class _Given(Dropout):
-    """By masks that have been drawn, side by side."""
-
-    def __init__(self, mask: Tensor) -> None:
-        super().__init__()
-        self._mask = mask
-
-    def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
-        return [partial(torch.mul, own) for own in self._mask.split(list(sizes), 1)]
-
-
 @dataclass
 class _Taken:
-    """A decision of a walk of s `houses`. notes: those recorded of a weight, and where the walk gathers its own."""
+    """A decision of a walk of s `houses`, of which the busiest row sees `candidates`. notes: those recorded of a weight, and
+    where the walk gathers its own."""
 
     decision: _Decision
     words: _Words
     houses: int
+    candidates: int
     given: dict[str, Tensor]
     notes: list[tuple[Notes, Notes]]
 
     def forward(self) -> tuple[Tensor, ...]:
-        self.rows, self.width = self.given["padding"].shape
-        places, values = list[Tensor](), list[Tensor]()
-        for name, into in self.decision.inputs.items():
-            x, into = self.given[name].detach(), into.detach()[: self.rows]
-            if name in _WIDE:
-                if name == "padding" and x.shape[1] < into.shape[1]:
-                    into.fill_(True)
-                into[:, : x.shape[1]].copy_(x)
-            else:
-                places.append(into)
-                values.append(x)
-        torch._foreach_copy_(places, values)
+        self.rows = len(self.given["state"])
+        places = [self.decision.inputs[name].detach()[: self.rows] for name in self.given]
+        torch._foreach_copy_(places, [x.detach() for x in self.given.values()])
         self.given = {}
         self.walk = self.decision.recording.forward()
         logits, *others = (y[: self.rows].detach() for y in self.decision.recording.outputs)
-        return logits[:, : 1 + self.width], *others
+        return logits[:, : 1 + self.candidates], *others
 
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of state, cell, the language's gate and every weight."""

@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedsuite.vln.model.agent import ActionDecoder, Agent, Decided
+from fedsuite.vln.environment import World
+from fedsuite.vln.model.agent import ActionDecoder, Agent, Decided, Panorama
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.products import stacked, with_weights
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.replayed import ReplayedDecoder
-from fedsuite.vln.model.stacked_batch import StackedDropout
+from fedsuite.vln.model.replayed_sight import Ahead
+from fedsuite.vln.model.sight import observe
+from fedsuite.vln.model.stacked_dropout import StackedDropout
 from fedsuite.vln.model.stacked_words import encode_stacked
 
 
@@ -34,6 +37,26 @@ class StackedAgent:
             self.decoder: Callable[..., Decided] = with_weights(first, weights)
         else:
             self.decoder = ReplayedDecoder(first, weights, recordings.begin())
+
+    def look(
+        self,
+        world: World,
+        viewpoint: Tensor,
+        view: Tensor,
+        dropout: Dropout,
+        factor: Tensor | None = None,
+    ) -> Panorama | Ahead:
+        """`observe`, or what to look at where the decoder looks itself: decisions that are replayed."""
+        own, decoder = self.recordings, self.decoder
+        if own is None or not isinstance(decoder, ReplayedDecoder) or factor is not None:
+            return observe(world, viewpoint, view, dropout, factor)
+        if not torch.is_grad_enabled():
+            return observe(world, viewpoint, view, dropout, factor)
+        assert isinstance(dropout, StackedDropout)
+        sizes = decoder.dropped
+        if any(size % 8 for size in (world.views.shape[2], *sizes)):
+            return observe(world, viewpoint, view, dropout)
+        return Ahead(own, world, viewpoint, view, dropout, sizes)
 
     def encoder(
         self, tokens: Tensor, length: Tensor, dropout: Dropout

@@ -1,19 +1,18 @@
-"""Rows of several houses in one batch, and the random numbers that each house draws for its own.
+"""Rows of several houses in one batch, and which random numbers of each house are whose.
 
 Rows of a stacked batch stand house by house, B for each of S: N = S B. Every house draws what it would draw alone, in the
-same order: dropout and actions are drawn for the rows that would still be in its batch, as wide as its own candidates ask.
+same order (stacked_dropout.py): for the rows that would still be in its batch, as wide as its own candidates ask.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from math import gcd
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsuite.vln.model.dropout import Drop, Dropout, scaled
 from fedsuite.vln.model.rows import Batch, Chosen
 
 # How many draws each of S houses makes; room for them, [S, room]; which of all S x room are whose, row by row.
@@ -43,7 +42,7 @@ class StackedBatch(Batch):
         self._several: dict[tuple[int, ...], tuple[Draws, int]] = {}
         self._place: Tensor | None = None
         self._seen: Widths | None = None
-        self._ahead: tuple[Tensor, Tensor] | None = None
+        self._number_present: Tensor | None = None
 
     @property
     def houses(self) -> int:
@@ -115,23 +114,20 @@ class StackedBatch(Batch):
         listed, own = widths
         counts = [n * (before + w) for n, w in zip(self.counts, listed, strict=True)]
         each, width = room(counts), own.unsqueeze(1)
-        column = torch.minimum(torch.arange(widest, device=own.device), width - 1)
         begin = self._number * each
         if not before:
-            first = (begin + self._among * width).unsqueeze(2)
-            return counts, each, (first + column.unsqueeze(1)).flatten()
-        ahead, drawn = self._drawn_ahead(before)
-        first = (drawn + begin + self._among * width).unsqueeze(2)
-        places = begin.unsqueeze(2) + ahead, first + column.unsqueeze(1)
+            return counts, each, places_of(begin, self._among, width, widest).flatten()
+        after = begin + before * self.number_present.unsqueeze(1)
+        own_ahead = places_of(begin, self._among, torch.full_like(begin, before), before)
+        places = own_ahead, places_of(after, self._among, width, widest)
         return counts, each, torch.cat([one.flatten() for one in places])
 
-    def _drawn_ahead(self, each: int) -> tuple[Tensor, Tensor]:
-        """Of so many draws for each row of a house which are a row's [S, B, each], and how many there are [S, 1]."""
-        if self._ahead is None or self._ahead[0].shape[2] != each:
-            columns = torch.arange(each, device=self.present.device)
-            present = self.by_house(self.present).sum(1, keepdim=True)
-            self._ahead = (self._among * each).unsqueeze(2) + columns, present * each
-        return self._ahead
+    @property
+    def number_present(self) -> Tensor:
+        """`counts` [S] where the rows are."""
+        if self._number_present is None:
+            self._number_present = self.by_house(self.present).sum(1)
+        return self._number_present
 
     def several(self, sizes: Sequence[int]) -> tuple[Draws, int]:
         """For each present row some bytes of every size, of which a house draws those of the first size for all of its rows,
@@ -153,7 +149,7 @@ class StackedBatch(Batch):
 
     def widest(self, count: Tensor) -> Widths:
         """The largest count [N] of each house's present rows, at least 1."""
-        most = self.by_house(torch.where(self.present, count, 1)).amax(1).clamp_(min=1)
+        most = self.by_house(count * self.present).amax(1).clamp_(min=1)
         return most.tolist(), most
 
     def see(self, count: Tensor) -> Widths:
@@ -165,6 +161,13 @@ class StackedBatch(Batch):
         """What `see` has found; None if it was not asked since this was."""
         seen, self._seen = self._seen, None
         return seen
+
+
+def places_of(begin: Tensor, among: Tensor, width: Tensor, widest: int) -> Tensor:
+    """[S, B, widest]: draws of row `among` [S, B] of a house with `width` [S, 1] for each, from `begin` [S, 1] on; behind
+    its width the last again."""
+    column = torch.minimum(torch.arange(widest, device=width.device), width - 1)
+    return (begin + among * width).unsqueeze(2) + column.unsqueeze(1)
 
 
 @cache
@@ -180,97 +183,3 @@ def _pieces(sizes: tuple[int, ...]) -> tuple[int, np.ndarray, np.ndarray, np.nda
 def room(counts: Sequence[int]) -> int:
     """For the draws of every house, in whole words of 8 bytes."""
     return max(-max(counts) // 8 * -8, 8)
-
-
-class StackedDropout(Dropout):
-    """Draws by the streams of every house; `own`: their dropouts, of the same rates."""
-
-    def __init__(self, own: Sequence[Dropout], batch: StackedBatch) -> None:
-        super().__init__(own[0].p, own[0].feature_p, own[0].generator)
-        self.own, self.batch = own, batch
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x [N, H']."""
-        if self.generator is None or self.p == 0:
-            return x
-        return x * self._mask(self.batch.one_each, x.shape[1], self.p)
-
-    def features(self, x: Tensor, count: Tensor | None = None) -> Tensor:
-        """x [N, K, F]; without count all K are there."""
-        if self.generator is None or self.feature_p == 0:
-            return x
-        if count is None:
-            size = x.shape[1] * x.shape[2]
-            return x.mul_(self._mask(self.batch.one_each, size, self.feature_p).view_as(x))
-        draws = self.batch.draws(self.batch.widest(count), x.shape[1])
-        return x.mul_(self._mask(draws, x.shape[2], self.feature_p).view_as(x))
-
-    def panorama(self, views: Tensor, candidate: Tensor, count: Tensor) -> None:
-        """Of views [N, V, F] and candidate [N, K, F]."""
-        number, width = views.shape[1:]
-        if width % 8:  # a house draws whole words for either
-            self.features(views)
-            self.features(candidate, count)
-        elif self.generator is not None and self.feature_p > 0:
-            draws = self.batch.draws(self.batch.see(count), candidate.shape[1], number)
-            masks = self._mask(draws, width, self.feature_p).split(
-                [number * len(views), candidate.shape[1] * len(views)]
-            )
-            views.mul_(masks[0].view_as(views))
-            candidate.mul_(masks[1].view_as(candidate))
-
-    def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
-        """For x [N, size]."""
-        mask = self.masks(rows, sizes)
-        if mask is None:
-            return super().several(rows, sizes)
-        return [partial(torch.mul, own) for own in mask.split(list(sizes), 1)]
-
-    def masks(self, rows: int, sizes: Sequence[int]) -> Tensor | None:
-        """What these multiply by, side by side [N, sum of sizes]; None where nothing is dropped."""
-        if self.generator is None or self.p == 0:
-            return None
-        draws, piece = self.batch.several(sizes)
-        return self._mask(draws, piece, self.p).view(rows, -1)
-
-    def words(self, x: Tensor, counts: Sequence[int], place: Tensor) -> Tensor:
-        """x [M, H'], so many rows of every house, house by house; place [M]: of each among its house's, and before them as
-        many for each house as the largest has."""
-        if self.generator is None or self.p == 0:
-            return x
-        return x * self._mask((list(counts), room(counts), place), x.shape[1], self.p)
-
-    def context(self, x: Tensor, widths: Tensor) -> Tensor:
-        """x [N, L, H'], of which a house has the first widths [S] columns."""
-        if self.generator is None or self.p == 0:
-            return x
-        draws = self.batch.draws((widths.tolist(), widths), x.shape[1])
-        return x * self._mask(draws, x.shape[2], self.p).view_as(x)
-
-    def _mask(self, draws: Draws, size: int, p: float) -> Tensor:
-        """0 or 1 / (1 - p), so many [.., size] for each of the draws, drawn by every house as `keep_mask` draws."""
-        counts, each, place = draws
-        words = torch.empty(len(counts), each * size // 8, dtype=torch.int64, device=place.device)
-        for one, count, dropout in zip(words, counts, self.own, strict=True):
-            if count:
-                drawn = one[: (count * size + 7) // 8]
-                drawn.random_(-(2**63), None, generator=dropout.generator)
-        drawn = words.view(torch.uint8).view(-1, size).index_select(0, place)
-        return scaled(drawn, p)
-
-
-def sample_stacked(
-    logits: Tensor, batch: StackedBatch, generators: Sequence[torch.Generator]
-) -> Tensor:
-    """One draw per row from softmax(logits [N, 1 + K]), by the house's generator as torch.multinomial draws: the largest of
-    p / q, q exponentially distributed."""
-    chance, seen = torch.softmax(logits, 1), batch.seen()
-    if seen is None:  # a candidate and stop are the least
-        seen = batch.widest((logits > float("-inf")).sum(1) - 1)
-    widths = [n + 1 for n in seen[0]], seen[1] + 1
-    counts, each, place = batch.draws(widths, logits.shape[1])
-    drawn = chance.new_ones(len(counts), each)
-    for one, count, generator in zip(drawn, counts, generators, strict=True):
-        if count:
-            one[:count].exponential_(1, generator=generator)
-    return (chance / drawn.view(-1).index_select(0, place).view_as(chance)).argmax(1)

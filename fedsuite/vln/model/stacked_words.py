@@ -21,7 +21,8 @@ from fedsuite.vln.model.products import stacked
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
 from fedsuite.vln.model.rows import chosen_at
-from fedsuite.vln.model.stacked_batch import StackedDropout, room
+from fedsuite.vln.model.stacked_batch import room
+from fedsuite.vln.model.stacked_dropout import StackedDropout
 
 
 class StackedPacking:

@@ -7,6 +7,7 @@ the batch as soon as a quarter of it is done; results are the same, only less is
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.rows import Batch, Chosen
+from fedsuite.vln.model.sight import observe
 from fedsuite.vln.model.stacked import StackedAgent
 
 # Given what b agents see, the teacher's actions [b] and who is active [b]: what they see and are taught instead, and whom
@@ -60,32 +62,6 @@ class Walk:
     last_hidden: Tensor | None = None  # [m, H], state of one more decoder step, no gradient
 
 
-def observe(
-    world: World, viewpoint: Tensor, view: Tensor, dropout: Dropout, factor: Tensor | None = None
-) -> Panorama:
-    """What B agents see; candidates by the view that looks at them. factor [B, F]: in place of feature dropout."""
-    near = world.observe(viewpoint, view)
-    views = world.views.index_select(0, viewpoint)
-    row = (viewpoint * views.shape[1]).unsqueeze(1) + near.view
-    candidate = world.views.flatten(0, 1).index_select(0, row.flatten())
-    candidate = candidate.unflatten(0, near.view.shape)
-    heading = view % world.panorama_angle.shape[0]
-    if factor is None:
-        dropout.panorama(views, candidate, near.count)
-    else:
-        for seen in (views, candidate):
-            seen.mul_(factor.unsqueeze(1))
-    return Panorama(
-        views=views,
-        view_angle=world.panorama_angle.index_select(0, heading),
-        candidate=candidate,
-        candidate_angle=near.angle,
-        padding=near.padding,
-        pose_angle=world.pose_angle.index_select(0, view),
-        candidate_view=near.view,
-    )
-
-
 @dataclass(frozen=True)
 class _Walkers:
     """The b episodes still in the batch: place in it, where they are, look and head for [b]; state, c [b, H]; words."""
@@ -114,12 +90,13 @@ class _Walkers:
         ways = self.pursuit.moved(viewpoint)
         return replace(at, pursuit=ways, goal=ways.aim)
 
-    def look(self, world: World, dropout: Dropout) -> Panorama:
-        """What they see."""
-        return observe(world, self.viewpoint, self.view, dropout, self.factor)
+    def look(self, agent: Agent | StackedAgent, world: World, dropout: Dropout) -> Any:
+        """What they see, as the decoder wants it."""
+        look = agent.look if isinstance(agent, StackedAgent) else observe
+        return look(world, self.viewpoint, self.view, dropout, self.factor)
 
     def decide(
-        self, agent: Agent | StackedAgent, see: Panorama, dropout: Dropout, gathered: Gathered
+        self, agent: Agent | StackedAgent, see: Any, dropout: Dropout, gathered: Gathered
     ) -> Decided:
         decided: Decided = agent.decoder(
             see, self.state, self.cell, self.language, dropout, gathered
@@ -152,7 +129,7 @@ def walk(
     out, ends, gathered = Walk(), [], Gathered()
     fewest, most = (int(decisions) for decisions in limit.aminmax())
     for time in range(most):
-        see, stamped = at.look(world, dropout), None
+        see, stamped = at.look(agent, world, dropout), None
         teacher = world.teacher_action(at.viewpoint, at.goal)
         if tamper is not None:
             see, teacher, stamped = tamper(see, teacher, active)
@@ -169,7 +146,7 @@ def walk(
             if bootstrap and bool(cut.any()):
                 with torch.no_grad(), batch.ending(cut) as some:
                     end, those = at.rows(some), some.of(cut)
-                    see = end.look(world, dropout)
+                    see = end.look(agent, world, dropout)
                     hidden = end.decide(agent, see, dropout, Gathered()).hidden
                     ends.append((end.row[those], hidden[those]))
             active = active & ~cut

@@ -16,7 +16,8 @@ from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.recording import Recordings, rounded_rows
 from fedsuite.vln.model.rows import Chosen
 from fedsuite.vln.model.stacked import StackedAgent
-from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout, sample_stacked
+from fedsuite.vln.model.stacked_batch import StackedBatch
+from fedsuite.vln.model.stacked_dropout import StackedDropout, sample_stacked
 from fedsuite.vln.stacked_world import StackedWorld, stacked_episodes, stacked_world
 from fedsuite.vln.training.decisions import Decisions, decisions_of
 from fedsuite.vln.training.learner import AgentLessons, Source, Training, TrainingReport

@@ -15,7 +15,8 @@ from fedsuite.vln.model.lstm import recurrent
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
 from fedsuite.vln.model.stacked import StackedAgent
-from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout
+from fedsuite.vln.model.stacked_batch import StackedBatch
+from fedsuite.vln.model.stacked_dropout import StackedDropout
 from fedsuite.vln.stacked_world import stacked_world
 from fedsuite.vln.training.stacked import stacked_losses
 from tests.harness import changed
@@ -74,7 +75,7 @@ def test_gradients_are_those_of_launched_decisions(oak, elm, case, decoder):
                 if slope is None:
                     assert own[name] is None or not own[name].any(), name
                 else:
-                    assert_close(own[name], slope, rtol=1e-4, atol=1e-6, msg=name)
+                    assert_close(own[name], slope, rtol=1e-4, atol=5e-6, msg=name)
 
 
 def test_what_has_been_recorded_is_recorded_once(oak, elm):

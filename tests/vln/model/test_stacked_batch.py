@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedsuite.vln.model.dropout import Dropout
-from fedsuite.vln.model.stacked_batch import StackedBatch, StackedDropout
+from fedsuite.vln.model.stacked_batch import StackedBatch
+from fedsuite.vln.model.stacked_dropout import StackedDropout
 
 # Rows that still walk, of houses with 6, 4 and 1 of 6: the first loses three, the second none, the third all.
 WALKING = [[1, 0, 0, 1, 0, 1], [1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0]]

@@ -42,7 +42,9 @@ class Own:
             shape = (len(episodes), self.world.feature_size)
             return torch.from_numpy(rng.integers(0, 3, shape).astype(np.float32)) if dims else None
 
-        sizes = AgentSizes(30, house.views.shape[-1], angle=8, hidden=16, word=6, action=4)
+        # Where all that is dropped is in eights, decisions that are replayed look for themselves.
+        action = 4 if decoder == "prompted" else 8
+        sizes = AgentSizes(30, house.views.shape[-1], angle=8, hidden=16, word=6, action=action)
         self.agent = build_agent(sizes, partition, config.agent.masked_pooling, DECODERS[decoder])
         with torch.no_grad():  # larger weights than the default ones, so that decisions differ
             for p in self.agent.parameters():
