@@ -60,9 +60,9 @@ REPEATED: dict[str, tuple[str, Settings]] = {
         "vln-train-parallel",
         {**_SIDE_BY_SIDE, "dropout": 0.5, "objective": "a2c"},
     ),
-    "houses, replayed, one a message": (
+    "houses, replayed, sizes not in eights": (
         "vln-train-parallel",
-        {**_HOUSES, "houses-per-message": 1, "stacked": "auto", "cuda-graphs": "auto"},
+        {**_HOUSES, **_SIDE_BY_SIDE, "cuda-graphs": "auto"},
     ),
     "houses, replayed, a2c, dropout": (
         "vln-train-parallel",

@@ -9,7 +9,7 @@ from tests.test_gpu import COMPARED, REPEATED, Play, apart_and_learnt, play  # n
 RUNS_ON_IT = {
     "houses, a2c, dropout": REPEATED, "houses, stacked, a2c, dropout": REPEATED, "houses, stacked, SCAFFOLD": COMPARED,
     "houses, replayed": COMPARED, "houses, replayed, a2c, dropout": REPEATED,
-    "houses, replayed, one a message": REPEATED,
+    "houses, replayed, sizes not in eights": REPEATED,
     "speaker, dropout": REPEATED, "roads, kl": COMPARED, "roads, kl, stacked": COMPARED, "roads, group norm": COMPARED,
     "roads, mixed on the GPU": COMPARED, "roads, tracking": COMPARED, "maps, joint": COMPARED,
     "maps, alternating": COMPARED, "texts": COMPARED,

@@ -159,7 +159,7 @@ class TrainingSettings:
     """How a process trains; no result depends on it but for the order of sums."""
 
     stacked: str = setting(
-        "no",
+        "auto",
         "train the houses of a message as one stacked agent; auto = on a GPU",
         choices=("auto", "yes", "no"),
     )

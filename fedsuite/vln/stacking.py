@@ -33,20 +33,17 @@ def brings_sums(config: FedVLNConfig) -> bool:
 
 
 def stacks(config: FedVLNConfig, device: str) -> bool:
-    """device: cpu or cuda. A house alone is a stack of one where it gains by it."""
-    asked, least = config.training.stacked, 1 if _graphs(config, device) else 2
-    if config.stage == "speaker" or config.federation.houses_per_message < least:
+    """device: cpu or cuda."""
+    asked = config.training.stacked
+    if config.stage == "speaker" or config.federation.houses_per_message < 2:
         return False
     return asked == "yes" or (asked == "auto" and device != "cpu" and not [*_unable(config)])
 
 
 def replays(config: FedVLNConfig, device: str) -> bool:
     """Whether what stacked houses do is recorded and replayed (fedsuite/vln/model/recording.py)."""
-    return _graphs(config, device) and stacks(config, device)
-
-
-def _graphs(config: FedVLNConfig, device: str) -> bool:
-    return config.training.cuda_graphs == "auto" and device != "cpu"
+    asked = config.training.cuda_graphs == "auto" and device != "cpu"
+    return asked and stacks(config, device)
 
 
 def stacking_complaints(config: FedVLNConfig) -> Iterator[str]:

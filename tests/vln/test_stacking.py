@@ -9,7 +9,7 @@ from fedsuite.vln.ineffective import UNREAD
 from fedsuite.vln.stacking import replays, stacking_complaints, stacks
 from tests.harness import changed
 
-FOUR = changed(FedVLNConfig(), houses_per_message=4, stacked="auto")
+FOUR = changed(FedVLNConfig(), houses_per_message=4)
 OWN = "tests.vln.test_stacking:decoder"
 
 
@@ -20,7 +20,7 @@ OWN = "tests.vln.test_stacking:decoder"
         ({"stacked": "yes"}, True, True),
         ({"stacked": "no"}, False, False),
         ({"houses_per_message": 1, "stacked": "yes"}, False, False),
-        ({"houses_per_message": 1, "cuda_graphs": "auto"}, False, True),
+        ({"houses_per_message": 1, "cuda_graphs": "auto"}, False, False),
         ({"houses_per_message": 0, "cuda_graphs": "auto"}, False, False),
         ({"houses_per_message": 0}, False, False),
         ({"stage": "speaker", "stacked": "yes"}, False, False),
@@ -43,8 +43,12 @@ def test_graphs_are_for_stacked_houses_on_a_gpu() -> None:
     assert line.startswith('training.cuda-graphs = "auto": nothing reads it with training.stacked')
 
 
-def test_nothing_is_stacked_unless_it_is_asked_for() -> None:
-    assert not stacks(changed(FedVLNConfig(), houses_per_message=4), "cuda")
+def test_houses_of_a_message_are_stacked_on_a_gpu_by_default_and_replayed_if_it_is_asked_for() -> (
+    None
+):
+    several = changed(FedVLNConfig(), houses_per_message=4)
+    assert stacks(several, "cuda") and not stacks(several, "cpu") and not replays(several, "cuda")
+    assert not stacks(FedVLNConfig(), "cuda")
 
 
 @pytest.mark.parametrize(
