@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import finish
-from fedsuite.arrays import Arrays, Stored, fingerprint
+from fedsuite.arrays import Arrays, fingerprint
 from fedsuite.averaging import blocks
 from fedsuite.averaging.merging import server_step, shares
 from fedsuite.averaging.robust import MERGE_RULES, Merge
+from fedsuite.averaging.stored import Stored
 from fedsuite.federation import Reply, Task
 from fedsuite.messages.packing import pack, unpack
 from strategies.runtime.messages import EXAMPLES, RawReply

@@ -5,11 +5,11 @@ Names are the dotted names of `torch.nn.Module.state_dict()`. Arrays are float32
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,16 +30,12 @@ _SUMMED = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 def module_arrays(module: "torch.nn.Module") -> Arrays:
     """Copies of all parameters and buffers of `module`, by name, in the module's order."""
-    from fedsuite.device_arrays import host_arrays
-
     return host_arrays(module.state_dict())
 
 
-def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> None:
+def load_arrays(module: "torch.nn.Module", arrays: Named) -> None:
     """Copy `arrays` into `module`; every name of the module must be there, with its shape."""
     import torch
-
-    from fedsuite.device_arrays import device_tensors
 
     state = module.state_dict()
     if state.keys() != arrays.keys():
@@ -53,16 +49,57 @@ def load_arrays(module: "torch.nn.Module", arrays: Mapping[str, np.ndarray]) -> 
             raise ValueError(
                 f"{name}: expected shape {tuple(target.shape)}, got {arrays[name].shape}"
             )
-    there = next((target.device for target in state.values()), torch.device("cpu"))
-    moved = {} if there.type == "cpu" else device_tensors(arrays, there)
+    moved: Mapping[str, torch.Tensor] = {}
+    if any(target.is_cuda for target in state.values()):
+        moved = device_tensors(arrays, next(iter(state.values())).device)
     with torch.no_grad():
         for name, target in state.items():
             array = arrays[name]
-            if moved:
-                target.copy_(moved[name])
-            else:  # torch warns of arrays that may not be written to, and copies them
-                writeable = array.flags.writeable
-                target.copy_(torch.from_numpy(array) if writeable else torch.tensor(array))
+            # torch warns of arrays that may not be written to, and copies them.
+            plain = torch.from_numpy if array.flags.writeable else torch.tensor
+            target.copy_(moved[name] if moved else plain(array))
+
+
+def host_arrays(tensors: Mapping[str, "torch.Tensor"], piece: bool | None = None) -> Arrays:
+    """Copies of tensors of one device. piece: as views of one piece of memory, by default where they come from a GPU: it is
+    page-locked, and torch keeps it for the next; other memory is new every time, and the driver copies twice."""
+    import torch
+
+    locked = torch.cuda.is_available() and any(t.is_cuda for t in tensors.values())
+    if not (locked if piece is None else piece):
+        return {name: t.detach().to("cpu", copy=True).numpy() for name, t in tensors.items()}
+    places, size = _places([t.numel() * t.element_size() for t in tensors.values()])
+    room, found = torch.empty(size, dtype=torch.uint8, pin_memory=locked), Arrays()
+    for (name, tensor), place in zip(tensors.items(), places, strict=True):
+        part = room[place].view(tensor.dtype).view(tensor.shape)
+        found[name] = part.copy_(tensor.detach(), non_blocking=True).numpy()
+    if locked:
+        torch.cuda.current_stream().synchronize()
+    return found
+
+
+def device_tensors(
+    arrays: Named, device: "torch.device | str", piece: bool | None = None
+) -> "dict[str, torch.Tensor]":
+    """Copies on a device, as `host_arrays` brings them."""
+    import torch
+
+    locked = torch.cuda.is_available() and torch.device(device).type == "cuda"
+    if not (locked if piece is None else piece):
+        return {name: torch.tensor(array, device=device) for name, array in arrays.items()}
+    places, size = _places([array.nbytes for array in arrays.values()])
+    room = torch.empty(size, dtype=torch.uint8, pin_memory=locked)
+    types = {k: torch.from_numpy(np.empty(0, a.dtype)).dtype for k, a in arrays.items()}
+    for (name, array), place in zip(arrays.items(), places, strict=True):
+        np.copyto(room[place].view(types[name]).view(array.shape).numpy(), array)
+    there, each = room.to(device, non_blocking=True), zip(arrays.items(), places, strict=True)
+    return {name: there[p].view(types[name]).view(a.shape) for (name, a), p in each}
+
+
+def _places(sizes: Sequence[int]) -> tuple[list[slice], int]:
+    """Where each of so many bytes lies, 64 apart, and how many there are in all."""
+    starts = [0, *accumulate(-(-size // 64) * 64 for size in sizes)]
+    return [slice(begin, begin + n) for begin, n in zip(starts, sizes, strict=False)], starts[-1]
 
 
 @dataclass(frozen=True)
@@ -160,67 +197,3 @@ def fingerprint(arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name}|{a.dtype.str}|{a.shape}|".encode())
         digest.update(a.data)  # without a copy
     return digest.hexdigest()
-
-
-class Stored(Named):
-    """Arrays in a file that has their numbers one after another; each is read when it is asked for, and none is kept.
-
-    places: by name the first byte of an array, its shape and its type.
-    """
-
-    def __init__(
-        self, file: Path, places: Mapping[str, tuple[int, tuple[int, ...], np.dtype]]
-    ) -> None:
-        self.file, self.places = file, places
-
-    @classmethod
-    def write(cls, file: Path, arrays: Named) -> "Stored":
-        """The same arrays, now in this file; an OSError names its folder."""
-        places, at = {}, 0
-        try:
-            with file.open("wb") as out:
-                for name, array in arrays.items():
-                    places[name] = (at, array.shape, array.dtype)
-                    at += out.write(np.ascontiguousarray(array).data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(file.parent)) from error
-        return cls(file, places)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        _, shape, _ = self.places[name]
-        return self.part(name, 0, math.prod(shape)).reshape(shape)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __or__(self, others: Named) -> Arrays:
-        return {**self, **others}
-
-    def part(self, name: str, first: int, last: int) -> np.ndarray:
-        """Numbers first .. last - 1 of an array in C order."""
-        at, _, kind = self.places[name]
-        return np.fromfile(self.file, kind, last - first, offset=at + first * kind.itemsize)
-
-
-def part_of(arrays: Named, name: str, first: int, last: int) -> np.ndarray:
-    """Numbers first .. last - 1 of an array in C order; of a stored one no others are read."""
-    if isinstance(arrays, Stored):
-        return arrays.part(name, first, last)
-    return arrays[name].reshape(-1)[first:last]
-
-
-def picked(arrays: Named, names: Iterable[str]) -> Named:
-    """The arrays of these names, in this order; stored ones stay where they are."""
-    if isinstance(arrays, Stored):
-        return Stored(arrays.file, {name: arrays.places[name] for name in names})
-    return {name: arrays[name] for name in names}
-
-
-def stored_like(source: Named, made: Arrays) -> Named:
-    """What was made of `source`: beside its file if it is a stored one, in memory if it is not."""
-    if isinstance(source, Stored):
-        return Stored.write(source.file.with_stem(f"{source.file.stem}-made"), made)
-    return made

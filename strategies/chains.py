@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, Named, picked
+from fedsuite.arrays import Arrays, Named
 from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.merging import Merged, capped, shares
+from fedsuite.averaging.stored import picked
 from fedsuite.federation import Asking, ClientInfo, Clients, Reply, Task
 
 

@@ -7,9 +7,9 @@ whose parts stand for no model is left out of the merge, and its line in the his
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedsuite.arrays import stored_like
 from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.exchange import Exchange
+from fedsuite.averaging.stored import stored_like
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     Clients,

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedsuite.arrays import Named, Stored, picked, range_complaint, stored_like
+from fedsuite.arrays import Named, range_complaint
 from fedsuite.averaging.sabotage.attacks import ATTACKS, CLAIMED, KNOWING, Known, change
 from fedsuite.averaging.sabotage.settings import SabotageSettings
+from fedsuite.averaging.stored import Stored, picked, stored_like
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
     ClientInfo,

@@ -7,8 +7,9 @@ from the round's w, and the server merges as FedAvg does.
 
 from dataclasses import dataclass, replace
 
-from fedsuite.arrays import LARGEST_COUNT, Arrays, picked, under_prefix, with_prefix
+from fedsuite.arrays import LARGEST_COUNT, Arrays, under_prefix, with_prefix
 from fedsuite.averaging.merging import ServerStep, mean, server_step
+from fedsuite.averaging.stored import picked
 from fedsuite.federation import (
     ClientInfo,
     Clients,

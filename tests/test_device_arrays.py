@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsuite.device_arrays import device_tensors, from_device, host_arrays, to_device
+from fedsuite.arrays import device_tensors, host_arrays
 
 TENSORS = {
     "weights": torch.randn(5, 3, generator=torch.Generator().manual_seed(1)),
@@ -16,7 +16,7 @@ TENSORS = {
 }
 
 
-@pytest.mark.parametrize("copies", [host_arrays, lambda t: from_device(t, pinned=False)])
+@pytest.mark.parametrize("copies", [host_arrays, lambda t: host_arrays(t, piece=True)])
 def test_tensors_become_arrays(copies):
     found = copies({**TENSORS, "learnt": torch.nn.Parameter(torch.ones(2))})
     assert list(found) == [*TENSORS, "learnt"]
@@ -29,7 +29,7 @@ def test_tensors_become_arrays(copies):
 
 
 @pytest.mark.parametrize(
-    "copies", [lambda a: device_tensors(a, "cpu"), lambda a: to_device(a, "cpu", pinned=False)]
+    "copies", [lambda a: device_tensors(a, "cpu"), lambda a: device_tensors(a, "cpu", piece=True)]
 )
 def test_arrays_become_tensors(copies):
     arrays = {name: t.numpy() for name, t in TENSORS.items()}
@@ -45,4 +45,4 @@ def test_arrays_become_tensors(copies):
 
 
 def test_pieces_of_no_bytes():
-    assert from_device({}, pinned=False) == {} and to_device({}, "cpu", pinned=False) == {}
+    assert host_arrays({}, piece=True) == {} and device_tensors({}, "cpu", piece=True) == {}

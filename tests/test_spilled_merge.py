@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsuite.arrays import Arrays, Stored, forms_of, picked, stored_like, under_prefix
+from fedsuite.arrays import Arrays, forms_of, under_prefix
 from fedsuite.averaging import blocks
 from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.merging import ServerStep, server_step, shares
 from fedsuite.averaging.robust import MERGE_RULES, Merge
 from fedsuite.averaging.server_optimizers import SERVER_OPTIMIZERS
 from fedsuite.averaging.step import Step
+from fedsuite.averaging.stored import Stored, picked, stored_like
 from strategies.averaging import mean_square
 
 ROOT = Path(__file__).parents[1]

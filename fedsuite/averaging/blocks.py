@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedsuite.arrays import Arrays, Named, part_of
+from fedsuite.arrays import Arrays, Named
+from fedsuite.averaging.stored import part_of
 
 HELD = 1 << 26  # bytes of all clients' changes that a rule of single numbers looks at at once
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from fedsuite.arrays import Named, part_of
+from fedsuite.arrays import Named
 from fedsuite.averaging.blocks import blocks
+from fedsuite.averaging.stored import part_of
 
 _BLOCK = 1 << 14  # numbers a client whose distances are taken at once
 

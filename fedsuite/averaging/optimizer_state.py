@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsuite.arrays import Arrays
-from fedsuite.device_arrays import device_tensors, host_arrays
+from fedsuite.arrays import Arrays, device_tensors, host_arrays
 
 STEP = "step"
 

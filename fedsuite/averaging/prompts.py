@@ -17,8 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsuite.arrays import Named, picked
+from fedsuite.arrays import Named
 from fedsuite.averaging.merging import Merged, mean
+from fedsuite.averaging.stored import picked
 from fedsuite.errors import RunFailed
 
 PROMPT = "prompt."

@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsuite.arrays import Named, stored_like
+from fedsuite.arrays import Named
 from fedsuite.averaging.blocks import number_by_number
 from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.krum import bulyan, krum, multi_krum, weighing
 from fedsuite.averaging.merging import Merged, MergeRule, mean
 from fedsuite.averaging.prompts import by_prompts
 from fedsuite.averaging.step import NO_STEP, Step
+from fedsuite.averaging.stored import stored_like
 from fedsuite.averaging.trust import trusting
 from fedsuite.errors import InputError, RunFailed
 

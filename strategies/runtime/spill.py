@@ -9,7 +9,8 @@ resumed.
 from dataclasses import replace
 from pathlib import Path
 
-from fedsuite.arrays import Stored, num_bytes
+from fedsuite.arrays import num_bytes
+from fedsuite.averaging.stored import Stored
 from fedsuite.federation import Reply
 from fedsuite.storage.deleting import delete
 from fedsuite.storage.files import telling

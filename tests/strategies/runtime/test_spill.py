@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from fedsuite.arrays import Stored
+from fedsuite.averaging.stored import Stored
 from fedsuite.errors import RunFailed
 from fedsuite.federation import Reply
 from fedsuite.runs.folder import RunFolder
