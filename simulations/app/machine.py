@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
 from typing import Any
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _ONE_GIB = 1 << 30
 
 
@@ -19,16 +19,16 @@ def keep_freed_memory() -> bool:
     """Let glibc reuse freed blocks instead of giving each back to the system; False where there is no glibc.
 
     Training allocates and frees tensors of some MB thousands of times; by default each allocation maps fresh pages that
-    the kernel has to clear, which can take longer than the arithmetic on them. Before the first tensor is made, torch can
+    the kernel has to clear, which can take longer than the arithmetic on them. Threads share the blocks of one another: a
+    thread that ends would leave its own to nobody. Before the first tensor is made, torch can
     also be told to ask for pages of 2 MiB for large ones.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if platform.libc_ver()[0] != "glibc":
         return False
     libc = ctypes.CDLL(None)
-    return bool(
-        libc.mallopt(_M_MMAP_THRESHOLD, _ONE_GIB) and libc.mallopt(_M_TRIM_THRESHOLD, _ONE_GIB)
-    )
+    asked = (_M_MMAP_THRESHOLD, _ONE_GIB), (_M_TRIM_THRESHOLD, _ONE_GIB), (_M_ARENA_MAX, 1)
+    return all(libc.mallopt(*one) for one in asked)
 
 
 @cache
