@@ -8,6 +8,7 @@ _GENERATED = ("data.dir", bool)
 _NOBODY = ("sabotage.clients", among(""))
 _NO_BACKDOOR = [_NOBODY, ("sabotage.attack", but("backdoor"))]
 _ALONE = ("federation.method", but("federated"))
+_NO_STACK = [("federation.houses-per-message", among(0, 1)), ("stage", among("speaker"))]
 
 UNREAD: Unread = {
     **PRIVACY_UNREAD,
@@ -30,11 +31,8 @@ UNREAD: Unread = {
     "objective.generated-weight": ("stage", among("train", "speaker")),
     "objective.environment-dropout": ("stage", among("train", "speaker")),
     "objective.max-generated-length": ("stage", among("train")),
-    "training.stacked": [
-        ("federation.houses-per-message", among(0)),
-        ("stage", among("speaker")),
-    ],
-    "training.cuda-graphs": ("training.stacked", among("no")),
+    "training.stacked": _NO_STACK,
+    "training.cuda-graphs": [("training.stacked", among("no")), *_NO_STACK],
     "evaluation.metrics": ("stage", among("speaker")),
     "evaluation.personal-encoder": ("stage", but("pre-explore")),
     "federation.server-learning-rate": _ALONE,

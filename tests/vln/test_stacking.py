@@ -39,8 +39,22 @@ def test_graphs_are_for_stacked_houses_on_a_gpu() -> None:
     assert replays(graphs, "cuda") and not replays(graphs, "cpu")
     assert not replays(FOUR, "cuda")
     assert not replays(changed(graphs, stacked="no"), "cuda")
-    (line,) = unread_lines(changed(graphs, stacked="no"), UNREAD)
-    assert line.startswith('training.cuda-graphs = "auto": nothing reads it with training.stacked')
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"stacked": "no"}, 'training.stacked = "no"'),
+        ({"houses_per_message": 0}, "federation.houses-per-message = 0"),
+        ({"houses_per_message": 1}, "federation.houses-per-message = 1"),
+        ({"stage": "speaker"}, 'stage = "speaker"'),
+    ],
+)
+def test_graphs_that_nothing_is_recorded_in_are_named(changes: dict[str, object], why: str) -> None:
+    config = changed(FOUR, cuda_graphs="auto")
+    assert unread_lines(config, UNREAD) == []
+    lines = unread_lines(changed(config, **changes), UNREAD)
+    assert f'training.cuda-graphs = "auto": nothing reads it with {why}' in lines
 
 
 def test_houses_of_a_message_are_stacked_on_a_gpu_by_default_and_replayed_if_it_is_asked_for() -> (
