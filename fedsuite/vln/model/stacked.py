@@ -47,16 +47,13 @@ class StackedAgent:
         factor: Tensor | None = None,
     ) -> Panorama | Ahead:
         """`observe`, or what to look at where the decoder looks itself: decisions that are replayed."""
-        own, decoder = self.recordings, self.decoder
-        if own is None or not isinstance(decoder, ReplayedDecoder) or factor is not None:
-            return observe(world, viewpoint, view, dropout, factor)
-        if not torch.is_grad_enabled():
-            return observe(world, viewpoint, view, dropout, factor)
-        assert isinstance(dropout, StackedDropout)
-        sizes = decoder.dropped
-        if any(size % 8 for size in (world.views.shape[2], *sizes)):
-            return observe(world, viewpoint, view, dropout)
-        return Ahead(own, world, viewpoint, view, dropout, sizes)
+        decoder, replays = self.decoder, torch.is_grad_enabled() and factor is None
+        if replays and self.recordings is not None and isinstance(decoder, ReplayedDecoder):
+            assert isinstance(dropout, StackedDropout)
+            sizes = decoder.dropped
+            if not any(size % 8 for size in (world.views.shape[2], *sizes)):
+                return Ahead(self.recordings, world, viewpoint, view, dropout, sizes)
+        return observe(world, viewpoint, view, dropout, factor)
 
     def encoder(
         self, tokens: Tensor, length: Tensor, dropout: Dropout

@@ -41,11 +41,10 @@ class StackedPacking:
         of recordings (replayed_words.py)."""
         long, (houses, rows) = length.numpy(), length.shape
         order = np.tile(np.arange(rows), (houses, 1))
-        for house, sentences in enumerate(
-            np.count_nonzero(long, 1)
-        ):  # of equally long ones as alone
-            own = torch.sort(length[house, :sentences], descending=True).indices
-            order[house, :sentences] = own.numpy()
+        for own, given in zip(order, length, strict=True):
+            # By the sort of Packing, which decides the order of equally long ones.
+            number = int(given.count_nonzero())
+            own[:number] = torch.sort(given[:number], descending=True).indices.numpy()
         longest = np.take_along_axis(long, order, 1)
         there = longest[:, None] > np.arange(longest.max())[:, None]
         sizes = torch.from_numpy(there.sum(2).max(0))
