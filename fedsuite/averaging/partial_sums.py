@@ -48,8 +48,8 @@ def sum_of_changes(
     clients: Sequence[Mapping[str, np.ndarray]],
     weights: Sequence[float],
 ) -> Arrays:
-    """sum_k p_k (w_k - w), to the byte `tree_sum` of every `weighted_change`, of clients that are all there: by blocks that
-    stay in a processor's cache, side by side."""
+    """sum_k p_k (w_k - w), to the byte `tree_sum` of every `weighted_change`, of clients that are all there: by blocks,
+    side by side."""
     names = list(clients[0]) if clients else []
     with ThreadPoolExecutor() as pool:
         return {

@@ -40,6 +40,13 @@ def scaled(drawn: Tensor, p: float) -> Tensor:
     return kept(drawn, p).mul_(scale(p))
 
 
+def multiply(parts: Sequence[Tensor], mask: Tensor) -> None:
+    """Each in place, by as much of the mask as it has numbers, one after another."""
+    each = mask.flatten().split([x.numel() for x in parts])
+    for x, own in zip(parts, each, strict=True):
+        x.mul_(own.view_as(x))
+
+
 def kept(drawn: Tensor, p: float) -> Tensor:
     """The mask of random bytes."""
     mask = torch.empty(drawn.shape, device=drawn.device)

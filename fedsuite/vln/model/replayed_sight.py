@@ -15,10 +15,10 @@ from torch import Tensor
 
 from fedsuite.vln.environment import World
 from fedsuite.vln.model.agent import Panorama
-from fedsuite.vln.model.dropout import Drop, Dropout, scaled
+from fedsuite.vln.model.dropout import Drop, Dropout, multiply, scaled
 from fedsuite.vln.model.recording import Recordings, Shared, power_of_two
 from fedsuite.vln.model.sight import observe
-from fedsuite.vln.model.stacked_batch import places_of
+from fedsuite.vln.model.stacked_batch import places_after, places_of
 from fedsuite.vln.model.stacked_dropout import StackedDropout
 
 CANDIDATES = 16  # K is rounded up to a multiple of these
@@ -198,10 +198,8 @@ class _Tables(Shared):
         """Those of a walk."""
         if not self.held_by(world):
             for name in ("candidate_count", "views", "candidate_view", "relative_angle"):
-                x, into = (
-                    getattr(world, name),
-                    getattr(self.world, name)[: len(getattr(world, name))],
-                )
+                x, into = getattr(world, name), getattr(self.world, name)
+                into = into[: len(x)]
                 (into[:, : x.shape[1]] if x.dim() > 1 else into).copy_(x)
 
 
@@ -221,15 +219,10 @@ class _Drawn(Dropout):
         if "features" in self.inputs:
             number, width = views.shape[1:]
             drawn = self.inputs["features"].view(torch.uint8).unflatten(1, (-1, width))
-            begin, every = self.house * drawn.shape[1], torch.full_like(self.count, number)
-            own = begin + number * self.count, self.inputs["widths"].unsqueeze(1)
-            places = [
-                places_of(begin, self.among, every, number).flatten(),
-                places_of(own[0], self.among, own[1], candidate.shape[1]).flatten(),
-            ]
-            masks = scaled(drawn.flatten(0, 1).index_select(0, torch.cat(places)), self.feature_p)
-            for x, mask in zip((views, candidate), masks.split([*map(len, places)]), strict=True):
-                x.mul_(mask.view_as(x))
+            begin, own = self.house * drawn.shape[1], self.inputs["widths"].unsqueeze(1)
+            place = places_after(begin, self.among, number, self.count, own, candidate.shape[1])
+            mask = scaled(drawn.flatten(0, 1).index_select(0, place), self.feature_p)
+            multiply((views, candidate), mask)
 
     def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
         """As of Dropout."""

@@ -117,10 +117,8 @@ class StackedBatch(Batch):
         begin = self._number * each
         if not before:
             return counts, each, places_of(begin, self._among, width, widest).flatten()
-        after = begin + before * self.number_present.unsqueeze(1)
-        own_ahead = places_of(begin, self._among, torch.full_like(begin, before), before)
-        places = own_ahead, places_of(after, self._among, width, widest)
-        return counts, each, torch.cat([one.flatten() for one in places])
+        present = self.number_present.unsqueeze(1)
+        return counts, each, places_after(begin, self._among, before, present, width, widest)
 
     @property
     def number_present(self) -> Tensor:
@@ -168,6 +166,16 @@ def places_of(begin: Tensor, among: Tensor, width: Tensor, widest: int) -> Tenso
     its width the last again."""
     column = torch.minimum(torch.arange(widest, device=width.device), width - 1)
     return (begin + among * width).unsqueeze(2) + column.unsqueeze(1)
+
+
+def places_after(
+    begin: Tensor, among: Tensor, before: int, present: Tensor, width: Tensor, widest: int
+) -> Tensor:
+    """[N (before + widest)]: so many draws for each row, of which a house with `present` [S, 1] rows draws all first, and
+    behind those of all rows `places_of` that come after them."""
+    ahead = places_of(begin, among, torch.full_like(present, before), before)
+    after = places_of(begin + before * present, among, width, widest)
+    return torch.cat([ahead.flatten(), after.flatten()])
 
 
 @cache

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedsuite.vln.model.dropout import Drop, Dropout, scaled
+from fedsuite.vln.model.dropout import Drop, Dropout, multiply, scaled
 from fedsuite.vln.model.stacked_batch import Draws, StackedBatch, room
 
 
@@ -44,11 +44,7 @@ class StackedDropout(Dropout):
             self.features(candidate, count)
         elif self.generator is not None and self.feature_p > 0:
             draws = self.batch.draws(self.batch.see(count), candidate.shape[1], number)
-            masks = self._mask(draws, width, self.feature_p).split(
-                [number * len(views), candidate.shape[1] * len(views)]
-            )
-            views.mul_(masks[0].view_as(views))
-            candidate.mul_(masks[1].view_as(candidate))
+            multiply((views, candidate), self._mask(draws, width, self.feature_p))
 
     def several(self, rows: int, sizes: Sequence[int]) -> list[Drop]:
         """For x [N, size]."""
