@@ -15,10 +15,11 @@ from typing import Any
 
 from clients.local_client import LocalClient
 from clients.numpy_client_app import Config
-from fedsuite.arrays import Arrays, arrays_to_bytes, under_prefix
+from fedsuite.arrays import Arrays, under_prefix
 from fedsuite.messages.instructions import YES_NO, Fields, Instruction, Whole, query, task
 from fedsuite.runs.versions import ANEW, Versions
-from fedsuite.storage.files import make_private, write_atomically
+from fedsuite.storage.array_files import write_arrays
+from fedsuite.storage.files import make_private
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample
 from fedsuite.vln.data.sampled_paths import SampledPaths
@@ -106,7 +107,7 @@ class HouseClientBase(LocalClient):
         model = super().scored(received, config)
         if "export-round" in config:
             make_private(self.site.folder)
-            write_atomically(self.site.folder / MODEL, arrays_to_bytes(model), private=True)
+            write_arrays(self.site.folder / MODEL, model)
         return model
 
     def keep_received(self, received: Arrays) -> None:

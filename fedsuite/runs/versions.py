@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from fedsuite.arrays import Arrays, arrays_to_bytes, fingerprint, under_prefix, with_prefix
+from fedsuite.arrays import Arrays, fingerprint, under_prefix, with_prefix
 from fedsuite.errors import InputError, one_line
 from fedsuite.federation import ServerState
 from fedsuite.settings.values import shown
-from fedsuite.storage.deleting import delete_file
-from fedsuite.storage.files import make_private, sync_folder, telling, write_atomically
+from fedsuite.storage.array_files import write_arrays
+from fedsuite.storage.deleting import delete_file, delete_made
+from fedsuite.storage.files import make_private, sync, telling
 
 FORMAT = 2
 _PREFIX, _SUFFIX, _ABOUT, _ASIDE = "round-", ".safetensors", "about", "aside-"
@@ -92,10 +93,10 @@ class Versions:
         about |= {"owner": self.owner, "round": round}
         about["sha256"] = _digest(arrays, about)
         # One entry: safetensors writes several in random order.
-        data = arrays_to_bytes(arrays, {_ABOUT: json.dumps(about, sort_keys=True, allow_nan=False)})
-        write_atomically(self.path(round), data, self.durable, private=True)
+        entry = {_ABOUT: json.dumps(about, sort_keys=True, allow_nan=False)}
+        write_arrays(self.path(round), arrays, entry, self.durable)
         if self.durable:
-            sync_folder(self.folder)
+            sync(self.folder)
         for aside in self.folder.glob(f"{_ASIDE}{_PREFIX}*{_SUFFIX}"):
             if aside.name <= f"{_ASIDE}{self.path(round).name}":  # it has got as far again
                 delete_file(aside)
@@ -128,7 +129,7 @@ class Versions:
         for number in rounds:
             delete_file(self.path(number))
         for partial in self.folder.glob(f".{_PREFIX}*{_SUFFIX}.*.partial"):
-            delete_file(partial)
+            delete_made(partial)
 
     def _read(self, round: int) -> tuple[Arrays, dict[str, Any]]:
         path = self.path(round)

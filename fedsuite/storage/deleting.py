@@ -1,7 +1,7 @@
 """The one place where files are deleted, and by name: what somebody else keeps in a folder is never lost.
 
 Names are paths inside a folder, each part of them a mask as in fnmatch: "checkpoints/round-*.safetensors". A file of such a
-name may also lie there half written, as `write_atomically` leaves it when it is killed.
+name may also lie there half written, as `write_atomically` leaves it when it is killed, or in a folder as `write_arrays` does.
 """
 
 import re
@@ -44,15 +44,20 @@ def check_own(folder: Path, names: Sequence[str]) -> None:
 
 
 def delete_made(folder: Path) -> None:
-    """A folder with all that is in it, of a name that is given to new folders alone: temporary, or yet to be completed."""
+    """A folder with all that is in it, of a name that is given to new folders alone: temporary, or yet to be completed; or a
+    file of such a name."""
     if not _MADE.fullmatch(folder.name):
         raise ValueError(f"{folder}: not a name of what is deleted as a whole")
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        delete_file(folder)
 
 
 def _masks(names: Sequence[str]) -> list[Parts]:
     whole = [tuple(name.split("/")) for name in names]
-    return whole + [(*mask[:-1], f".{mask[-1]}.[0-9]*.partial") for mask in whole]
+    halves = [(*mask[:-1], f".{mask[-1]}.[0-9]*.partial") for mask in whole]
+    return [*whole, *halves, *((*half, "*") for half in halves)]
 
 
 def _found(folder: Path, masks: Sequence[Parts], above: Parts = ()) -> Iterator[tuple[Path, bool]]:

@@ -225,10 +225,10 @@ def write_json(path: Path, content: object, private: bool = False) -> None:
     write_atomically(path, (text + "\n").encode(), private=private)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` last through a loss of power."""
-    with telling(folder):
-        descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make what a file holds, or renames inside a folder, last through a loss of power."""
+    with telling(path):
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

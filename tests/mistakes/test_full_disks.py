@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
 from fedsuite.runs.folder import RunFolder
+from fedsuite.storage import array_files
 from simulations.engines.processes import living_processes, wait_until
 from tests.harness import WAIT_S, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
 from tests.mistakes.refusing import Call, said
@@ -47,11 +50,17 @@ class Disk:
                 raise OSError(disk.code, os.strerror(disk.code), str(source))
             self.replace(source, target)
 
+        def saved(arrays: Any, file: Path, metadata: Any = None) -> None:
+            if disk.due(file):
+                raise SafetensorError(f"Error while serializing: (os error {disk.code})")
+            save_file(arrays, file, metadata)
+
         def synced(descriptor: int) -> None:
             if disk.due(disk.folder):
                 raise OSError(disk.code, os.strerror(disk.code))
             self.fsync(descriptor)
 
+        monkeypatch.setattr(array_files, "save_file", saved)
         monkeypatch.setattr(Path, "open", opened)
         monkeypatch.setattr(os, "open", opened_raw)
         monkeypatch.setattr(os, "replace", replaced)

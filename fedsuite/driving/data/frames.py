@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedsuite.errors import InputError
-from fedsuite.storage.files import check_readable, sync_folder, write_json
+from fedsuite.storage.files import check_readable, sync, write_json
 
 INDEX = "silos.json"
 LEFT_OUT = "left-out"
@@ -82,7 +82,7 @@ def finish_silos(
     index = {"silos": list(names), "about": dict(about), LEFT_OUT: dict(left_out or {})}
     write_json(partial / INDEX, index)
     partial.rename(folder)
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def silo_names(folder: Path) -> list[str]:

@@ -32,7 +32,8 @@ def stamps_of(folder: Path, clients: Iterable[str] = ("",)) -> dict[str, Stamp]:
         files += (folder / CLIENTS / name).rglob("*")
     found = {}
     for file in sorted(files):
-        if file.name not in _NOT_SENT and not file.name.endswith(".partial") and file.is_file():
+        half = any(part.endswith(".partial") for part in file.relative_to(folder).parts)
+        if file.name not in _NOT_SENT and not half and file.is_file():
             stat = file.stat()
             found[file.relative_to(folder).as_posix()] = (stat.st_mtime_ns, stat.st_size)
     return found
