@@ -16,7 +16,7 @@ number leaves them out.
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import count
@@ -41,7 +41,7 @@ from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import check_device, device_of
 from fedsuite.vln.data.dataset import House, join_houses
 from fedsuite.vln.evaluation.joint_walks import Walks, walk_together
-from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
+from fedsuite.vln.model.agent import AgentSizes, build_agent
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.training.learner import (
     AgentLessons,
@@ -54,11 +54,14 @@ from fedsuite.vln.training.rmsprop import RMSprop
 from fedsuite.vln.training.stacked import train_stacked
 
 GOAL, SQUARE, FRAMES = 0.5, 8192, 64
+WIDE = AgentSizes(vocabulary=992, feature=2048)
+NARROW = AgentSizes(vocabulary=992, feature=8, angle=8, hidden=16, word=8, action=8)
+Train = Callable[[Sequence[Training]], object]
 
 
 def agent(device: str, square_side: int) -> dict[str, float]:
     """Milliseconds of a step, repeatable and not, and TFLOP/s of it and of a matrix product."""
-    agent_step.SIZES = AgentSizes(vocabulary=992, feature=2048)
+    agent_step.SIZES = WIDE
     with tempfile.TemporaryDirectory() as folder:
         house = agent_step.generated_house(Path(folder))
     world, samples = join_houses([house], device), house.samples["train"]
@@ -86,9 +89,6 @@ def agent(device: str, square_side: int) -> dict[str, float]:
 
 def houses(number: int, device: str, repeats: int) -> dict[str, float]:
     """Milliseconds and operations of a step of every house, one house after another and stacked, of one house."""
-    house = one_house()
-    parts = [TrainingData(house.samples["train"], 0.2)]
-    world = join_houses([house], device)
 
     def one_by_one(trainings: Sequence[Training]) -> None:
         for training in trainings:
@@ -97,30 +97,31 @@ def houses(number: int, device: str, repeats: int) -> dict[str, float]:
     found: dict[str, float] = {}
     pretended = PretendedGraphs(_disable_current_modes) if device == "cpu" else None
     replayed = partial(train_stacked, recordings=Recordings(pretended))
-    ways: dict[str, Callable[[Sequence[Training]], object]] = {
-        "single": one_by_one, "stacked": train_stacked, "replayed": replayed
-    }  # fmt: skip
+    ways: dict[str, Train] = {"single": one_by_one, "stacked": train_stacked, "replayed": replayed}
     for name, train in ways.items():
-        agents = [build_agent(agent_step.SIZES, seed).to(device) for seed in range(number)]
-        own = [(a, RMSprop(a.parameters(), 1e-4, bias_correction=True)) for a in agents]
-        visits = count()
-
-        def step(
-            train: Callable[[Sequence[Training]], object] = train,
-            own: Sequence[tuple[Agent, RMSprop]] = own,
-            visits: Iterator[int] = visits,
-        ) -> None:
-            """Both ways begin with the same agents, and take the same steps."""
-            visit = next(visits)
-            lessons = [
-                AgentLessons(agent, world, parts, agent_step.CONFIG, (visit, h))
-                for h, (agent, _) in enumerate(own)
-            ]
-            train([Training(one, o, 1) for one, (_, o) in zip(lessons, own, strict=True)])
-
+        step = step_of(train, number, device)
         found |= measured(name, step, number, repeats, device, pretended)
     ratios = {f"{way}-ratio": found[f"{way}-ms"] / found["single-ms"] for way in [*ways][1:]}
     return found | ratios
+
+
+def step_of(train: Train, number: int, device: str) -> Callable[[], None]:
+    """Takes a step of each of so many houses, as `train` does; whatever that is, with the same agents and mini-batches."""
+    house = one_house()
+    parts, world = [TrainingData(house.samples["train"], 0.2)], join_houses([house], device)
+    agents = [build_agent(agent_step.SIZES, seed).to(device) for seed in range(number)]
+    own = [(a, RMSprop(a.parameters(), 1e-4, bias_correction=True)) for a in agents]
+    visits = count()
+
+    def step() -> None:
+        visit = next(visits)
+        lessons = [
+            AgentLessons(agent, world, parts, agent_step.CONFIG, (visit, h))
+            for h, (agent, _) in enumerate(own)
+        ]
+        train([Training(one, o, 1) for one, (_, o) in zip(lessons, own, strict=True)])
+
+    return step
 
 
 def walks(number: int, device: str, repeats: int) -> dict[str, float]:
@@ -193,7 +194,7 @@ def main() -> None:
     details = agent(device_of(given.device), SQUARE if given.device == "cuda" else 1024)
     ratio = 0.0
     if given.device == "cpu":
-        agent_step.SIZES = AgentSizes(992, feature=8, angle=8, hidden=16, word=8, action=8)
+        agent_step.SIZES = NARROW
     for number in given.houses:
         own = houses(number, device_of(given.device), given.repeats)
         print(f"{number} houses: " + ", ".join(f"{k} {v:.3g}" for k, v in own.items()))
