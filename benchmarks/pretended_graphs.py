@@ -21,6 +21,9 @@ _REFUSED = (
 )  # fmt: skip
 
 
+_NOWHERE = 119  # an index that is out of most ranges, and that a byte can hold
+
+
 class _Written(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -76,8 +79,8 @@ def _write(made: Any, again: Any) -> None:
     """The numbers of `again` into the tensors that were made, or none that are numbers."""
     into = _tensors(made)
     for place, one in zip(into, into if again is None else tree_leaves(again), strict=True):
-        if again is None and place.is_floating_point():
-            place.data.fill_(float("nan"))
+        if again is None:
+            place.data.fill_(float("nan") if place.is_floating_point() else _NOWHERE)
         elif _memory(place) != _memory(one):
             place.data.copy_(one)
 

@@ -1,7 +1,8 @@
 """The one place where files are deleted, and by name: what somebody else keeps in a folder is never lost.
 
 Names are paths inside a folder, each part of them a mask as in fnmatch: "checkpoints/round-*.safetensors". A file of such a
-name may also lie there half written, as `write_atomically` leaves it when it is killed, or in a folder as `write_arrays` does.
+name may also lie there half written, as `write_atomically` leaves it when it is killed, or in a folder as `write_arrays`
+does.
 """
 
 import re

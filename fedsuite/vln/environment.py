@@ -62,11 +62,15 @@ class World:
 
     def goal_distance_m(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
         """Shortest-path length from each viewpoint to its goal [B], metres."""
-        return self.distance_m.index_select(0, self.pair_row.index_select(0, viewpoint) + goal)
+        return self.distance_m.index_select(0, self.pair(viewpoint, goal))
 
     def teacher_action(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
         """Next action on the shortest path [B]: stop at the goal, -1 where it cannot be reached."""
-        return self.teacher.index_select(0, self.pair_row.index_select(0, viewpoint) + goal)
+        return self.teacher.index_select(0, self.pair(viewpoint, goal))
+
+    def pair(self, viewpoint: Tensor, goal: Tensor) -> Tensor:
+        """Where each pair [B] is in the pair tables."""
+        return self.pair_row.index_select(0, viewpoint) + goal
 
     def step(self, viewpoint: Tensor, view: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """New viewpoint and view [B] after `action` [B]."""

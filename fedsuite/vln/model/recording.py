@@ -21,7 +21,8 @@ from fedsuite.vln.model.gathered import Gathered, Notes
 
 T = TypeVar("T")
 Replay = Callable[[], object]  # does recorded work again, into the same tensors
-Function = Callable[[Gathered], Sequence[Tensor]]  # of tensors that it knows; products are noted
+# Of tensors that it knows; products are noted. Outputs of which there is a gradient come first.
+Function = Callable[[Gathered], Sequence[Tensor]]
 
 
 class Recorder(Protocol):
@@ -84,7 +85,8 @@ class Shared:
 
 
 class Recording:
-    """outputs: y; slopes: places of dy; gradients: of `wanted`, None where y depends on one by noted products alone."""
+    """outputs: y; slopes: places of dy, of those that have one; gradients: of `wanted`, None where y depends on one by noted
+    products alone."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Recording:
             )
 
         def first() -> None:
-            outputs = function(Gathered(gates=False))
+            outputs = _moving(function(Gathered(gates=False)))
             backward(outputs, [torch.zeros_like(y) for y in outputs])
 
         with torch.enable_grad():
@@ -114,10 +116,9 @@ class Recording:
             # Activations are held until both are recorded, as a replay leaves its own where the first ones were.
             first_ones, self._forward = recorder(lambda: function(gathered), place)
             self.outputs = [y.detach() for y in first_ones]
-            self.slopes = [torch.zeros_like(y) for y in self.outputs]
-            self.gradients, self._backward = recorder(
-                lambda: backward(first_ones, self.slopes), place
-            )
+            moving = _moving(first_ones)
+            self.slopes = [torch.zeros_like(y) for y in moving]
+            self.gradients, self._backward = recorder(lambda: backward(moving, self.slopes), place)
         self._gathered, self._recordings = gathered, recordings
 
     def forward(self) -> int:
@@ -151,6 +152,10 @@ class Recording:
     def notes(self, weight: Tensor) -> Notes:
         """(dy, x) of a weight's products."""
         return self._gathered.notes(weight)
+
+
+def _moving(outputs: Sequence[Tensor]) -> list[Tensor]:
+    return [y for y in outputs if y.requires_grad]
 
 
 class Recordings:

@@ -24,8 +24,10 @@ from fedsuite.vln.model.recording import (
     replayed,
     rounded_houses,
 )
-from fedsuite.vln.model.replayed_sight import Ahead, Given, Sight
+from fedsuite.vln.model.replayed_sight import Given, Sight
+from fedsuite.vln.model.replayed_turns import Turn
 from fedsuite.vln.model.stacked_dropout import StackedDropout
+from fedsuite.vln.model.walkers import Acted, Walkers
 
 WORDS = 40  # L is rounded up to a multiple of these
 _OWN = "state", "cell"  # inputs of which there are gradients
@@ -47,19 +49,30 @@ class ReplayedDecoder:
 
     def __call__(
         self,
-        see: Panorama | Ahead,
+        see: Panorama,
         state: Tensor,
         cell: Tensor,
         language: SharedContext,
         dropout: Dropout,
         gathered: Gathered,
     ) -> Decided:
-        """As of ActionDecoder; see: also what is to be looked at. Where no gradient is wanted nothing is replayed."""
+        """As of ActionDecoder. Where no gradient is wanted nothing is replayed."""
         if not torch.is_grad_enabled():
             decided: Decided = self.launched(see, state, cell, language, dropout, gathered)
             return decided
         assert isinstance(dropout, StackedDropout)
-        sight = see if isinstance(see, Ahead) else Given(see, dropout, self._template.dropped)
+        sight = Given(see, dropout, self._template.dropped)
+        return self._replayed(sight, state, cell, language, gathered)[0]
+
+    def turn(self, turn: Turn, at: Walkers, gathered: Gathered) -> tuple[Decided, Acted]:
+        """A decision with what is seen before and done after it."""
+        decided, done = self._replayed(turn, at.state, at.cell, at.language, gathered)
+        return decided, Acted(*done)
+
+    def _replayed(
+        self, sight: Sight, state: Tensor, cell: Tensor, language: SharedContext, gathered: Gathered
+    ) -> tuple[Decided, list[Tensor]]:
+        """Also what the sight makes of the decision."""
         self._own.load(self, self._weights)
         words = self._words(language)
         decision = self._decision(sight, state, words)
@@ -74,7 +87,8 @@ class ReplayedDecoder:
             gates.append(gate)
         taken = _Taken(decision, words.of(language), self._number, sight.width, given, notes)
         self._time += 1
-        return Decided(*replayed(taken, state, cell, language.gate, *gates))
+        decided = Decided(*replayed(taken, state, cell, language.gate, *gates))
+        return decided, [_first(y, len(state)) for y in decision.recording.outputs[len(decided) :]]
 
     @property
     def dropped(self) -> Sequence[int]:
@@ -145,7 +159,8 @@ class _Words(Shared):
 
 
 class _Decision:
-    """One recorded: what goes in by name, each [N, ..], and the recording, whose outputs are those of Decided."""
+    """One recorded: what goes in by name, each [N, ..], and the recording, whose outputs are those of Decided, and then what
+    the sight makes of these."""
 
     def __init__(
         self,
@@ -162,9 +177,9 @@ class _Decision:
         self.language = SharedContext.noting(words.context, words.padding, gate)
 
         def decide(gathered: Gathered) -> Sequence[Tensor]:
-            see, dropout = sight.see(inputs), sight.dropout(inputs)
+            see, dropout = sight.see(inputs)
             decided: Decided = weights.module(see, state, cell, self.language, dropout, gathered)
-            return decided
+            return [*decided, *sight.act(inputs, decided.logits.detach(), dropout)]
 
         wanted = [state, cell, gate, *weights.tensors.values()]
         noted = [self.language.notes]
@@ -189,7 +204,8 @@ class _Taken:
         torch._foreach_copy_(places, [x.detach() for x in self.given.values()])
         self.given = {}
         self.walk = self.decision.recording.forward()
-        logits, *others = (y[: self.rows].detach() for y in self.decision.recording.outputs)
+        decided = Decided(*self.decision.recording.outputs[: len(Decided._fields)])
+        logits, *others = (y[: self.rows].detach() for y in decided)
         return logits[:, : 1 + self.candidates], *others
 
     def backward(self, slopes: Sequence[Tensor | None]) -> list[Tensor | None]:

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from fedsuite.vln.environment import World
-from fedsuite.vln.model.agent import ActionDecoder, Agent, Decided, Panorama
+from fedsuite.vln.model.agent import ActionDecoder, Agent, Decided
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
+from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.products import stacked, with_weights
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.replayed import ReplayedDecoder
-from fedsuite.vln.model.replayed_sight import Ahead
-from fedsuite.vln.model.sight import observe
-from fedsuite.vln.model.stacked_dropout import StackedDropout
+from fedsuite.vln.model.replayed_turns import Turn
+from fedsuite.vln.model.stacked_dropout import StackedDropout, StackedPolicy
 from fedsuite.vln.model.stacked_words import encode_stacked
+from fedsuite.vln.model.walkers import Acted, Walkers
 
 
 class StackedAgent:
@@ -38,22 +39,25 @@ class StackedAgent:
         else:
             self.decoder = ReplayedDecoder(first, weights, recordings.begin())
 
-    def look(
+    def turn(
         self,
         world: World,
-        viewpoint: Tensor,
-        view: Tensor,
+        at: Walkers,
+        policy: Callable[..., Tensor],
         dropout: Dropout,
-        factor: Tensor | None = None,
-    ) -> Panorama | Ahead:
-        """`observe`, or what to look at where the decoder looks itself: decisions that are replayed."""
-        decoder, replays = self.decoder, torch.is_grad_enabled() and factor is None
-        if replays and self.recordings is not None and isinstance(decoder, ReplayedDecoder):
-            assert isinstance(dropout, StackedDropout)
-            sizes = decoder.dropped
-            if not any(size % 8 for size in (world.views.shape[2], *sizes)):
-                return Ahead(self.recordings, world, viewpoint, view, dropout, sizes)
-        return observe(world, viewpoint, view, dropout, factor)
+        gathered: Gathered,
+    ) -> tuple[Decided, Acted] | None:
+        """What they decide and where it takes them, where that is replayed as a whole; else None: then they are to look, to
+        decide and to act one after another."""
+        decoder, wanted = self.decoder, torch.is_grad_enabled() and at.factor is None
+        if not (wanted and isinstance(decoder, ReplayedDecoder)):
+            return None
+        if any(size % 8 for size in (world.views.shape[2], *decoder.dropped)):
+            return None
+        assert self.recordings is not None
+        assert isinstance(policy, StackedPolicy) and isinstance(dropout, StackedDropout)
+        turn = Turn(self.recordings, world, at, policy, dropout, decoder.dropped)
+        return decoder.turn(turn, at, gathered)
 
     def encoder(
         self, tokens: Tensor, length: Tensor, dropout: Dropout

@@ -133,7 +133,7 @@ class StackedBatch(Batch):
         its sizes in turn."""
         key = tuple(sizes)
         if key not in self._several:
-            piece, which, inside, width = _pieces(key)
+            piece, which, inside, width = pieces(key)
             own = np.array(self.counts)[:, None] * np.array(sizes)
             own = -(own // -8) * 8 // piece
             totals = own.sum(1)
@@ -179,7 +179,7 @@ def places_after(
 
 
 @cache
-def _pieces(sizes: tuple[int, ...]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+def pieces(sizes: tuple[int, ...]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """How many bytes a piece has. Of a row's pieces [W]: which size each is of, its number there, how many there are."""
     piece = gcd(*sizes) if all(size % 8 == 0 for size in sizes) else 1
     width = np.array(sizes) // piece

@@ -100,7 +100,38 @@ def sample_stacked(
     widths = [n + 1 for n in seen[0]], seen[1] + 1
     counts, each, place = batch.draws(widths, logits.shape[1])
     drawn = chance.new_ones(len(counts), each)
-    for one, count, generator in zip(drawn, counts, generators, strict=True):
+    draw_exponential(drawn, counts, generators)
+    return (chance / drawn.view(-1).index_select(0, place).view_as(chance)).argmax(1)
+
+
+def draw_exponential(
+    numbers: Tensor, counts: Sequence[int], generators: Sequence[torch.Generator]
+) -> None:
+    """So many of every house, each into the first of its row of `numbers`."""
+    for one, count, generator in zip(numbers, counts, generators, strict=False):
         if count:
             one[:count].exponential_(1, generator=generator)
-    return (chance / drawn.view(-1).index_select(0, place).view_as(chance)).argmax(1)
+
+
+class StackedPolicy:
+    """The teacher's action where `forced` [S B], by the rows that episodes began in, and elsewhere one draw of the house's
+    generator; without generators the teacher's everywhere."""
+
+    def __init__(
+        self,
+        forced: Tensor,
+        batch: StackedBatch,
+        generators: Sequence[torch.Generator] | None = None,
+    ) -> None:
+        self.forced, self.batch, self.generators = forced, batch, generators
+
+    def __call__(self, logits: Tensor, teacher: Tensor, row: Tensor) -> Tensor:
+        """Actions [b] of these rows [b]."""
+        if self.generators is None:
+            return teacher
+        drawn = sample_stacked(logits, self.batch, self.generators)
+        return torch.where(self.forces(row), teacher, drawn)
+
+    def forces(self, row: Tensor) -> Tensor:
+        """`forced` of these rows [b]."""
+        return self.forced.index_select(0, row)

@@ -7,19 +7,18 @@ the batch as soon as a quarter of it is done; results are the same, only less is
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedsuite.vln.environment import STOP, Episodes, Pursuit, World, pursuit
+from fedsuite.vln.environment import STOP, Episodes, World, pursuit
 from fedsuite.vln.model.agent import Agent, Decided, Panorama
-from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import NO_DROPOUT, Dropout
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.rows import Batch, Chosen
+from fedsuite.vln.model.rows import Batch
 from fedsuite.vln.model.sight import observe
 from fedsuite.vln.model.stacked import StackedAgent
+from fedsuite.vln.model.walkers import Acted, Walkers, acted
 
 # Given what b agents see, the teacher's actions [b] and who is active [b]: what they see and are taught instead, and whom
 # that is about [b]. To see what such tampering does; nothing of an honest run tampers.
@@ -62,46 +61,35 @@ class Walk:
     last_hidden: Tensor | None = None  # [m, H], state of one more decoder step, no gradient
 
 
-@dataclass(frozen=True)
-class _Walkers:
-    """The b episodes still in the batch: place in it, where they are, look and head for [b]; state, c [b, H]; words."""
+def decided_by(
+    agent: Agent | StackedAgent, at: Walkers, see: Panorama, dropout: Dropout, gathered: Gathered
+) -> Decided:
+    """What they decide who see this."""
+    found: Decided = agent.decoder(see, at.state, at.cell, at.language, dropout, gathered)
+    return found
 
-    row: Tensor
-    viewpoint: Tensor
-    view: Tensor
-    goal: Tensor
-    state: Tensor
-    cell: Tensor
-    language: SharedContext
-    factor: Tensor | None  # [b, F]
-    pursuit: Pursuit | None = None  # of ways that are to be followed
 
-    def rows(self, chosen: Chosen) -> "_Walkers":
-        """Some of them."""
-        tensors = {k: chosen.of(v) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        ways = None if self.pursuit is None else self.pursuit.rows(chosen.of)
-        return replace(self, language=self.language.rows(chosen.index), pursuit=ways, **tensors)
-
-    def moved(self, viewpoint: Tensor, view: Tensor, state: Tensor, cell: Tensor) -> "_Walkers":
-        """After a decision."""
-        at = replace(self, viewpoint=viewpoint, view=view, state=state, cell=cell)
-        if self.pursuit is None:
-            return at
-        ways = self.pursuit.moved(viewpoint)
-        return replace(at, pursuit=ways, goal=ways.aim)
-
-    def look(self, agent: Agent | StackedAgent, world: World, dropout: Dropout) -> Any:
-        """What they see, as the decoder wants it."""
-        look = agent.look if isinstance(agent, StackedAgent) else observe
-        return look(world, self.viewpoint, self.view, dropout, self.factor)
-
-    def decide(
-        self, agent: Agent | StackedAgent, see: Any, dropout: Dropout, gathered: Gathered
-    ) -> Decided:
-        decided: Decided = agent.decoder(
-            see, self.state, self.cell, self.language, dropout, gathered
-        )
-        return decided
+def turn(
+    agent: Agent | StackedAgent,
+    world: World,
+    at: Walkers,
+    policy: Policy,
+    dropout: Dropout,
+    gathered: Gathered,
+    tamper: Tamper | None,
+) -> tuple[Decided, Acted, Tensor | None]:
+    """They look, decide and act; last: whom a Tamper changed."""
+    if isinstance(agent, StackedAgent) and tamper is None:
+        whole = agent.turn(world, at, policy, dropout, gathered)
+        if whole is not None:
+            return *whole, None
+    see, stamped = observe(world, at.viewpoint, at.view, dropout, at.factor), None
+    teacher = world.teacher_action(at.viewpoint, at.goal)
+    if tamper is not None:
+        see, teacher, stamped = tamper(see, teacher, at.active)
+    decided = decided_by(agent, at, see, dropout, gathered)
+    chosen = policy(decided.logits.detach(), teacher, at.row)
+    return decided, acted(world, at.viewpoint, at.view, at.active, teacher, chosen), stamped
 
 
 def walk(
@@ -125,36 +113,29 @@ def walk(
     active = batch.begin(len(episodes), world.device)
     ways = None if episodes.way is None else pursuit(world, episodes.way)
     places = episodes.start, episodes.start_view, episodes.goal if ways is None else ways.aim
-    at = _Walkers(row, *places, state, cell, language, episodes.feature_factor, ways)
+    at = Walkers(row, active, *places, state, cell, language, episodes.feature_factor, ways)
     out, ends, gathered = Walk(), [], Gathered()
     fewest, most = (int(decisions) for decisions in limit.aminmax())
     for time in range(most):
-        see, stamped = at.look(agent, world, dropout), None
-        teacher = world.teacher_action(at.viewpoint, at.goal)
-        if tamper is not None:
-            see, teacher, stamped = tamper(see, teacher, active)
-        logits, hidden, cell, state = at.decide(agent, see, dropout, gathered)
-        action = torch.where(active, policy(logits.detach(), teacher, at.row), STOP)
-        after, view = world.step(at.viewpoint, at.view, action)
-        decision = (at.row, active, logits, teacher, action, hidden, at.viewpoint, after, at.view)
+        decided, done, stamped = turn(agent, world, at, policy, dropout, gathered, tamper)
+        taken = done.teacher, done.action, decided.hidden, at.viewpoint, done.viewpoint, at.view
         rest_m = None if at.pursuit is None else at.pursuit.rest_m
-        out.steps.append(Step(*decision, at.goal, rest_m, stamped))
-        at = at.moved(after, view, state, cell)
-        active = active & (action != STOP)
+        out.steps.append(Step(at.row, at.active, decided.logits, *taken, at.goal, rest_m, stamped))
+        at = at.moved(decided, done)
         if time + 1 >= fewest:
-            cut = active & (limit.index_select(0, at.row) <= time + 1)
+            cut = at.active & (limit.index_select(0, at.row) <= time + 1)
             if bootstrap and bool(cut.any()):
                 with torch.no_grad(), batch.ending(cut) as some:
                     end, those = at.rows(some), some.of(cut)
-                    see = end.look(agent, world, dropout)
-                    hidden = end.decide(agent, see, dropout, Gathered()).hidden
+                    see = observe(world, end.viewpoint, end.view, dropout, end.factor)
+                    hidden = decided_by(agent, end, see, dropout, Gathered()).hidden
                     ends.append((end.row[those], hidden[those]))
-            active = active & ~cut
-        staying = batch.staying(active)
+            at = replace(at, active=at.active & ~cut)
+        staying = batch.staying(at.active)
         if staying is not None and len(staying) == 0:
             break
         if staying is not None:
-            at, active = at.rows(staying), staying.of(active)
+            at = at.rows(staying)
     if ends:
         out.unfinished, out.last_hidden = map(torch.cat, zip(*ends, strict=True))
     return out

@@ -17,7 +17,7 @@ from fedsuite.vln.model.recording import Recordings, rounded_rows
 from fedsuite.vln.model.rows import Chosen
 from fedsuite.vln.model.stacked import StackedAgent
 from fedsuite.vln.model.stacked_batch import StackedBatch
-from fedsuite.vln.model.stacked_dropout import StackedDropout, sample_stacked
+from fedsuite.vln.model.stacked_dropout import StackedDropout, StackedPolicy
 from fedsuite.vln.stacked_world import StackedWorld, stacked_episodes, stacked_world
 from fedsuite.vln.training.decisions import Decisions, decisions_of
 from fedsuite.vln.training.learner import AgentLessons, Source, Training, TrainingReport
@@ -134,12 +134,8 @@ def stacked_losses(
     forced = (slot < torch.tensor(num_forced, device=world.device).unsqueeze(1)).flatten()
     limit = torch.where(forced, config.agent.max_actions, config.agent.sampled_max_actions)
 
-    def policy(logits: Tensor, teacher: Tensor, row: Tensor) -> Tensor:
-        if config.objective.kind == "none":
-            return teacher
-        drawn = sample_stacked(logits, batch, actions)
-        return torch.where(forced.index_select(0, row), teacher, drawn)
-
+    draws = None if config.objective.kind == "none" else actions
+    policy = StackedPolicy(forced, batch, draws)
     rewarded = config.objective.kind == "a2c"
     dropout = StackedDropout(dropouts, batch)
     out = walk(agent, world, episodes, policy, limit, dropout, bootstrap=rewarded, batch=batch)

@@ -1,5 +1,6 @@
 """Decisions that are replayed from recordings are those taken by launching every operator."""
 
+import random
 from functools import partial
 
 import pytest
@@ -12,12 +13,15 @@ from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
 from fedsuite.vln.model.lstm import recurrent
-from fedsuite.vln.model.recording import Recordings
+from fedsuite.vln.model.recording import Recordings, rounded_rows
+from fedsuite.vln.model.replayed_turns import Turn
 from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
 from fedsuite.vln.model.stacked import StackedAgent
 from fedsuite.vln.model.stacked_batch import StackedBatch
-from fedsuite.vln.model.stacked_dropout import StackedDropout
-from fedsuite.vln.stacked_world import stacked_world
+from fedsuite.vln.model.stacked_dropout import StackedDropout, StackedPolicy
+from fedsuite.vln.model.walkers import Walkers
+from fedsuite.vln.stacked_world import stacked_episodes, stacked_world
+from fedsuite.vln.training.objective import joined
 from fedsuite.vln.training.stacked import stacked_losses
 from tests.harness import changed
 from tests.vln.training.test_stacked import CASES, CONFIG, DIMMED, WAYS, Own
@@ -176,3 +180,64 @@ def test_words_of_other_sentences_leave_nothing_behind():
         for one, other in zip(*found, strict=True):
             assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert graphs.replays > 2 * graphs.number
+
+
+def turn_of(own, recordings):
+    """The first turn of a house's batch, which samples, and its walkers."""
+    world, (forced, sampled) = own.world, own.drawn
+    episodes, number = joined(forced, sampled)
+    batch = StackedBatch([len(episodes)], world.device, rounded_rows)
+    episodes = stacked_episodes([episodes], [0], batch.rows)
+    row = torch.arange(len(episodes))
+    places = episodes.start, episodes.start_view, episodes.goal
+    at = Walkers(row, batch.present, *places, torch.zeros(1), torch.zeros(1), None, None)
+    policy = StackedPolicy(row < number, batch, [own.actions])
+    dropout = StackedDropout([own.dropout], batch)
+    return Turn(recordings, world, at, policy, dropout, own.agent.decoder.dropped), at
+
+
+def test_what_other_walks_left_in_memory_leads_nowhere(oak):
+    """Rows behind those of a walk may hold places that its world has not; actions of the others are as without."""
+    found = []
+    for left in (0, 10_000):
+        own, recordings = (
+            Own(oak, 0, CONFIG, "envdrop", False, False),
+            Recordings(PretendedGraphs()),
+        )
+        turn, at = turn_of(own, recordings)
+        rows = 2 * len(at.row)  # of two houses, of which one is there
+        inputs = turn.inputs(recordings, 2, rows, 0)
+        inputs["goal"].fill_(left)
+        turn.write(inputs)
+        see, dropout = turn.see(inputs)
+        logits = torch.linspace(-1, 1, rows * (1 + turn.candidates)).view(rows, -1)
+        logits[:, 1:].masked_fill_(see.padding, float("-inf"))
+        done = turn.act(inputs, logits, dropout)
+        found.append([x[: len(at.row)] for x in done])
+        wanted = own.world.teacher_action(at.viewpoint, at.goal)
+        assert torch.equal(done.teacher[: len(at.row)], wanted)
+        forced = turn.flags["forced"] & turn.flags["present"]
+        assert torch.equal(done.action[: len(at.row)][forced], wanted[forced])
+    for clean, after in zip(*found, strict=True):
+        assert torch.equal(clean, after)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_that_are_left_from_another_walk_lead_nowhere(oak, elm, seed):
+    """Other houses, fewer of them, with fewer rows: what is left in memory is places of other worlds."""
+    draw, recordings = random.Random(seed), Recordings(PretendedGraphs())
+    for number in range(6):
+        config = changed(CONFIG, batch_size=draw.choice([1, 4, 9]))
+        chosen = draw.choices([oak, elm], k=draw.choice([3, 4]))
+        found = []
+        for own in (recordings, None):
+            houses = [
+                Own(h, n + number, config, "envdrop", False, False) for n, h in enumerate(chosen)
+            ]
+            losses = losses_of(houses, config, own)
+            sum(one.total for one in losses).backward()
+            found.append(
+                ([float(one.total.detach()) for one in losses], [one.decisions for one in losses])
+            )
+        (replayed, taken), (launched, decisions) = found
+        assert taken == decisions and replayed == pytest.approx(launched, rel=1e-4)
