@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset
 from clients.house_base import HouseClientBase, HouseSite
 from clients.numpy_client_app import Config, Parameters, Scored, named_arrays
 from clients.side_by_side import aside
-from fedsuite.arrays import load_arrays
+from fedsuite.arrays import load_arrays, load_arrays_once
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.privacy_settings import EPSILON, EXAMPLE
 from fedsuite.privacy.example_level import begin_visit
@@ -110,7 +110,7 @@ class HouseClient(HouseClientBase):
         if config.get("keep"):
             self.keep_received(received)
             return 0.0, 0, {}
-        load_arrays(self.agent, aside(self.ask, lambda: self.scored(received, config)))
+        load_arrays_once(self.agent, aside(self.ask, lambda: self.scored(received, config)))
         if not config.get("score", True):
             return 0.0, 0, {}
         site, write = self.site, bool(config.get("write"))

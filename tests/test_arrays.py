@@ -5,10 +5,12 @@ import pytest
 import torch
 from torch import nn
 
+from fedsuite import arrays
 from fedsuite.arrays import (
     Share,
     fingerprint,
     load_arrays,
+    load_arrays_once,
     module_arrays,
     non_finite,
     num_bytes,
@@ -57,6 +59,56 @@ def test_read_only_arrays_can_be_loaded():
             value += 1
     for name, value in module_arrays(m).items():
         np.testing.assert_array_equal(value, arrays[name] + 1)
+
+
+def loaded_by(act, monkeypatch):
+    """How often a module was loaded: with arrays, with them again after `act`, which may give others; and its arrays."""
+    calls, own = [], module()
+    monkeypatch.setattr(arrays, "load_arrays", lambda *a: (calls.append(1), load_arrays(*a)))
+    first = {name: np.asarray(a + 1) for name, a in module_arrays(own).items()}
+    load_arrays_once(own, first)
+    load_arrays_once(own, first)
+    assert len(calls) == 1
+    second = act(own, first) or first
+    load_arrays_once(own, second)
+    assert fingerprint(module_arrays(own)) == fingerprint(second)
+    return len(calls)
+
+
+def step(own, first):
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+    for p in own.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+
+
+def buffer(own, first):
+    own[1].running_mean.mul_(2)
+
+
+def swapped(own, first):
+    return {**first, "0.bias": first["1.bias"], "1.bias": first["0.bias"]}
+
+
+CHANGES = {
+    "a step": step,
+    "a buffer": buffer,
+    "other arrays": lambda own, first: load_arrays(own, module_arrays(module())),
+    "torch's own": lambda own, first: own.load_state_dict(module().state_dict()) and None,
+    "copies": lambda own, first: {name: a.copy() for name, a in first.items()},
+    "one array": lambda own, first: {**first, "0.weight": first["0.weight"] * 2},
+    "names": swapped,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_module_has_is_loaded_anew_where_anything_has_changed(change, monkeypatch):
+    assert loaded_by(CHANGES[change], monkeypatch) == 2
+
+
+def test_what_a_module_has_is_not_loaded_again(monkeypatch):
+    assert loaded_by(lambda own, first: dict(reversed(first.items())), monkeypatch) == 1
+    assert loaded_by(lambda own, first: own.eval() and None, monkeypatch) == 1
 
 
 def test_names_must_be_the_modules():

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from fedsuite import arrays
+from fedsuite.arrays import load_arrays
 from fedsuite.history import HISTORY, load_run, read_rows
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.vln.plan import starting_model
@@ -114,3 +116,26 @@ def test_a_house_that_plants_a_backdoor_trains_alone(chain: Chain, counts: list[
     assert told[0] != [
         r["metrics"] for r in rows if r.get("task") == "train" and r["partition"] == 0
     ]
+
+
+@pytest.mark.parametrize("kind", ["no", "yes"])
+def test_a_model_is_loaded_once_for_the_houses_of_a_message(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """To score it; who trains loads it for every house. Houses with agents of their own load those."""
+    more = {**TOGETHER, "houses_per_message": 4, "generated_seen_houses": 4, "evaluate_every": 1}
+    calls: list[int] = []
+
+    def counted(*given: Any) -> None:
+        calls.append(1)
+        load_arrays(*given)
+
+    monkeypatch.setattr(arrays, "load_arrays", counted)
+    for name, own in (("one", {}), ("own", {"share": "decoder.*, critic.*"})):
+        calls.clear()
+        chain.play(f"loaded-{name}-{kind}", "train", **more, **own, stacked=kind)
+        rows = read_rows(chain.run(f"loaded-{name}-{kind}") / HISTORY)
+        scored = [r for r in rows if r.get("task") == "evaluate" and r["num-examples"]]
+        messages = sum(r["bytes-down"] > 0 for r in scored)
+        assert 3 <= messages < len(scored)
+        assert len(calls) == (messages if name == "one" else len(scored))
