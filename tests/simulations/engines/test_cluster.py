@@ -223,6 +223,9 @@ def test_what_clients_keep_goes_out_as_far_as_it_lacks_and_comes_back(tmp_path: 
     (far / newer).write_bytes(b"two")
     (far / "clients/site-0/round-000001.safetensors").unlink()
     (far / "roster.json").write_text("{}")
+    half = far / "clients/site-0/.round-000003.safetensors.7.partial"
+    half.mkdir()
+    (half / ".tmp7").write_bytes(b"half")
     changed = worker.changed(far, before)
     kept.received(1, {**changed, "../escaped.json": b"x", "clients/../../escaped": b"x"})
     assert not own.exists() and (head / newer).read_bytes() == b"two"
