@@ -45,7 +45,8 @@ class Turn:
         """sizes: of what the decoder drops. A house draws whole words for all, for which F and these are multiples of 8."""
         self.batch, self.drops, self.sizes = dropout.batch, dropout, sizes
         self.generators = policy.generators
-        self.listed, widths = self.batch.see(world.candidate_count.index_select(0, at.viewpoint))
+        number = world.candidate_count.index_select(0, at.viewpoint)
+        self.listed, widths = self.batch.widest(number)
         self.width = max(self.listed)
         self.candidates = rounded_width(world.candidate.shape[1])
         self.numbers = {name: getattr(at, name) for name in _BY_ROW}
