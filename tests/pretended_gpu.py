@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from benchmarks.pretended_graphs import PretendedGraphs
 from fedsuite.settings import devices
+from tests import gpu_kernels
 
 DEVICE = torch.device("meta")
 SYSTEMS = ("fedvln", "cdl", "fedrl")
@@ -158,8 +159,8 @@ _OTHERS: dict[str, Any] = {
 
 
 @contextmanager
-def pretended_gpu() -> Iterator[None]:
-    """`device = "cuda"` is this device meanwhile."""
+def pretended_gpu() -> Iterator[list[str]]:
+    """`device = "cuda"` is this device meanwhile. Names of operators with kernels on a GPU alone, as they are called."""
     with ExitStack() as stack:
         for name in ("clients.torch_client", *(f"simulations.{s}.client" for s in SYSTEMS)):
             import_module(name)
@@ -170,5 +171,6 @@ def pretended_gpu() -> Iterator[None]:
                     stack.enter_context(patch(f"{name}.{known}", other))
         for name, other in _OTHERS.items():
             stack.enter_context(patch(name, other))
+        kernels = stack.enter_context(gpu_kernels.on_the_cpu())
         stack.enter_context(_Mode())
-        yield
+        yield kernels

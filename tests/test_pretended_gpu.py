@@ -34,8 +34,9 @@ def test_a_run_learns_there_what_it_learns_on_the_cpu(play: Play, case: str) -> 
     name, changes = RUNS_ON_IT[case][case]
     short = {**changes, **SHORT[case.partition(",")[0]]}
     cpu = play(name, {**short, "device": "cpu"})
-    with pretended_gpu():
+    with pretended_gpu() as kernels:
         far = play(name, {**short, "device": "cuda"})
+    assert bool(kernels) == any(kind in case for kind in ("stacked, a2c", "SCAFFOLD", "replayed"))
     apart, learnt = apart_and_learnt(cpu, far)
     assert learnt > 0
     assert apart < 1e-3 * learnt

@@ -7,7 +7,7 @@ are cut once, and the backward direction runs over mirrored sentences, so that o
   i, f, g, o = W_ih x + b_ih + W_hh h + b_hh;   c <- s(f) c + s(i) tanh(g);   h <- s(o) tanh(c)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,19 @@ def cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     return o.sigmoid() * cell.tanh(), cell
 
 
+def summed_update(x: Tensor, y: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """`cell_update` of gates that are the sum of x and y [.., 4H]."""
+    return cell_update(x + y, cell)
+
+
+def fused_update(x: Tensor, y: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """The same on a GPU, by the kernel that nn.LSTMCell has there, and one for its gradients, in place of some ten each. Not
+    for gradients of several losses at once (vmap), for each of which it would be launched."""
+    rows = x.flatten(0, -2), y.flatten(0, -2), cell.flatten(0, -2)
+    hidden, after, _ = torch.ops.aten._thnn_fused_lstm_cell(*rows)
+    return hidden.view_as(cell), after.view_as(cell)
+
+
 def bilstm(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """words [N, I], as packed -> outputs [N, 2H], and the last cells [2, B, H] by row."""
     if words.is_cuda:  # cuDNN has no such flaw
@@ -71,6 +84,7 @@ def bilstm(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tens
 
 
 States = list[Tensor]
+Update = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def recurrent(
@@ -78,6 +92,7 @@ def recurrent(
     w_hh: Tensor,
     sizes: Sequence[int],
     gathered: Gathered,
+    update: Update = summed_update,
     begun: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[States, States, States]:
     """inputs W_ih x + b [D, N, 4H] of D directions; sizes: how many rows are at each position, never more than before, N in
@@ -95,7 +110,7 @@ def recurrent(
                 v.split([alive, v.shape[1] - alive], 1) for v in (hidden, cell)
             )
             ended.append(last)
-        hidden, cell = cell_update(x + gathered.times(hidden, w_hh), cell)
+        hidden, cell = update(x, gathered.times(hidden, w_hh), cell)
         outputs.append(hidden)
         cells.append(cell)
     return outputs, cells, ended

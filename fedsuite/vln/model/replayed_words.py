@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.vln.model.gathered import Gathered, Notes
-from fedsuite.vln.model.lstm import recurrent
+from fedsuite.vln.model.lstm import Update, recurrent
 from fedsuite.vln.model.recording import (
     Recording,
     Recordings,
@@ -33,7 +33,12 @@ def rounded_sizes(sizes: Tensor) -> Tensor:
 
 
 def recurrent_replayed(
-    inputs: Tensor, w_hh: Tensor, sizes: Sequence[int], gathered: Gathered, recordings: Recordings
+    inputs: Tensor,
+    w_hh: Tensor,
+    sizes: Sequence[int],
+    gathered: Gathered,
+    update: Update,
+    recordings: Recordings,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """As `recurrent`: inputs [2 s, N, 4H], w_hh [2 s, 4H, H] of s houses, sizes as `rounded_sizes` gives them. Hidden states
     and cells [2 s, 8 P, H] of every piece."""
@@ -47,7 +52,7 @@ def recurrent_replayed(
     begin = 0
     for number, rows in enumerate(sizes[::POSITIONS]):
         end = begin + POSITIONS * rows
-        make = partial(_Piece, weight, rows, recordings, ("words", number))
+        make = partial(_Piece, weight, rows, recordings, ("words", number), update)
         piece = recordings.kept((kind, number, rows), make)
         given = inputs[:, begin:end], state[:, :rows], cell[:, :rows]
         found = replayed(_Taken(piece, given, notes), *given, gate)
@@ -73,7 +78,9 @@ class _Weight(Shared):
 class _Piece:
     """One recorded: what goes in, [2 S, 8 P, 4H] and twice [2 S, P, H], and the recording."""
 
-    def __init__(self, own: _Weight, rows: int, recordings: Recordings, place: Hashable) -> None:
+    def __init__(
+        self, own: _Weight, rows: int, recordings: Recordings, place: Hashable, update: Update
+    ) -> None:
         self.weight = weight = own.tensor
         hidden, like = weight.shape[2], weight.detach()
         shapes = (POSITIONS * rows, 4 * hidden), (rows, hidden), (rows, hidden)
@@ -82,7 +89,7 @@ class _Piece:
 
         def read(gathered: Gathered) -> list[Tensor]:
             sizes = [rows] * POSITIONS
-            outputs, cells, _ = recurrent(words, weight, sizes, gathered, (state, cell))
+            outputs, cells, _ = recurrent(words, weight, sizes, gathered, update, (state, cell))
             return [torch.cat(outputs, 1), torch.cat(cells, 1)]
 
         self.recording = Recording(read, [*self.inputs, weight], recordings, place)

@@ -16,7 +16,7 @@ from fedsuite.vln.data.instructions import PAD
 from fedsuite.vln.model.agent import NEGATIVE, LanguageEncoder
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.lstm import recurrent
+from fedsuite.vln.model.lstm import fused_update, recurrent, summed_update
 from fedsuite.vln.model.products import stacked
 from fedsuite.vln.model.recording import Recordings
 from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
@@ -96,7 +96,8 @@ def encode_stacked(
     runs = torch.stack([packing.ahead.put_back(words), packing.mirrored.put_back(words)])
     gathered, bias = Gathered(), both_ways("bias_ih") + both_ways("bias_hh")
     inputs = gathered.times(runs.view(2 * houses, -1, words.shape[1]), both_ways("weight_ih"))
-    given = inputs + bias.unsqueeze(1), both_ways("weight_hh"), packing.sizes, gathered
+    update = fused_update if tokens.is_cuda else summed_update
+    given = inputs + bias.unsqueeze(1), both_ways("weight_hh"), packing.sizes, gathered, update
     states = recurrent(*given)[:2] if replays is None else recurrent_replayed(*given, replays)
     (ahead, back), (end, begin) = (
         torch.cat(one, 1).unflatten(0, (2, houses)).flatten(1, 2) for one in states

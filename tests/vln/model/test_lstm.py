@@ -10,8 +10,16 @@ from torch.testing import assert_close
 
 from fedsuite.vln.model.agent import AgentSizes, LanguageEncoder
 from fedsuite.vln.model.dropout import NO_DROPOUT
-from fedsuite.vln.model.lstm import Packing, bilstm, by_torch, cell_update
+from fedsuite.vln.model.lstm import (
+    Packing,
+    bilstm,
+    by_torch,
+    cell_update,
+    fused_update,
+    summed_update,
+)
 from fedsuite.vln.model.rows import Chosen
+from tests.gpu_kernels import KERNELS, on_the_cpu
 
 
 def case(length):
@@ -63,6 +71,22 @@ def test_cell_update_is_an_lstm_cell():
     gates = x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh
     for a, b in zip(cell_update(gates, c), cell(x, (h, c)), strict=True):
         assert_close(a, b)
+
+
+@pytest.mark.parametrize("used", ["h", "c", "h and c"])
+def test_one_kernel_updates_as_many_do(used):
+    """Of two directions, and of some rows of each; gradients by what is made of hidden states, of cells, or of both."""
+    given = [torch.randn(2, 5, n, dtype=torch.float64, requires_grad=True) for n in (16, 16, 4)]
+    found = []
+    for update in (summed_update, fused_update):
+        with on_the_cpu() as calls:
+            h, c = update(*(x[:, 1:4] for x in given))
+            loss = h.square().sum() * ("h" in used) + (c**3).sum() * ("c" in used)
+            found.append((h, c, *torch.autograd.grad(loss, given)))
+    assert calls == [*KERNELS]
+    for one, other in zip(*found, strict=True):
+        assert_close(one, other)
+    assert found[0][0].abs().min() > 0 and all(x.any() for x in found[0])
 
 
 @pytest.mark.parametrize("length", [[5], [2, 5, 1], [3, 3]])

@@ -1,7 +1,6 @@
 """Decisions that are replayed from recordings are those taken by launching every operator."""
 
 import random
-from functools import partial
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from fedsuite.vln.model.agent import AgentSizes, Panorama, build_agent
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.lstm import recurrent
+from fedsuite.vln.model.lstm import fused_update, recurrent, summed_update
 from fedsuite.vln.model.recording import Recordings, rounded_rows
 from fedsuite.vln.model.replayed_turns import Turn
 from fedsuite.vln.model.replayed_words import recurrent_replayed, rounded_sizes
@@ -23,6 +22,7 @@ from fedsuite.vln.model.walkers import Walkers
 from fedsuite.vln.stacked_world import stacked_episodes, stacked_world
 from fedsuite.vln.training.objective import joined
 from fedsuite.vln.training.stacked import stacked_losses
+from tests.gpu_kernels import KERNELS, on_the_cpu
 from tests.harness import changed
 from tests.vln.training.test_stacked import CASES, CONFIG, DIMMED, WAYS, Own
 
@@ -158,8 +158,15 @@ def test_gradients_are_not_taken_of_what_was_overwritten(rows):
         first.gradients()
 
 
-def test_words_of_other_sentences_leave_nothing_behind():
+@pytest.mark.parametrize("update", [summed_update, fused_update])
+def test_words_of_other_sentences_leave_nothing_behind(update):
     """What is made of hidden states and of cells, of either alone, and of other numbers of rows and words."""
+    with on_the_cpu() as calls:
+        read_sentences(update)
+    assert {*calls} == ({*KERNELS} if update is fused_update else set())
+
+
+def read_sentences(update):
     graphs = PretendedGraphs()
     recordings = Recordings(graphs)
     for seed, (houses, longest, used) in enumerate([(4, 30, 0), (3, 9, 1), (4, 17, 0), (3, 30, 2)] * 2):  # fmt: skip
@@ -173,8 +180,11 @@ def test_words_of_other_sentences_leave_nothing_behind():
         for own in (recordings, None):
             given = [x.clone().requires_grad_() for x in (inputs, weight)]
             gathered = Gathered()
-            read = partial(recurrent_replayed, recordings=own) if own else recurrent
-            states, cells = (torch.cat(x, 1) for x in read(*given, sizes, gathered)[:2])
+            if own is None:
+                read = recurrent(*given, sizes, gathered)[:2]
+            else:
+                read = recurrent_replayed(*given, sizes, gathered, update, own)
+            states, cells = (torch.cat(x, 1) for x in read)
             made = (states, cells, states + cells.sin())[used]
             found.append((made, *torch.autograd.grad(made, given, slope)))
         for one, other in zip(*found, strict=True):
