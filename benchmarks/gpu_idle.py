@@ -1,10 +1,11 @@
 """On a GPU: in whose code the host is while the GPU has nothing to do, in steps of houses side by side or in rounds.
 
     python -m benchmarks.gpu_idle [--houses 12] [--steps 8] [--launched] [--depth 2] [--device cuda]
-    python -m benchmarks.gpu_idle --config fedvln/r2r-envdrop [--set KEY=VALUE ..] [--first 3] [--rounds 6] [--depth 2]
+    python -m benchmarks.gpu_idle --config fedvln/r2r-envdrop [--set KEY=VALUE ..] [--first 3] [--rounds 2] [--depth 2]
 
 Steps are those of `gpu_steps`, replayed as CUDA graphs unless `--launched`. Rounds are those of a run in this process, from
-the end of round `--first` on, with what its keys say of evaluations. torch's profiler says when a kernel or a copy was at
+the end of round `--first` on, with what its keys say of evaluations; few, since every kernel is an event of some hundred
+bytes. torch's profiler says when a kernel or a copy was at
 work; every millisecond a thread notes in which function of this project the other threads are, with as many callers as
 `--depth` says. A thread that waits for others counts only where all do.
 
@@ -216,7 +217,7 @@ def main() -> None:
     parser.add_argument("--config", help="of a run, whose rounds are looked at")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--first", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     given = parser.parse_args()
