@@ -5,12 +5,12 @@
 
 Steps are those of `gpu_steps`, replayed as CUDA graphs unless `--launched`. Rounds are those of a run in this process, from
 the end of round `--first` on, with what its keys say of evaluations; few, since every kernel is an event of some hundred
-bytes. torch's profiler says when a kernel or a copy was at
-work; every millisecond a thread notes in which function of this project the other threads are, with as many callers as
-`--depth` says. A thread that waits for others counts only where all do.
+bytes. torch's profiler says when a kernel or a copy was at work; every millisecond a thread notes in which function of this
+project the other threads are, with as many callers as `--depth` says. A thread that waits for others counts only where all
+do.
 
 Printed: of the time without work on the GPU the milliseconds by function, of one step or round, and how much of all the
-time that is. The result is 0.4, what the goal of 60 % at work leaves, over that share.
+time that is. The result is the whole share without work over 0.4, what the goal of 60 % at work leaves.
 """
 
 import argparse
