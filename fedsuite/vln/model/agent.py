@@ -129,7 +129,10 @@ class Decoder(nn.Module):
 
 
 class ActionDecoder(Decoder):
-    """EnvDrop's: look, update the state, read the instruction, score the candidates. The state is h~, not h."""
+    """EnvDrop's: look, update the state, read the instruction, score the candidates. The state is h~, not h. update: makes h
+    and c of gates and the c before."""
+
+    update: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = staticmethod(cell_update)
 
     def __init__(self, sizes: AgentSizes) -> None:
         super().__init__()
@@ -178,7 +181,7 @@ class ActionDecoder(Decoder):
 
     def updated(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """h_t, c_t [B, H] from the cell's gates [B, 4 H] and c_{t-1}."""
-        return cell_update(gates, cell)
+        return self.update(gates, cell)
 
     def read(self, language: SharedContext, query: Tensor) -> Tensor:
         """What is read of the instruction [B, H]."""

@@ -67,6 +67,11 @@ def fused_update(x: Tensor, y: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     return hidden.view_as(cell), after.view_as(cell)
 
 
+def fused_cell_update(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """`cell_update` by that kernel."""
+    return fused_update(gates, gates.new_zeros(()).expand_as(gates), cell)
+
+
 def bilstm(lstm: nn.LSTM, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """words [N, I], as packed -> outputs [N, 2H], and the last cells [2, B, H] by row."""
     if words.is_cuda:  # cuDNN has no such flaw

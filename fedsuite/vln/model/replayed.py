@@ -16,6 +16,7 @@ from fedsuite.vln.model.agent import ActionDecoder, Decided, Panorama
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered, Notes
+from fedsuite.vln.model.lstm import fused_cell_update
 from fedsuite.vln.model.products import with_weights
 from fedsuite.vln.model.recording import (
     Recording,
@@ -31,6 +32,14 @@ from fedsuite.vln.model.walkers import Acted, Walkers
 
 WORDS = 40  # L is rounded up to a multiple of these
 _OWN = "state", "cell"  # inputs of which there are gradients
+
+
+def stacked_decoder(template: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A decoder of the same kind with weights [S, ..]. On a GPU one kernel updates its cell."""
+    module = with_weights(template, weights)
+    if isinstance(module, ActionDecoder) and next(iter(weights.values())).is_cuda:
+        module.update = fused_cell_update
+    return module
 
 
 class ReplayedDecoder:
@@ -98,7 +107,7 @@ class ReplayedDecoder:
     @cached_property
     def launched(self) -> nn.Module:
         """The same, of which nothing is replayed."""
-        return with_weights(self._template, self._weights)
+        return stacked_decoder(self._template, self._weights)
 
     def _words(self, language: SharedContext) -> "_Words":
         context = language.context
@@ -129,7 +138,7 @@ class _Weights(Shared):
             name: w.detach().new_zeros(houses, *w.shape[1:]).requires_grad_()
             for name, w in weights.items()
         }
-        self.module = with_weights(template, self.tensors)
+        self.module = stacked_decoder(template, self.tensors)
 
     @torch.no_grad()
     def load(self, walk: object, weights: Mapping[str, Tensor]) -> None:

@@ -15,9 +15,9 @@ from fedsuite.vln.model.agent import ActionDecoder, Agent, Decided
 from fedsuite.vln.model.attention import SharedContext
 from fedsuite.vln.model.dropout import Dropout
 from fedsuite.vln.model.gathered import Gathered
-from fedsuite.vln.model.products import stacked, with_weights
+from fedsuite.vln.model.products import stacked
 from fedsuite.vln.model.recording import Recordings
-from fedsuite.vln.model.replayed import ReplayedDecoder
+from fedsuite.vln.model.replayed import ReplayedDecoder, stacked_decoder
 from fedsuite.vln.model.replayed_turns import Turn
 from fedsuite.vln.model.stacked_dropout import StackedDropout, StackedPolicy
 from fedsuite.vln.model.stacked_words import encode_stacked
@@ -35,7 +35,7 @@ class StackedAgent:
             for name, _ in first.named_parameters()
         }
         if recordings is None or not isinstance(first, ActionDecoder):
-            self.decoder: Callable[..., Decided] = with_weights(first, weights)
+            self.decoder: Callable[..., Decided] = stacked_decoder(first, weights)
         else:
             self.decoder = ReplayedDecoder(first, weights, recordings.begin())
 

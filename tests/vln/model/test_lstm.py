@@ -15,6 +15,7 @@ from fedsuite.vln.model.lstm import (
     bilstm,
     by_torch,
     cell_update,
+    fused_cell_update,
     fused_update,
     summed_update,
 )
@@ -69,8 +70,11 @@ def test_cell_update_is_an_lstm_cell():
     cell = nn.LSTMCell(3, 4)
     x, h, c = torch.randn(5, 3), torch.randn(5, 4), torch.randn(5, 4)
     gates = x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh
-    for a, b in zip(cell_update(gates, c), cell(x, (h, c)), strict=True):
-        assert_close(a, b)
+    with on_the_cpu() as calls:
+        for update in (cell_update, fused_cell_update):
+            for a, b in zip(update(gates, c), cell(x, (h, c)), strict=True):
+                assert_close(a, b)
+    assert calls == ["_thnn_fused_lstm_cell"]
 
 
 @pytest.mark.parametrize("used", ["h", "c", "h and c"])
