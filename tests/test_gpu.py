@@ -26,7 +26,7 @@ _HOUSES: Settings = {
     "teacher-weight": 1.0,
 }
 _SIDE_BY_SIDE: Settings = {"houses-per-message": 2, "stacked": "yes"}
-# Sizes in eights, with which decisions look for themselves (fedsuite/vln/model/replayed_sight.py).
+# Sizes in eights, with which whole turns are replayed (fedsuite/vln/model/replayed_turns.py).
 _REPLAYED: Settings = {"cuda-graphs": "auto", "action-embedding-size": 8}
 _SCAFFOLD: Settings = {"control-variates": True, "server-optimizer": "none"}
 _ROADS: Settings = {"silos-per-client": 4, "network.dropout": 0.0}

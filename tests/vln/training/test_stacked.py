@@ -42,7 +42,7 @@ class Own:
             shape = (len(episodes), self.world.feature_size)
             return torch.from_numpy(rng.integers(0, 3, shape).astype(np.float32)) if dims else None
 
-        # Where all that is dropped is in eights, decisions that are replayed look for themselves.
+        # Where all that is dropped is in eights, turns are replayed as a whole.
         action = 4 if decoder == "prompted" else 8
         sizes = AgentSizes(30, house.views.shape[-1], angle=8, hidden=16, word=6, action=action)
         self.agent = build_agent(sizes, partition, config.agent.masked_pooling, DECODERS[decoder])
