@@ -17,8 +17,8 @@ from clients.local_client import LocalClient
 from clients.numpy_client_app import Config
 from fedsuite.arrays import Arrays, under_prefix
 from fedsuite.messages.instructions import YES_NO, Fields, Instruction, Whole, query, task
+from fedsuite.runs.array_files import write_arrays
 from fedsuite.runs.versions import ANEW, Versions
-from fedsuite.storage.array_files import write_arrays
 from fedsuite.storage.files import make_private
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.dataset import House, Sample

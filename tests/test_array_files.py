@@ -16,11 +16,20 @@ from safetensors.numpy import load_file
 
 from fedsuite.arrays import arrays_to_bytes
 from fedsuite.errors import InputError, RunFailed
+from fedsuite.runs import array_files
+from fedsuite.runs.array_files import write_arrays
 from fedsuite.runs.versions import Versions
-from fedsuite.storage.array_files import write_arrays
 from fedsuite.storage.deleting import delete
 
 NAMES = ("round-*.safetensors",)
+
+
+@pytest.fixture(params=[0, array_files.COPIED], ids=["as large ones", "as small ones"])
+def copied(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Below how many bytes arrays are copied."""
+    monkeypatch.setattr(array_files, "COPIED", request.param)
+    below: int = request.param
+    return below
 
 
 def odd_arrays() -> dict[str, np.ndarray]:
@@ -34,6 +43,7 @@ def odd_arrays() -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_file_holds_what_safetensors_says_of_the_arrays(tmp_path: Path, durable: bool) -> None:
     arrays, file = odd_arrays(), tmp_path / "a file.safetensors"
@@ -47,7 +57,7 @@ def test_a_file_holds_what_safetensors_says_of_the_arrays(tmp_path: Path, durabl
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 def test_nobody_else_may_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int, umask: int
 ) -> None:
     """Neither when it is there nor before."""
     seen, replace = list[int](), os.replace
@@ -62,12 +72,16 @@ def test_nobody_else_may_read_it(
         write_arrays(tmp_path / "key", odd_arrays())
     finally:
         os.umask(before)
-    assert seen == [0o700, 0o600] and stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    assert (
+        seen[0 if not copied else 1 :] == [0o700, 0o600][bool(copied) :]
+        and stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    )
 
 
+@pytest.mark.usefixtures("copied")
 def test_a_disk_that_takes_no_more_leaves_what_was_there(tmp_path: Path) -> None:
     """A limit on the size of files stands for a full disk: the library's error becomes one line with its cure."""
-    file, large = tmp_path / "round-000001.safetensors", {"w": np.ones(100_000)}
+    file, large = tmp_path / "round-000001.safetensors", {"w": np.ones(100_000)}  # 0.8 MB
     write_arrays(file, odd_arrays())
     before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -81,12 +95,15 @@ def test_a_disk_that_takes_no_more_leaves_what_was_there(tmp_path: Path) -> None
     assert file.read_bytes() == before and [*tmp_path.iterdir()] == [file]
 
 
+@pytest.mark.usefixtures("copied")
 def test_a_folder_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none/a: No such file or directory; see to the path"):
         write_arrays(tmp_path / "none" / "a", odd_arrays())
 
 
-def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is killed while the library writes; then a rollback, the next process of its number and a deletion clear it."""
     versions = Versions(tmp_path, "a house")
     versions.save(1, odd_arrays(), {})
@@ -94,7 +111,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
         import sys
         import numpy as np
         from pathlib import Path
-        from fedsuite.storage.array_files import write_arrays
+        from fedsuite.runs.array_files import write_arrays
         arrays = {"w": np.ones(50_000_000)}
         while True:
             write_arrays(Path(sys.argv[1]), arrays, durable=False)
@@ -111,6 +128,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert halves and [*halves[0].iterdir()]
     ours = tmp_path / f".round-000003.safetensors.{os.getpid()}.partial"
     halves[0].rename(ours)
+    monkeypatch.setattr(array_files, "COPIED", 0)
     versions.save(3, odd_arrays(), {})
     assert not ours.exists()
     (tmp_path / ".round-000004.safetensors.7.partial").mkdir()

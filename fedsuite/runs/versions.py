@@ -25,8 +25,8 @@ import safetensors
 from fedsuite.arrays import Arrays, fingerprint, under_prefix, with_prefix
 from fedsuite.errors import InputError, one_line
 from fedsuite.federation import ServerState
+from fedsuite.runs.array_files import write_arrays
 from fedsuite.settings.values import shown
-from fedsuite.storage.array_files import write_arrays
 from fedsuite.storage.deleting import delete_file, delete_made
 from fedsuite.storage.files import make_private, sync, telling
 

@@ -1,4 +1,4 @@
-"""Named arrays written to a safetensors file: whole or not at all, for their owner alone, and without a copy in memory.
+"""Named arrays as a safetensors file: whole or not at all, for their owner alone, large ones without a copy in memory.
 
 safetensors writes to a name of its own first, which a killed process would leave behind. So it writes in a new folder,
 `.<name>.<process>.partial`, that its owner alone can enter, and the file is renamed out of it; what is left of such a folder
@@ -14,10 +14,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from fedsuite.arrays import arrays_to_bytes, num_bytes
 from fedsuite.errors import refused
 from fedsuite.storage.deleting import delete_made
-from fedsuite.storage.files import PRIVATE_FILE, PRIVATE_FOLDER, sync, telling
+from fedsuite.storage.files import PRIVATE_FILE, PRIVATE_FOLDER, sync, telling, write_atomically
 
+COPIED = 1 << 20  # bytes below which a folder takes longer than a copy
 _CODE = re.compile(r"\(os error (\d+)\)")
 
 
@@ -32,6 +34,8 @@ def write_arrays(
     InputError or RunFailed, in one line, for what the operating system refuses; then `path` is as it was.
     """
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    if num_bytes(plain.values()) < COPIED:
+        return write_atomically(path, arrays_to_bytes(plain, metadata), durable, private=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with telling(path):
@@ -43,10 +47,11 @@ def write_arrays(
             if durable:
                 sync(file)
             os.replace(file, path)
-    except SafetensorError as error:
-        if (code := _CODE.search(str(error))) is None:
+            partial.rmdir()
+    except BaseException as error:
+        delete_made(partial)
+        code = _CODE.search(str(error)) if isinstance(error, SafetensorError) else None
+        if code is None:
             raise
         number = int(code[1])
         raise refused(OSError(number, os.strerror(number)), path) from None
-    finally:
-        delete_made(partial)
