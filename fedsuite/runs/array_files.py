@@ -47,11 +47,10 @@ def write_arrays(
             if durable:
                 sync(file)
             os.replace(file, path)
-            partial.rmdir()
-    except BaseException as error:
-        delete_made(partial)
-        code = _CODE.search(str(error)) if isinstance(error, SafetensorError) else None
-        if code is None:
+    except SafetensorError as error:
+        if (code := _CODE.search(str(error))) is None:
             raise
         number = int(code[1])
         raise refused(OSError(number, os.strerror(number)), path) from None
+    finally:
+        delete_made(partial)
