@@ -44,15 +44,15 @@ def check_own(folder: Path, names: Sequence[str]) -> None:
         pass
 
 
-def delete_made(folder: Path) -> None:
+def delete_made(made: Path) -> None:
     """A folder with all that is in it, of a name that is given to new folders alone: temporary, or yet to be completed; or a
     file of such a name."""
-    if not _MADE.fullmatch(folder.name):
-        raise ValueError(f"{folder}: not a name of what is deleted as a whole")
-    if folder.is_dir():
-        shutil.rmtree(folder, ignore_errors=True)
+    if not _MADE.fullmatch(made.name):
+        raise ValueError(f"{made}: not a name of what is deleted as a whole")
+    if made.is_dir():
+        shutil.rmtree(made, ignore_errors=True)
     else:
-        delete_file(folder)
+        delete_file(made)
 
 
 def _masks(names: Sequence[str]) -> list[Parts]:

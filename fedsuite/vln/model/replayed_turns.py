@@ -1,8 +1,7 @@
 """Whole turns of stacked agents, replayed (replayed.py): they look, decide and act in one recording.
 
 A recording reads the places of the agents, tables of the world that are copied once, and what every house has drawn before:
-random bytes for its features and its states, exponentially distributed numbers for its actions. To look, to drop out and to
-move are more small operations than to decide.
+random bytes for its features and its states, exponentially distributed numbers for its actions.
 """
 
 from collections.abc import Sequence
