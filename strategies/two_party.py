@@ -118,6 +118,8 @@ class TwoParty(PartyRelay):
     def _train(self, scalars: dict[str, Scalar], mlp: Arrays, clients: Clients) -> Asking[Arrays]:
         """The exchanges of a round; the MLP after them. Counts go into `scalars`."""
         config, first = self.config, int(scalars["exchange"])
+        if not config.federation.trains:
+            return mlp
         if self.num_parties == 1:
             yield from self._train_alone(scalars, clients[ALPHA].count("longest"))
             return mlp

@@ -141,11 +141,16 @@ class FederationSettings:
     )
 
     @property
+    def trains(self) -> bool:
+        """Whether anything is learnt: random moves and shortest paths are what they are, whatever the number of rounds."""
+        return self.method not in ("random", "oracle")
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """Role of every party, the rewarded one first."""
         if self.method == "fedrl":
             return ("alpha", "beta", "gamma")[: self.parties]
-        if self.method in ("random", "oracle"):
+        if not self.trains:
             return ("alpha",)
         return (self.method.split("-")[1],)
 

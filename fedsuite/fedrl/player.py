@@ -33,7 +33,6 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import Versions
 
 BEST_MLP = "best-mlp."
-LEARNS_NOTHING = ("random", "oracle")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class Player:
         networks are not here, as of a run on real nodes.
         """
         run, config = open_finished(folder, FedRLConfig)
-        if config.federation.method in LEARNS_NOTHING:
+        if not config.federation.trains:
             raise InputError(
                 f"{folder}: method {config.federation.method} has learnt nothing to be shown; play a run of another method"
             )

@@ -3,7 +3,7 @@
 The same is said of single values that are read, and have nothing to act on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from fedsuite.settings.config import Value, value_of
@@ -39,21 +39,39 @@ def but(*values: Value) -> Useless:
 EVERYWHERE: Unread = {"precision": ("device", among("cpu"))}  # of settings that all systems have
 
 
-def unread_lines(config: object, table: Unread) -> list[str]:
-    """One line for each key that has another value than its default and is read by nothing, or in vain."""
+def unread_lines(
+    config: object, table: Unread, elsewhere: Collection[tuple[str, Value]] = ()
+) -> list[str]:
+    """One line for each key that has another value than its default and is read by nothing, or in vain.
+
+    elsewhere: keys and values that runs beside this one read, so that they were set for those: nothing is said of them.
+    """
     defaults, lines = type(config)(), []
     for name, rules in {**EVERYWHERE, **table}.items():
         key, _, only = name.partition("=")
-        value = value_of(config, key)
-        met = [other for other, useless in conditions_of(rules) if useless(value_of(config, other))]
-        if isinstance(rules, Both) and len(met) < 2:
+        value, decisive = value_of(config, key), _decisive(config, rules)
+        if not decisive or value == value_of(defaults, key) or only not in ("", value):
             continue
-        if not met or value == value_of(defaults, key) or only not in ("", value):
-            continue
-        why = "it has nothing to act on" if only else "nothing reads it"
-        decisive = shown(value_of(config, met[0]))
-        lines.append(f"{key} = {shown(value)}: {why} with {met[0]} = {decisive}")
+        if (name, value) not in elsewhere:
+            why = "it has nothing to act on" if only else "nothing reads it"
+            because = f"{decisive[0]} = {shown(value_of(config, decisive[0]))}"
+            lines.append(f"{key} = {shown(value)}: {why} with {because}")
     return lines
+
+
+def values_read(config: object, table: Unread) -> set[tuple[str, Value]]:
+    """Keys of the table that something reads, with their values."""
+    return {
+        (key, value_of(config, key))
+        for key, rules in table.items()
+        if "=" not in key and not _decisive(config, rules)
+    }
+
+
+def _decisive(config: object, rules: Condition | Both | list[Condition]) -> list[str]:
+    """The other keys whose values keep this one from being read; none if it is."""
+    met = [other for other, useless in conditions_of(rules) if useless(value_of(config, other))]
+    return [] if isinstance(rules, Both) and len(met) < 2 else met
 
 
 def conditions_of(rules: Condition | Both | list[Condition]) -> list[Condition]:

@@ -1,6 +1,6 @@
 """Where an experiment's runs are carried out, and what that needs: the data here, or a roster and nodes that have them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import OnEvent
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import read_stored_config
+from fedsuite.settings.config import Value
 from fedsuite.settings.unread import unread_lines
 from fedsuite.storage.files import as_typed
 from fedsuite.storage.progress import Progress
@@ -68,9 +69,11 @@ class Way:
             )
         return read_roster(Path(plan.settings.roster))
 
-    def remarks(self, plan: Plan, roster: Roster) -> Iterator[str]:
-        """What to tell before the run."""
-        yield from unread_lines(plan.settings, plan.system.unread)
+    def remarks(
+        self, plan: Plan, roster: Roster, elsewhere: Collection[tuple[str, Value]] = ()
+    ) -> Iterator[str]:
+        """What to tell before the run; elsewhere: keys and values that other runs of its experiment read."""
+        yield from unread_lines(plan.settings, plan.system.unread, elsewhere)
         way = self.suited(plan, roster)
         if way is not self:
             yield "in this process: Ray's start would be most of so small a run (--engine ray has workers)"

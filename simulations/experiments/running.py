@@ -20,6 +20,7 @@ from fedsuite.roster.members import ROSTER, Roster
 from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import RunSettings
+from fedsuite.settings.unread import values_read
 from fedsuite.storage.deleting import delete_file
 from fedsuite.storage.escaping import PlainConsole
 from fedsuite.storage.files import as_typed, telling, write_json
@@ -143,6 +144,8 @@ def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, 
     """Who takes part in every run that is to be run now."""
     rosters: dict[str, Roster] = {}
     known: dict[RunSettings, Roster] = {}
+    plans = [experiment.plans[label] for label in experiment.chosen]
+    read = set().union(*(values_read(p.settings, p.system.unread) for p in plans))
     for label in experiment.chosen:
         plan = experiment.plans[label]
         kept = not experiment.request.overwrite and plan.folder.is_completed()
@@ -157,7 +160,7 @@ def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, 
         rosters[label] = known[alike]
         if not experiment.request.overwrite and checkpointed_rounds(plan.folder):
             check_same_data(plan.folder.path / ROSTER, known[alike])
-        for line in way.remarks(plan, rosters[label]):
+        for line in way.remarks(plan, rosters[label], read):
             progress(f"{label}: {line}".removeprefix(": "))
     return rosters
 

@@ -8,7 +8,6 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import metrics_of
 from fedsuite.fedrl.report.run import (
     CHANCE,
-    FIXED,
     NOTES,
     FedRLOutcome,
     outcomes_of,
@@ -51,7 +50,7 @@ def answers(config: FedRLConfig, run: RunRead) -> Answers:
         notes=(NOTES[kind], "Both parties act together: there is one score, none of a client alone."),
         line=_FOLD.sub("", run.line),
         data=scored_on(config, run.roster),
-        learns=config.federation.method not in FIXED,
+        learns=config.federation.trains,
         chance=CHANCE,
         words=_words(config, run.roster),
         model=MODEL,
@@ -76,7 +75,7 @@ def _words(config: FedRLConfig, roster: Roster | None) -> dict[str, Wording]:
 
 def _leaves(config: FedRLConfig, tests: Sequence[FedRLOutcome]) -> Iterator[str]:
     roles = config.federation.roles
-    if config.federation.method in FIXED:
+    if not config.federation.trains:
         yield "Nothing is learnt and nothing is exchanged."
     elif len(roles) == 1:
         whole = config.federation.method.endswith("-full")

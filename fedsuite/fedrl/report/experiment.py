@@ -19,7 +19,6 @@ from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import WORLDS, metrics_of
 from fedsuite.fedrl.report.run import (
     CHANCE,
-    FIXED,
     NOTES,
     FedRLOutcome,
     draw_validations,
@@ -111,7 +110,7 @@ def _epsilon(outcomes: Sequence[FedRLOutcome]) -> str:
 
 
 def _learners(groups: Groups) -> list[FedRLOutcome]:
-    return [o for own in groups.values() for o in own if o.config.federation.method not in FIXED]
+    return [o for own in groups.values() for o in own if o.config.federation.trains]
 
 
 def draw_learning(groups: Groups, path: Path) -> None:
@@ -169,5 +168,5 @@ def _levels(groups: Groups) -> dict[str, tuple[float, float]]:
     return {
         name: (score.scale * spread_of(own, score.name).mean, spread_of(own, reward.name).mean)
         for name, own in groups.items()
-        if own[0].config.federation.method in FIXED
+        if not own[0].config.federation.trains
     }

@@ -29,7 +29,6 @@ NAMES = {
     "random": "random", "fcn-alpha": "FCN-alpha", "dqn-alpha": "DQN-alpha", "dqn-beta": "DQN-beta", "fedrl": "FedRL",
     "fcn-full": "FCN-full", "dqn-full": "DQN-full", "oracle": "oracle",
 }  # fmt: skip
-FIXED = ("random", "oracle")  # no Q-values, no training
 CHANCE = (
     "No chance level here: it is the score of random moves on the same data, a run of its own. Play the configuration "
     "with federation.method=random and num-rounds=0, and report both runs together."
@@ -107,7 +106,7 @@ def outcomes_of(
         for prefix, noisy in TESTS.items()
     }
     tests = {noisy: metrics for noisy, metrics in tests.items() if metrics}
-    if config.federation.method in FIXED or config.privacy.noise_sigma == 0:
+    if not config.federation.trains or config.privacy.noise_sigma == 0:
         tests = {False: next(iter(tests.values()))}
     found = []
     for noisy, metrics in tests.items():
@@ -146,9 +145,9 @@ def _course(outcome: FedRLOutcome) -> list[str]:
             f"- Tested: the weights of round {best} of {config.num_rounds}, the best in validation, "
             f"after {outcome.metrics['gradient-steps']:,} of {total:,} gradient steps."
         )
-    elif config.federation.method not in FIXED:
+    elif config.federation.trains:
         lines.append(f"- Tested: the last weights; none of {config.num_rounds} rounds was validated.")  # fmt: skip
-    if config.federation.method not in FIXED:
+    if config.federation.trains:
         lines.append(f"- {CHANCE}")
     lines += [f"- {line}" for line in run_away(outcome)]
     if len(config.federation.roles) > 1:
