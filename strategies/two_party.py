@@ -74,7 +74,9 @@ class TwoParty(PartyRelay):
         scalars = dict(state.scalars)
         mlp = yield from self._train(scalars, state.arrays, clients)
         done = int(scalars["exchange"])
-        metrics = {"exchanges": float(done), "epsilon": self.schedule.epsilon(done)}
+        metrics = {"exchanges": float(done)}
+        if self.config.federation.explores:
+            metrics["epsilon"] = self.schedule.epsilon(done)
         metrics |= self._steps_done(number, done)
         return RoundResult(replace(state, arrays=mlp, scalars=scalars), metrics)
 

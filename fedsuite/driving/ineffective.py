@@ -8,8 +8,13 @@ _GENERATED = ("data.dir", bool)
 _DRIVES = ("data.dir", among(""))
 _LOSS = ("objective.loss", among("none"))
 _NOBODY = ("sabotage.clients", among(""))
-_ONE_SILO = ("federation.scenario", among("cll"))  # which mixes with nobody
+_UNMIXED = ("federation.scenario", among("cll", "local"))
+_NO_MOMENTUM = ("training.optimizer", among("adam", "sgd", "gradient-tracking", "relay-sgd"))
+_DIVERGENCE = [("objective.loss", but("kl")), ("objective.loss-space", among("gaussian"))]
 _CHAIN = ("objective.loss", but("cd_k"))
+_OF_LINKS = (
+    "model-bits", "latency-ms-per-km", "base-latency-ms", "core-capacity-gbit-s", "access-capacity-gbit-s",
+)  # fmt: skip
 _OF_SERVER = {
     f"federation.server-{key}" for key in ("momentum", "second-momentum", "bias-correction", "tau")
 }
@@ -34,16 +39,19 @@ UNREAD: Unread = {
     "data.max-frames": _DRIVES,
     "data.dirichlet": _DRIVES,
     "data.test-share": _DRIVES,
+    "data.angle-limit": Both(_DRIVES, _CHAIN),
     "data.fold": [_DRIVES, ("data.test-split", among("official"))],
     "objective.loss-space": _LOSS,
     "objective.beta": _LOSS,
     "objective.apply-beta": _LOSS,
-    "objective.temperature": _LOSS,
+    "objective.temperature": _DIVERGENCE,
+    "network.share-stem": _LOSS,
     "objective.influence": _LOSS,
+    "objective.influence-floor": [_LOSS, ("objective.influence", among("constant"))],
     "objective.sub-network": _LOSS,
     "objective.sub-network=reset": ("training.local-updates", among(1)),
     "objective.sub-network-momentum": ("objective.sub-network", but("average")),
-    "objective.kl-direction": ("objective.loss", but("kl")),
+    "objective.kl-direction": _DIVERGENCE,
     "objective.chain-steps": _CHAIN,
     "objective.chain-rate": _CHAIN,
     "objective.chain-samples": _CHAIN,
@@ -55,8 +63,15 @@ UNREAD: Unread = {
     ),  # the pull is 0 at a step's start
     "federation.proximal-mu": ("federation.scenario", but("fedprox")),
     "federation.matcha-budget": ("federation.scenario", but("matcha", "matcha_plus")),
-    "federation.clip-ratio": [("federation.merge", among("mean", "trimmed-mean")), _ONE_SILO],
-    "federation.tolerated": [("federation.merge", among("mean", "clipped")), _ONE_SILO],
+    "training.momentum": _NO_MOMENTUM,
+    "federation.merge": _UNMIXED,
+    "federation.mixing-matrix": _UNMIXED,
+    # It also says how many silos there are.
+    "federation.underlay": Both(_UNMIXED, ("data.num-silos", bool)),
+    "wall-clock.computation-time-ms": ("federation.scenario", among("cll")),
+    **{f"wall-clock.{key}": _UNMIXED for key in _OF_LINKS},
+    "federation.clip-ratio": [("federation.merge", among("mean", "trimmed-mean")), _UNMIXED],
+    "federation.tolerated": [("federation.merge", among("mean", "clipped")), _UNMIXED],
     # Weights of mixing are of no one's claims.
     "sabotage.clients": ("sabotage.attack", among("weight-lie")),
     "sabotage.attack": _NOBODY,

@@ -146,6 +146,11 @@ class FederationSettings:
         return self.method not in ("random", "oracle")
 
     @property
+    def explores(self) -> bool:
+        """Whether training tries actions at random: what imitates an expert does not."""
+        return self.trains and not self.method.startswith("fcn-")
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """Role of every party, the rewarded one first."""
         if self.method == "fedrl":

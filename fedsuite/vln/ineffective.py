@@ -7,8 +7,13 @@ from fedsuite.settings.unread import Unread, among, but
 _GENERATED = ("data.dir", bool)
 _NOBODY = ("sabotage.clients", among(""))
 _NO_BACKDOOR = [_NOBODY, ("sabotage.attack", but("backdoor"))]
+_SPEAKER = ("stage", among("speaker"))
 _ALONE = ("federation.method", but("federated"))
-_NO_STACK = [("federation.houses-per-message", among(0, 1)), ("stage", among("speaker"))]
+_NO_STACK = [("federation.houses-per-message", among(0, 1)), _SPEAKER]
+_OF_AGENTS = (
+    "agent.decoder", "agent.action-embedding-size", "agent.masked-pooling", "agent.max-actions", "objective.kind",
+    "objective.teacher-weight", "objective.bias-correction", "evaluation.metrics", "evaluation.trajectory",
+)  # fmt: skip
 
 UNREAD: Unread = {
     **PRIVACY_UNREAD,
@@ -24,16 +29,16 @@ UNREAD: Unread = {
     "data.generated-paths-per-house": _GENERATED,
     "data.generated-feature-size": _GENERATED,
     "data.features": ("data.dir", among("")),
-    "agent.decoder": ("stage", among("speaker")),
-    "objective.discount": ("objective.kind", but("a2c")),
-    "objective.entropy-weight": ("objective.kind", but("a2c")),
-    "objective.sampled-weight": ("objective.kind", among("none")),
+    **dict.fromkeys(_OF_AGENTS, _SPEAKER),
+    "agent.train-max-actions": [_SPEAKER, ("objective.kind", among("none"))],
+    "objective.discount": [_SPEAKER, ("objective.kind", but("a2c"))],
+    "objective.entropy-weight": [_SPEAKER, ("objective.kind", but("a2c"))],
+    "objective.sampled-weight": [_SPEAKER, ("objective.kind", among("none"))],
     "objective.generated-weight": ("stage", among("train", "speaker")),
     "objective.environment-dropout": ("stage", among("train", "speaker")),
     "objective.max-generated-length": ("stage", among("train")),
     "training.stacked": _NO_STACK,
     "training.cuda-graphs": [("training.stacked", among("no")), *_NO_STACK],
-    "evaluation.metrics": ("stage", among("speaker")),
     "evaluation.personal-encoder": ("stage", but("pre-explore")),
     "federation.server-learning-rate": _ALONE,
     "federation.server-learning-rate-decay": _ALONE,
@@ -43,7 +48,9 @@ UNREAD: Unread = {
     ],
     "federation.max-share": _ALONE,
     "federation.participation": ("federation.method", among("centralised")),
-    "federation.group-size": ("federation.aggregation", among("sequential")),
+    "federation.participation-rate": ("federation.method", among("centralised")),
+    "federation.aggregation": _ALONE,
+    "federation.group-size": [("federation.aggregation", among("sequential")), _ALONE],
     "sabotage.attack": _NOBODY,
     "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip", "backdoor"))],
     "sabotage.poisoned": _NO_BACKDOOR,

@@ -26,7 +26,8 @@ def costs_of(config: FedRLConfig, roster: Roster | None = None) -> StepCosts:
     partners = len(config.federation.roles) - 1
     tests = TESTS[config.privacy.test_noise]
     if not partners:
-        return StepCosts(lambda _: 1, first=0, close=1, finish=tests + 1, cure=CURE)
+        trained = int(config.federation.trains)
+        return StepCosts(lambda _: trained, first=0, close=1, finish=tests + 1, cure=CURE)
     schedule, longest = Schedule(config), _longest(config, roster)
     length = config.learning.round_length
     per_round = -(-length // schedule.envs)
