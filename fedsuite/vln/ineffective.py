@@ -48,7 +48,6 @@ UNREAD: Unread = {
     ],
     "federation.max-share": _ALONE,
     "federation.participation": ("federation.method", among("centralised")),
-    "federation.participation-rate": ("federation.method", among("centralised")),
     "federation.aggregation": _ALONE,
     "federation.group-size": [("federation.aggregation", among("sequential")), _ALONE],
     "sabotage.attack": _NOBODY,

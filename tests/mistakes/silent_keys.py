@@ -39,14 +39,15 @@ TINY: Mapping[str, Keys] = {
     },
     "fedrl": fedrl_runs.TINY,
 }  # fmt: skip
+_HOUSES = {"data.generated-unseen-houses": 3}
 _SEEDED = {"privacy.noise": "seeded"}
 RUNS: Mapping[str, list[Keys]] = {
     "fedvln": [
         {}, {"objective.kind": "a2c"}, {"objective.kind": "none"}, {"stage": "speaker"}, {"stage": "augment"},
-        {"stage": "pre-explore"}, {METHOD: "centralised"}, {METHOD: "local-only"},
+        {"stage": "pre-explore", **_HOUSES}, {METHOD: "centralised"}, {METHOD: "local-only"},
         {"federation.aggregation": "sequential"}, {"federation.share": "language-encoder"}, {"federation.group-size": 2},
         {"federation.local-method": "ditto"}, {"privacy.unit": "example", **_SEEDED}, {"privacy.unit": "client", **_SEEDED},
-        {"stage": "pre-explore", METHOD: "local-only"}, {"stage": "speaker", METHOD: "centralised"},
+        {"stage": "pre-explore", METHOD: "local-only", **_HOUSES}, {"stage": "speaker", METHOD: "centralised"},
     ],
     "cdl": [
         {}, *({SCENARIO: name} for name in ("star", "cll", "local", "matcha", "complete")),
@@ -69,7 +70,7 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "federation.local-method": ("fedrep", "ditto", "apfl"), "agent.decoder": ("prompted",),
     "federation.share": ("language-encoder", "!*bias*"), "federation.underlay": ("nws", "exodus", "auto"),
     "network.model": ("fadnet",), "objective.loss": ("cd_k", "none"), "sabotage.clients": ("0",),
-    "data.language": ("hi",), "data.augmented": ("a.json",), "data.bert-vocabulary": ("v.txt",),
+    "data.language": ("hi",),
 }  # fmt: skip
 """Other values of keys that take names."""
 NUMBERS = itertools.count()
