@@ -1,5 +1,6 @@
 """Keys that nothing reads are said, with the reason; those that are read, and defaults, are not."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from fedsuite.settings.config import limits_of, read_config, value_of
 from fedsuite.settings.unread import conditions_of, unread_lines
 from simulations.systems import load_system
+from tests import fedrl_runs
+from tests.harness import toml_from
+from tests.mistakes.refusing import Call
 
 CASES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "defaults": ("fedvln", {}, []),
@@ -153,3 +157,20 @@ def test_tables_name_keys_that_there_are(name: str) -> None:
         for other, useless in conditions_of(rules):
             assert key in keys and other in keys and key != other
             assert isinstance(useless(value_of(config, other)), bool)
+
+
+def test_what_another_run_of_the_experiment_reads_is_not_said(call: Call, tmp_path: Path) -> None:
+    """Of several runs' common keys; of a run by itself it is said, and of a value of its own."""
+    keys = {**fedrl_runs.TINY, "results-dir": str(tmp_path), "cache-dir": str(tmp_path / "cache")}
+    own = 'random = { federation.method = "random", learning.discount = 0.5 }\n'
+    variants = f'[variants]\n{own}dqn = {{ federation.method = "dqn-alpha" }}\n'
+    (tmp_path / "two.toml").write_text(toml_from(keys) + variants)
+    common, special = (
+        "random: learning.round-length = 32: nothing",
+        "random: learning.discount = 0.5: nothing",
+    )
+    code, out, err = call("run", "two.toml")
+    assert code == 0 and "nothing reads it" in out, err
+    assert special in out and common not in out and "dqn: " not in out
+    code, out, err = call("run", "two.toml", "--only", "random", "--set", "name=one")
+    assert code == 0 and special in out and common in out, err
