@@ -73,20 +73,17 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "data.language": ("hi",),
 }  # fmt: skip
 """Other values of keys that take names."""
+SAME = {
+    "system", "seed", "num-rounds", "checkpoint-every", "client-threads", "device", "data.simulator", "evaluation-clients",
+}  # fmt: skip
+"""Keys that are no matter of what is learnt, or of which another value is another run by design."""
 NUMBERS = itertools.count()
 
 
 def other_values(system: System, key: str, now: Value) -> list[Value]:
     """What a key could have in place of this value; none where no result depends on it."""
     limits = limits_of(system.config_class)[key]
-    if limits.may_change or key in (
-        "system",
-        "seed",
-        "num-rounds",
-        "checkpoint-every",
-        "device",
-        "data.simulator",
-    ):
+    if limits.may_change or key in SAME:
         return []
     if limits.choices is not None:
         found: list[Value] = list(limits.choices)
@@ -118,10 +115,12 @@ class Playing:
         keys = full_keys(self.system.config_class, {**TINY[self.name], **line})
         keys |= {"results-dir": str(self.folder), "data.cache-dir": str(self.folder / "cache")}
         if keys.get("stage") in ("augment", "pre-explore"):
-            for stage, key in (("train", "start-from"), ("speaker", "speaker-from")):
+            for stage in ("train", "speaker"):
                 if not (self.folder / stage).exists():
                     self.play({**keys, "stage": stage, "name": stage})
-                keys[key] = str(self.folder / stage)
+            keys["start-from"], keys["speaker-from"] = (
+                str(self.folder / stage) for stage in ("train", "speaker")
+            )
         return keys
 
     def settings(self, keys: Keys) -> Any:
