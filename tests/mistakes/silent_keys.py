@@ -75,6 +75,7 @@ NAMED: Mapping[str, tuple[str, ...]] = {
 """Other values of keys that take names."""
 SAME = {
     "system", "seed", "num-rounds", "checkpoint-every", "client-threads", "device", "data.simulator", "evaluation-clients",
+    "evaluate-every", "evaluation.batch-size", "min-reply-fraction",
 }  # fmt: skip
 """Keys that are no matter of what is learnt, or of which another value is another run by design."""
 NUMBERS = itertools.count()
