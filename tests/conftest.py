@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from fedsuite.vln.data.dataset import House, join_houses, load_house
 from fedsuite.vln.data.graph import NavGraph, load_graph
@@ -23,6 +24,10 @@ from simulations.engines.ray.placement import Placement
 from simulations.engines.ray.session import ray_for
 from tests.harness import exit_code_of
 from tests.shared_data import cache, plays  # noqa: F401
+
+# A machine that is busy with something else is slow, and no test fails for that.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 TESTS = Path(__file__).parent
 SHARED = TESTS.parents[1] / "shared"
