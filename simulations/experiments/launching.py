@@ -138,7 +138,9 @@ class Way:
         from simulations.engines.ray.dry_step import weighed
 
         try:
-            with console.status("dry step: two clients train, to see how many workers a GPU holds"):
+            with console.status(
+                "dry step: clients of two messages train, to see how many workers a GPU holds"
+            ):
                 weight = weighed(plan.run_config)
         except RunFailed as error:
             told = f"dry step: {error}; so each GPU gets one worker (--workers-per-gpu)"

@@ -1,8 +1,8 @@
-"""How many workers one GPU has room for: two clients train before a run, in a process of their own, and are weighed.
+"""How many workers one GPU has room for: two messages are answered before a run, in a process of their own, and weighed.
 
-A worker holds what CUDA takes in every process, the most that one client's training takes, and what the data of each other
-client leave there, since a worker keeps clients open. Two visits tell all three: what the first takes of the GPU's free
-memory, and what the second adds that stays.
+A worker holds what CUDA takes in every process, the most that training takes of the clients of one message, stacked and
+replayed where the run does so, and what the data of each other client leave there, since a worker keeps clients open. Two
+messages tell all three: what the first takes of the GPU's free memory, and what the second adds that stays.
 
     python -m simulations.engines.ray.dry_step     a run-config in JSON on its input, a Weight in JSON in its last line
 """
@@ -29,6 +29,7 @@ from strategies.runtime.membership import gather
 from strategies.runtime.messages import last_line, read_reply
 from strategies.runtime.records import RoundRecords
 from strategies.runtime.round_loop import RoundLoop
+from strategies.runtime.together import members_of
 
 # Reads the GPU's free bytes each time it is told to: from outside, what CUDA itself takes in a process shows, too.
 _WATCH = (
@@ -80,7 +81,7 @@ class GpuMeter:
 
 
 def weigh(run_config: Mapping[str, Any], meter: Meter) -> Weight:
-    """Two clients of this run's first round train here, in a folder that is deleted: those with most samples.
+    """Those of two messages of this run's first round train here, in a folder that is deleted: those with most samples.
 
     RunFailed if one of them fails. No other client is opened, unless the system needs all to say who they are.
     """
@@ -103,13 +104,15 @@ def weigh(run_config: Mapping[str, Any], meter: Meter) -> Weight:
             loop = RoundLoop(grid, settings, folder, members, lambda _: None)
             state = loop.initial(rounds, RoundRecords(0, "", loop.exchange.names))
             tasks = next(rounds.train(1, state, loop.clients))
-            seen = [_worked(grid, loop, task, meter) for task in _largest(loop, tasks)]
-    each = max(0, seen[-1].held - seen[0].held)
-    return Weight(free, free - seen[0].free, each, len(tasks))
+            largest = _largest(loop, tasks)
+            seen = [_worked(grid, loop, task, meter) for task in largest]
+    clients = [len(members_of(task)) for task in largest]
+    each = max(0, seen[-1].held - seen[0].held) // clients[-1]
+    return Weight(free, free - seen[0].free, each, len(tasks), clients[0])
 
 
 class _Seen(NamedTuple):
-    """Bytes after a client's work."""
+    """Bytes after a message's work."""
 
     free: int
     held: int

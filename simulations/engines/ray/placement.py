@@ -57,21 +57,22 @@ class Placement:
 class Weight:
     """What a dry step has seen, in bytes of one GPU.
 
-    free: before; first: taken by a worker in which one client has trained; each: what the data of a further client leave
-    there. side_by_side: clients of a round that have a task at the same time.
+    free: before; first: taken by a worker that has answered one message; each: what the data of a further client leave
+    there. side_by_side: messages that are under way at the same time; together: clients of the first.
     """
 
     free: int
     first: int
     each: int
     side_by_side: int
+    together: int = 1
 
     def placed(self, gpus: int, kept: int, cores: int) -> Placement:
         """As many workers a GPU as give a round the fewest turns, of those for which there are memory and cores; at least 1.
 
         kept: clients whose data a worker comes to keep open.
         """
-        size = self.first + self.each * max(0, kept - 1)
+        size = self.first + self.each * max(0, kept - self.together)
         fit = [k for k in PER_GPU if k * size <= FILLED * self.free and k * gpus <= cores]
         best = min(fit or [1], key=lambda k: (math.ceil(self.side_by_side / (gpus * k)), k))
         return Placement(best * gpus, gpus, size)

@@ -18,7 +18,7 @@ from fedsuite.vln.data import roster as houses
 from simulations.commands import cli as command
 from simulations.engines.ray import dry_step, launch, placement
 from simulations.engines.ray.dry_step import GpuMeter, weigh, weighed
-from simulations.engines.ray.placement import Weight
+from simulations.engines.ray.placement import Placement, Weight
 from simulations.experiments import launching
 from simulations.fedvln.client import _open_site
 from simulations.systems import to_run_config
@@ -114,6 +114,31 @@ def test_the_two_with_most_samples_train_and_nobody_else_is_opened(
     assert len(trained) == 2 and opened == trained
     assert examples[trained[0]] >= examples[trained[1]]
     assert not (tmp_path / "runs").exists()  # a dry step leaves nothing of a run
+
+
+@pytest.mark.parametrize(
+    "merge", ["mean", "median"]
+)  # one sum of a message, and a reply of each house
+def test_the_houses_of_a_message_are_weighed_together(tmp_path: Path, merge: str) -> None:
+    """As the run trains them: stacked."""
+    changes = {
+        "houses_per_message": 2,
+        "stacked": "yes",
+        "merge": merge,
+        "generated_seen_houses": 5,
+    }
+    config = houses_config(tmp_path, **changes, participation_rate=1.0)
+    weight = weigh(config, Script([80 * GB, 70 * GB, 69 * GB], [GB, GB + 10]))
+    assert weight == Weight(free=80 * GB, first=10 * GB, each=5, side_by_side=3, together=2)
+    assert weight.placed(1, 6, 16).worker_bytes == 10 * GB + 4 * 5
+    everybody = houses_config(
+        tmp_path, **changes | {"houses_per_message": 8}, participation_rate=1.0
+    )
+    weight = weigh(everybody, Script([80 * GB, 70 * GB], [GB]))
+    assert weight == Weight(free=80 * GB, first=10 * GB, each=0, side_by_side=1, together=5)
+    assert weight.placed(1, 5, 16) == Placement(
+        1, 1, 10 * GB
+    )  # a second worker would have nothing to do
 
 
 def test_houses_in_turn_are_weighed_alone(tmp_path: Path, opened: list[str]) -> None:
