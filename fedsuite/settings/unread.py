@@ -21,9 +21,10 @@ class Both(NamedTuple):
     second: Condition
 
 
-# Key -> what may keep it from being read; of several conditions the first that holds is said. `key=value`: what may leave
-# this value of it nothing to act on.
-Unread = Mapping[str, Condition | Both | list[Condition]]
+Rules = Condition | Both | list[Condition] | list[Condition | Both]
+# Key -> what may keep it from being read; of several the first that holds is said. `key=value`: what may leave this value
+# of it nothing to act on.
+Unread = Mapping[str, Rules]
 
 
 def among(*values: Value) -> Useless:
@@ -54,7 +55,7 @@ def unread_lines(
             continue
         if (name, value) not in elsewhere:
             why = "it has nothing to act on" if only else "nothing reads it"
-            because = f"{decisive[0]} = {shown(value_of(config, decisive[0]))}"
+            because = f"{decisive} = {shown(value_of(config, decisive))}"
             lines.append(f"{key} = {shown(value)}: {why} with {because}")
     return lines
 
@@ -68,14 +69,20 @@ def values_read(config: object, table: Unread) -> set[tuple[str, Value]]:
     }
 
 
-def _decisive(config: object, rules: Condition | Both | list[Condition]) -> list[str]:
-    """The other keys whose values keep this one from being read; none if it is."""
-    met = [other for other, useless in conditions_of(rules) if useless(value_of(config, other))]
-    return [] if isinstance(rules, Both) and len(met) < 2 else met
+def _decisive(config: object, rules: Rules) -> str:
+    """The other key whose value keeps this one from being read; "" if it is read."""
+    for rule in rules if isinstance(rules, list) else [rules]:
+        if all(useless(value_of(config, other)) for other, useless in _parts(rule)):
+            return _parts(rule)[0][0]
+    return ""
 
 
-def conditions_of(rules: Condition | Both | list[Condition]) -> list[Condition]:
+def conditions_of(rules: Rules) -> list[Condition]:
     """All of a key, in the order in which they are said."""
-    if isinstance(rules, Both):
-        return [rules.first, rules.second]
-    return rules if isinstance(rules, list) else [rules]
+    return [
+        part for rule in (rules if isinstance(rules, list) else [rules]) for part in _parts(rule)
+    ]
+
+
+def _parts(rule: Condition | Both) -> list[Condition]:
+    return [rule.first, rule.second] if isinstance(rule, Both) else [rule]

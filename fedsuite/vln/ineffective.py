@@ -2,17 +2,22 @@
 
 from fedsuite.averaging.privacy_settings import EXAMPLE, PRIVACY_UNREAD
 from fedsuite.averaging.settings import AVERAGING_UNREAD, DECAYED
-from fedsuite.settings.unread import Unread, among, but
+from fedsuite.settings.unread import Both, Condition, Unread, among, but
 
 _GENERATED = ("data.dir", bool)
 _NOBODY = ("sabotage.clients", among(""))
 _NO_BACKDOOR = [_NOBODY, ("sabotage.attack", but("backdoor"))]
 _SPEAKER = ("stage", among("speaker"))
+# Agents learn from generated instructions alone then, behind the dropout of these.
+_GENERATED_ALONE = Both(
+    ("stage", among("pre-explore")), ("federation.seen-participation-rate", among(0.0))
+)
+_NO_TEACHER: list[Condition | Both] = [_SPEAKER, _GENERATED_ALONE]
 _ALONE = ("federation.method", but("federated"))
 _NO_STACK = [("federation.houses-per-message", among(0, 1)), _SPEAKER]
 _OF_AGENTS = (
     "agent.decoder", "agent.action-embedding-size", "agent.masked-pooling", "agent.max-actions", "objective.kind",
-    "objective.teacher-weight", "objective.bias-correction", "evaluation.metrics", "evaluation.trajectory",
+    "objective.bias-correction", "evaluation.metrics", "evaluation.trajectory",
 )  # fmt: skip
 
 UNREAD: Unread = {
@@ -30,6 +35,8 @@ UNREAD: Unread = {
     "data.generated-feature-size": _GENERATED,
     "data.features": ("data.dir", among("")),
     **dict.fromkeys(_OF_AGENTS, _SPEAKER),
+    "agent.feature-dropout": _GENERATED_ALONE,
+    "objective.teacher-weight": _NO_TEACHER,
     "agent.train-max-actions": [_SPEAKER, ("objective.kind", among("none"))],
     "objective.discount": [_SPEAKER, ("objective.kind", but("a2c"))],
     "objective.entropy-weight": [_SPEAKER, ("objective.kind", but("a2c"))],
