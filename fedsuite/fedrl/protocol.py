@@ -40,9 +40,10 @@ LARGEST_MESSAGE = 10**9  # number of a message within its round
 
 def phases_of(config: FedRLConfig, partition: int) -> tuple[str, ...]:
     """The phases that a party of this run has."""
-    if len(config.federation.roles) == 1:
-        imitates = config.federation.method.startswith("fcn-")
-        return tuple(p for p in ALONE if p != ("train-alone" if imitates else "imitate"))
+    own = config.federation
+    if len(own.roles) == 1:
+        learns = {"train-alone": own.explores, "imitate": own.trains and not own.explores}
+        return tuple(p for p in ALONE if learns.get(p, True))
     return REWARDED if partition == 0 else PARTNER
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.serverapp import Grid
+from safetensors.numpy import load_file
 
 from clients.party import PartyClient
 from fedsuite.errors import RunFailed
@@ -15,7 +16,7 @@ from fedsuite.history import read_rows
 from fedsuite.runs.folder import RunFolder, folder_of
 from simulations.engines.ray.launch import run_ray
 from simulations.engines.ray.placement import Placement
-from tests.fedrl_runs import artefacts, config_of, play, settings_from
+from tests.fedrl_runs import artefacts, config_of, play, recorded, settings_from
 from tests.harness import Recorder, kill_and_resume
 
 RUN: dict[str, Any] = {
@@ -131,6 +132,17 @@ def test_more_rounds_go_on_where_the_run_ended(
     resumed = {"resume": str(tmp_path / "run")}
     play({**config_of(cache, tmp_path, "run", **RUN), **resumed})
     assert artefacts(tmp_path, "run") == whole
+
+
+@pytest.mark.parametrize("method", ["random", "oracle"])
+def test_what_learns_nothing_is_not_trained(cache: Path, tmp_path: Path, method: str) -> None:
+    """However many rounds there are: it is validated and tested, and its state stays as it began."""
+    letters = recorded(config_of(cache, tmp_path, "run", **{**RUN, "method": method}))
+    phases = {letter.phase for letter in letters}
+    assert "scores" in phases and not phases & {"train-alone", "imitate"}
+    kept = sorted((tmp_path / "run" / "clients" / "alpha").glob("*.safetensors"))
+    first, last = (load_file(kept[n]) for n in (0, -1))
+    assert all(np.array_equal(value, last[name]) for name, value in first.items())
 
 
 # --- the partner is lost ---------------------------------------------------------------------------
