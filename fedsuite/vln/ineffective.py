@@ -55,6 +55,7 @@ UNREAD: Unread = {
     ],
     "federation.max-share": _ALONE,
     "federation.participation": ("federation.method", among("centralised")),
+    "federation.participation=published": ("federation.participation-rate", among(1.0)),
     "federation.aggregation": _ALONE,
     "federation.group-size": [("federation.aggregation", among("sequential")), _ALONE],
     "sabotage.attack": _NOBODY,
