@@ -53,7 +53,7 @@ RUNS: Mapping[str, list[Keys]] = {
         {}, *({SCENARIO: name} for name in ("star", "cll", "local", "matcha", "complete")),
         *({"objective.loss": name} for name in ("none", "cd_k", "kl_release")),
         *({"objective.loss-space": name} for name in ("feature", "gaussian")),
-        {SCENARIO: "fedprox", "training.local-updates": 2}, {"training.optimizer": "relay-sgd"},
+        {SCENARIO: "fedprox", "training.local-updates": 2}, {SCENARIO: "mst", "training.optimizer": "relay-sgd"},
     ],
     "fedrl": [
         {}, *({METHOD: name} for name in ("dqn-alpha", "dqn-beta", "dqn-full", "fcn-alpha", "fcn-full", "random", "oracle")),
