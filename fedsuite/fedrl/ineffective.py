@@ -6,7 +6,6 @@ _GRID = ("world.kind", among("gridworld"))
 _TEXT = ("world.kind", among("text2action"))
 _KEEPS = ("federation.method", but("fedrl"))  # nothing leaves a party
 _UNTRAINED = ("federation.method", among("random", "oracle"))
-_NO_TAGS = ("federation.method", among("random", "oracle", "dqn-beta"))
 _NO_WORDS = ("federation.method", among("random", "oracle", "dqn-alpha", "fcn-alpha"))
 _NO_REPLAY = ("federation.method", among("random", "oracle", "fcn-alpha", "fcn-full"))
 
@@ -32,7 +31,7 @@ _OF_REPLAY = (
 )  # fmt: skip
 _EITHER: dict[str, list[Condition]] = {
     "network.kernels": [_TEXT, _UNTRAINED],
-    "network.tag-size": [_GRID, _NO_TAGS],
+    "network.tag-size": [_GRID, _UNTRAINED],
     "data.word-vectors": [_GRID, _NO_WORDS],
     "data.word-vector-size": [("data.word-vectors", bool), _GRID, _NO_WORDS],
     "published.windows": [_TEXT, _UNTRAINED],
