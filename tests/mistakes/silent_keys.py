@@ -10,8 +10,8 @@ said of a run at once.
 """
 
 import dataclasses
-import itertools
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,6 @@ SAME = {
     "evaluate-every", "evaluation.batch-size", "min-reply-fraction",
 }  # fmt: skip
 """Keys that are no matter of what is learnt, or of which another value is another run by design."""
-NUMBERS = itertools.count()
 
 
 def other_values(system: System, key: str, now: Value) -> list[Value]:
@@ -131,23 +130,24 @@ class Playing:
         return settings
 
     def play(self, keys: Keys) -> dict[str, str]:
-        """Digests of a run's history and model; without a name it gets the next number."""
-        settings = self.settings({"name": f"run-{next(NUMBERS)}", **keys})
-        run = folder_of(settings).path
-        run_inprocess(to_run_config(settings))
-        return {
-            n: sha256_of((run / n).read_bytes()) for n in ("history.jsonl", "model.safetensors")
-        }
+        """Digests of a run's history and model; without a name it leaves nothing behind."""
+        with tempfile.TemporaryDirectory() as place:
+            named = {} if "name" in keys else {"name": "run", "results-dir": place}
+            settings = self.settings({**keys, **named})
+            run = folder_of(settings).path
+            run_inprocess(to_run_config(settings))
+            left = ("history.jsonl", "model.safetensors")
+            return {name: sha256_of((run / name).read_bytes()) for name in left}
 
     def said(self, keys: Keys) -> set[str]:
         """Keys of which the run says that nothing reads them."""
         lines = unread_lines(self.settings(keys), self.system.unread)
         return {line.partition(" = ")[0] for line in lines if ": nothing reads it" in line}
 
-    def trials(self, keys: Keys, only: str = "") -> Iterator[tuple[str, Value]]:
-        """Every key that `keys` leaves alone, or one of them, with every other value that a run could have."""
+    def trials(self, keys: Keys) -> Iterator[tuple[str, Value]]:
+        """Every key with every other value that a run could have."""
         settings = self.settings(keys)
-        for key in [only] if only else limits_of(self.system.config_class):
+        for key in limits_of(self.system.config_class):
             for value in other_values(self.system, key, value_of(settings, key)):
                 try:
                     self.system.validate(with_keys(settings, {key: value}))
