@@ -211,7 +211,8 @@ def range_complaint(arrays: Mapping[str, np.ndarray]) -> str:
     for name, value in bad.items():
         large = f"{value:g}, more than {limits[name]:g} in size"
         found = large if math.isfinite(value) else "NaN or infinity"
-        return f"array {name} holds {found} ({len(bad)} such arrays)"
+        cause = ", as after training that diverged" * (looked[name].dtype.kind == "f")
+        return f"array {name} holds {found}{cause} ({len(bad)} such arrays)"
     return ""
 
 
