@@ -117,7 +117,7 @@ class Playing:
         if keys.get("stage") in ("augment", "pre-explore"):
             for stage in ("train", "speaker"):
                 if not (self.folder / stage).exists():
-                    self.play({**keys, "stage": stage, "name": stage})
+                    self.play({**keys, METHOD: "federated", "stage": stage, "name": stage})
             keys["start-from"], keys["speaker-from"] = (
                 str(self.folder / stage) for stage in ("train", "speaker")
             )
