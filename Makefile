@@ -29,6 +29,16 @@ WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 2))")
 test: install
 	$(PYTEST) -m "not deployed" -n $(WORKERS) $(FILES)
 
+# What pyproject.toml allows: all tests with the lowest versions, `make test-lowest-direct`, and the newest, `make test-highest`.
+.PRECIOUS: .venv-%/installed
+.venv-%/installed: pyproject.toml | install
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python --resolution $* -e ".[dev]"
+	touch $@
+
+test-%: .venv-%/installed
+	.venv-$*/bin/python -m pytest -q -m "not deployed" -n $(WORKERS) $(FILES)
+
 # Every system over TLS, with nodes that are killed; for some minutes each.
 test-deployed: install
 	$(PYTEST) -m deployed

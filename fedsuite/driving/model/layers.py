@@ -67,9 +67,20 @@ class BatchNorm(nn.BatchNorm2d):
         return torch.native_batch_norm(input, *own, True, self.momentum, self.eps)[0]
 
 
+class GroupNorm(nn.GroupNorm):
+    """torch's, called in a way that torch.vmap takes: torch before 2.14 does not take F.group_norm of pictures there."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        n, c, h, w = input.shape
+        if input.device.type != "cpu" or input.stride() != (c * h * w, 1, w * c, c):
+            input = input.contiguous()  # on a CPU channels that are last in memory stay there
+        sizes = n, c, h * w, self.num_groups
+        return torch.native_group_norm(input, self.weight, self.bias, *sizes, self.eps)[0]
+
+
 def norm_layer(norm: Norm, channels: int) -> nn.Module:
     """BatchNorm with running statistics, or GroupNorm, which has no buffers and mixes like any other weight."""
-    return nn.GroupNorm(GROUPS, channels) if norm == "group" else BatchNorm(channels)
+    return GroupNorm(GROUPS, channels) if norm == "group" else BatchNorm(channels)
 
 
 def centred(images: Tensor) -> Tensor:
@@ -113,8 +124,7 @@ def replace_norms(module: nn.Module, norm: Norm) -> None:
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d):
             size, eps = child.num_features, child.eps
-            group = nn.GroupNorm(GROUPS, size, eps)
-            own = group if norm == "group" else BatchNorm(size, eps, child.momentum)
-            setattr(module, name, own)
+            own = BatchNorm(size, eps, child.momentum)
+            setattr(module, name, GroupNorm(GROUPS, size, eps) if norm == "group" else own)
         else:
             replace_norms(child, norm)

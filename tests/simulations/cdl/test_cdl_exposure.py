@@ -113,10 +113,10 @@ def test_all_attacks_have_controls_that_hold(played: Played) -> None:
     assert all(f.counts for f in sure), [f for f in sure if not f.counts]
     assert all(f.low <= f.value <= f.high for f in found if not np.isnan(f.low))
 
-    def again(name: str) -> list[Finding]:
-        return [f for f in findings(config, folder, 3, silent, quick=True) if f.attack == name]
+    def guessed(findings: list[Finding]) -> str:  # text, as no NaN equals another
+        return str([f for f in findings if f.attack == "membership"])
 
-    assert again("membership") == [f for f in found if f.attack == "membership"]
+    assert guessed(findings(config, folder, 3, silent, quick=True)) == guessed(found)
     failed = [f for f in found if f.attack == "matching" and f.value < f.chance]
     assert failed and all("proves nothing" in f.note for f in failed)
 

@@ -99,7 +99,9 @@ def test_an_audit_changes_nothing_and_is_the_same_again(runs: Runs) -> None:
     before = files_of(folder)
     found = findings(config, folder, 5, silent, quick=True)
     assert files_of(folder) == before
-    assert findings(config, folder, 5, silent, quick=True) == found
+    assert str(findings(config, folder, 5, silent, quick=True)) == str(
+        found
+    )  # no NaN equals another
     assert {f.attack for f in found} == set(attacks(config)) == {"probe", "targets"}
     assert len(found) == 7 and all(f.counts for f in found), [f for f in found if not f.counts]
     assert all(f.low <= f.value <= f.high for f in found)

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,7 +59,7 @@ def frames_of(job: Job) -> Iterator[tuple[int, Image.Image]]:
     except InputError:
         raise
     except Exception as error:  # FFmpeg's errors, and whatever damaged text in a file makes of them
-        reason = one_line(f"{type(error).__name__}: {error}", 200)
+        reason = one_line(f"PyAV {version('av')}, {type(error).__name__}: {error}", 200)
         raise InputError(f"{job.file}: cannot be decoded ({reason}); {AGAIN}") from None
 
 
@@ -102,7 +103,7 @@ def _opened(job: Job) -> Iterator[tuple[Any, Any]]:
 
     limits: Any = {"max_pixels": str(MOST_PIXELS), "err_detect": "explode"}
     with Path(job.file).open("rb") as raw, ExitStack() as stack:
-        container: Any = stack.enter_context(av.open(raw, format=job.form, stream_options=[limits]))
+        container: Any = stack.enter_context(av.open(raw, format=job.form, options=limits))
         videos = container.streams.video
         if len(videos) != 1:
             raise InputError(

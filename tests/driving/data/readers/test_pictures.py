@@ -110,7 +110,7 @@ def test_images_that_do_not_decode(tmp_path) -> None:
     with pytest.raises(InputError, match="image is missing"):
         read_picture(tmp_path / "none.jpg", FrameFormat())
     Image.fromarray(np.zeros((20, 20), np.uint16)).save(tmp_path / "deep.png")
-    with pytest.raises(InputError, match="mode I;16, expected 8 bits"):
+    with pytest.raises(InputError, match=r"mode I(;16)?, expected 8 bits"):
         read_picture(tmp_path / "deep.png", FrameFormat())
 
 
