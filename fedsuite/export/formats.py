@@ -4,12 +4,13 @@
 """
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, one_line
 from fedsuite.history import Runs
 from fedsuite.settings.values import chosen, imported
 from fedsuite.storage.files import telling
@@ -70,13 +71,14 @@ def format_of(name: str, option: str = "--to") -> Format:
 
 
 def package(name: str, option: str = "--to") -> Any:
-    """An optional package; InputError, which names `option`, says how to install it."""
+    """An optional package; InputError, which names `option`, says how to install it, or that it does not fit its own."""
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         top = name.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != top:
-            raise
+        is_there = (error.name or "").partition(".")[0] != top or importlib.util.find_spec(top)
+        reason = f"cannot be imported ({one_line(str(error), 200)})"
+        upgrade = "pip install --upgrade" if is_there else "pip install"
         raise InputError(
-            f"{option} {top}: the package {top} is not installed; pip install 'fedsuite[{top}]'"
+            f"{option} {top}: the package {top} {reason if is_there else 'is not installed'}; {upgrade} 'fedsuite[{top}]'"
         ) from None
