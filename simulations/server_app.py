@@ -75,7 +75,10 @@ def serve(
     system, settings = settings_of(run_config)
     folder = folder_of(settings)
     check_folder(folder, settings)
-    with folder.locked(LOCK_PATIENCE_S), _status_kept(folder, placement):
+    status = _status_kept(folder, placement, bool(settings.resume))
+    if settings.resume and (line := folder.other_versions()):
+        progress(line)
+    with folder.locked(LOCK_PATIENCE_S), status:
         if not validated:
             system.validate(settings)
         given = Path(settings.roster) if settings.roster else None
@@ -116,9 +119,11 @@ def _say(line: str) -> None:
 
 
 @contextmanager
-def _status_kept(folder: RunFolder, placement: Mapping[str, Any] | None) -> Iterator[None]:
+def _status_kept(
+    folder: RunFolder, placement: Mapping[str, Any] | None, resumed: bool
+) -> Iterator[None]:
     """run.json says that the run goes on, and then how it ended."""
-    folder.begin(placement)
+    folder.begin(placement, resumed)
     try:
         yield
     except KeyboardInterrupt:

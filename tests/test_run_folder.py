@@ -34,6 +34,34 @@ def test_status_from_begin_to_end(tmp_path: Path) -> None:
     assert "flwr" in status["versions"]
 
 
+def test_a_run_that_goes_on_with_other_versions_says_so_and_keeps_them(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.begin()
+    here = folder.status()["versions"]
+    assert folder.other_versions() == ""
+    for before in ("2.1.0", "2.1.0, then 2.2.0"):
+        folder.note(versions={**here, "torch": before})
+        told = folder.other_versions()
+        assert f"torch {here['torch']} in place of {before[-5:]}:" in told and "numpy" not in told
+        folder.begin(resumed=True)
+        assert folder.status()["versions"] == {**here, "torch": f"{before}, then {here['torch']}"}
+        assert folder.other_versions() == ""
+    folder.begin()
+    assert folder.status()["versions"] == here
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", '{"versions": ["torch"]}', '{"versions": {"numpy": ["1"], "other": 1}}']
+)
+def test_what_is_no_version_keeps_no_run_from_going_on(tmp_path: Path, text: str) -> None:
+    folder = RunFolder(tmp_path)
+    folder.status_file.write_text(text)
+    folder.begin(resumed=True)
+    status = folder.status()
+    assert status["status"] == "running" and "torch" in status["versions"]
+    assert all(isinstance(version, str) for version in status["versions"].values())
+
+
 def test_another_process_keeps_us_out_until_it_is_killed(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     holder = subprocess.Popen(

@@ -70,7 +70,7 @@ class Run(RunFrames):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Package -> version that the run was made with."""
+        """Package -> version that the run was made with; "2.13.0, then 2.15.0" where a resume had another."""
         return dict(self.record.get("versions", {}))
 
     @cached_property

@@ -2,7 +2,8 @@
 
 The keys: roster (digest), version (of fedsuite), flwr, torch, numpy, python, cpu (its model), gpu (its name, or none).
 Flower itself lets nodes of any version connect; a run needs one minor version of it, for messages and the
-programs that carry them belong together. All else changes at most the last digits of what is computed.
+programs that carry them belong together. All else changes the last digits of what is computed, and versions of torch may
+draw other actions and masks of dropout: a run is none the worse, but not to be repeated to the byte.
 """
 
 import os

@@ -2,23 +2,23 @@
 
 config.json, metrics.json, history.jsonl, timings.jsonl, run.json, run-key, checkpoints/, model.safetensors,
 ledger.jsonl (with differential privacy), clients/<name>/, errors.log; during a round spill/.
-run.json: status running | completed | failed | stopped, error (one line), error-kind, versions, started, ended (UTC),
-placement (engine, workers, GPUs), nodes (by name, what real nodes run on). One process at a time writes: it holds a lock
-that the system releases when the process ends, however it ends. A file .unfinished lies there from before the training until
-the last table is written, for a full disk takes no other word of it.
+run.json: status running | completed | failed | stopped, error (one line), error-kind, versions (made_with.py), started,
+ended (UTC), placement (engine, workers, GPUs), nodes (by name, what real nodes run on). One process at a time writes: it
+holds a lock that the system releases when the process ends, however it ends. A file .unfinished lies there from before the
+training until the last table is written, for a full disk takes no other word of it.
 """
 
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatch
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError, one_line
+from fedsuite.runs.made_with import carried_on, versions_here
 from fedsuite.settings.config import RunSettings, limits_of, read_config, to_flat
 from fedsuite.settings.values import shown
 from fedsuite.storage.files import (
@@ -48,7 +48,6 @@ WRITTEN = (
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
 _GLANCE_S = 0.5  # longer than another process takes to see whether a lock is free
 _BUSY = "another process is writing to this run; stop it first or use another name"
-_VERSIONED = ("fedsuite", "flwr", "ray", "torch", "numpy")
 
 
 class RunFolder:
@@ -102,21 +101,32 @@ class RunFolder:
     def _names(self) -> set[str]:
         return {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
 
-    def begin(self, placement: Mapping[str, Any] | None = None) -> None:
+    def begin(self, placement: Mapping[str, Any] | None = None, resumed: bool = False) -> None:
         """Status running, from now; placement: the engine, and the workers and GPUs that it uses, where known."""
+        versions = self._carried_on()[0] if resumed else versions_here()
         write_json(
             self.status_file,
             {"status": "running", "error": "", "error-kind": "", "started": _now(), "ended": ""}
-            | {"versions": _versions()}
+            | {"versions": versions}
             | ({"placement": placement} if placement else {}),
         )
+
+    def other_versions(self) -> str:
+        """A line where this run, resumed now, goes on with packages of other versions than before; "" if it does not."""
+        return self._carried_on()[1]
+
+    def _carried_on(self) -> tuple[dict[str, str], str]:
+        before: object = {}
+        with suppress(InputError):  # a file that cannot be read is written anew
+            before = self.status().get("versions")
+        return carried_on(before, versions_here())
 
     def end(self, status: str, error: str = "", kind: str = "") -> None:
         """Status completed, failed or stopped, with one line of error and its kind (input, run, bug)."""
         line = " ".join(error.split())
         write_json(
             self.status_file,
-            {"started": _now(), "versions": _versions()}
+            {"started": _now(), "versions": versions_here()}
             | self.status()
             | {"status": status, "error": line, "error-kind": kind, "ended": _now()},
         )
@@ -199,16 +209,6 @@ def variant_of(label: str) -> str:
     """The variant that a run of an experiment belongs to; "" where only seeds differ."""
     variant, _, last = label.rpartition("/")
     return variant or ("" if re.fullmatch(r"seed-\d+", last) else last)
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _now() -> str:

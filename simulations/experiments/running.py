@@ -158,9 +158,11 @@ def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, 
             except InputError as error:
                 raise InputError(f"{label}: {error}".removeprefix(": ")) from None
         rosters[label] = known[alike]
+        remarks = [*way.remarks(plan, rosters[label], read)]
         if not experiment.request.overwrite and checkpointed_rounds(plan.folder):
             check_same_data(plan.folder.path / ROSTER, known[alike])
-        for line in way.remarks(plan, rosters[label], read):
+            remarks += filter(None, [plan.folder.other_versions()])
+        for line in remarks:
             progress(f"{label}: {line}".removeprefix(": "))
     return rosters
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedsuite.history import load_run
 from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import Versions
 from simulations.commands import cli as command
@@ -157,6 +158,19 @@ def test_overwrite_deletes_runs_only(call, tmp_path: Path) -> None:
     precious.write_text("years of work")
     code, _, err = call("run", "toy.toml", "--overwrite", *INPROCESS)
     assert code == 2 and "not a run folder" in err and precious.exists()
+
+
+def test_a_resume_with_another_torch_is_told(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, num_rounds=2)
+    assert call("run", "toy.toml", *INPROCESS)[0] == 0
+    folder = RunFolder(tmp_path / "runs" / "toy")
+    folder.note(versions={**folder.status()["versions"], "torch": "2.1.0"})
+    code, out, _ = call("run", "--resume", "toy", "--set", "num-rounds=3", *INPROCESS)
+    assert code == 0 and "in place of 2.1.0" in out
+    assert load_run(folder.path).versions["torch"].startswith("2.1.0, then ")
+    assert (
+        "in place of" not in call("run", "--resume", "toy", "--set", "num-rounds=4", *INPROCESS)[1]
+    )
 
 
 def test_resume_by_name_by_path_and_with_the_file(call, tmp_path: Path) -> None:

@@ -72,8 +72,12 @@ class GroupNorm(nn.GroupNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         n, c, h, w = input.shape
-        if input.device.type != "cpu" or input.stride() != (c * h * w, 1, w * c, c):
-            input = input.contiguous()  # on a CPU channels that are last in memory stay there
+        if (
+            input.device.type == "cpu" and input.stride(1) == 1
+        ):  # channels last in memory stay there
+            input = input.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        else:
+            input = input.contiguous()
         sizes = n, c, h * w, self.num_groups
         return torch.native_group_norm(input, self.weight, self.bias, *sizes, self.eps)[0]
 

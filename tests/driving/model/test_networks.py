@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from fedsuite.driving.model.fadnet import FADNet
-from fedsuite.driving.model.layers import SameConv2d, centred, same_padding
+from fedsuite.driving.model.layers import GROUPS, GroupNorm, SameConv2d, centred, same_padding
 from fedsuite.driving.model.networks import (
     Output,
     build_network,
@@ -272,3 +272,22 @@ def test_silos_of_a_stack_have_their_own_dropout(kind: str) -> None:
     network.eval()
     output = stack(parameters, buffers, images)
     torch.testing.assert_close(output.predictions[0], output.predictions[1])
+
+
+def test_group_normalisation_is_torchs_to_the_last_bit() -> None:
+    """Whatever the layout in memory: contiguous, channels last, cut out, one pixel; forward and backward."""
+    torch.manual_seed(0)
+    norm = GroupNorm(GROUPS, 32)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    whole = torch.randn(4, 32, 9, 7)
+    last = whole.contiguous(memory_format=torch.channels_last)
+    for images in (whole, last, whole[:, :, ::2], last[:, :, 1:], whole[..., :1, :1], whole[:1]):
+        x, y = (images.detach().requires_grad_() for _ in range(2))
+        found, wanted = norm(x), F.group_norm(y, GROUPS, norm.weight, norm.bias, norm.eps)
+        assert torch.equal(found, wanted) and found.stride() == wanted.stride()
+        slope = torch.randn_like(found)
+        (back,), (expected,) = (
+            torch.autograd.grad(z, i, slope) for z, i in ((found, x), (wanted, y))
+        )
+        assert torch.equal(back, expected)
