@@ -45,7 +45,8 @@ def line_about(event: Mapping[str, Any]) -> str:
     where, who = f"round {event.get('round')}", one_line(str(event.get("client")), 40)
     match kind_of(event):
         case Kind.READY if "unlike" in event:
-            return f"nodes differ, so that last digits may: {one_line(str(event['unlike']), 1000)}"
+            unlike = one_line(str(event["unlike"]), 1000)
+            return f"nodes differ, so that last digits may, and random draws of torch: {unlike}"
         case Kind.LOST:
             reason = one_line(str(event.get("reason")), 200)
             return f"{where}: {who} is lost ({reason}); waiting for it to come back"

@@ -289,7 +289,9 @@ def test_what_nodes_run_on_is_kept_and_differences_are_told_once(
         **software.of_here(), "fedsuite": fedsuite.__version__, "flwr": software.version("flwr")
     }  # fmt: skip
     lines = [line for row in read_rows(done.path / TIMINGS) if (line := line_about(row))]
-    assert len(lines) == 1 and lines[0].startswith("nodes differ, so that last digits may: flwr ")
+    assert len(lines) == 1 and lines[0].startswith(
+        "nodes differ, so that last digits may, and random draws of torch: flwr "
+    )
     assert ", 9.9.9 (site-2)" in lines[0] and "cpu" not in lines[0]
     simulated = run_toy(ground.folder / "simulated", num_rounds=2)
     assert done.model.read_bytes() == simulated.model.read_bytes()
