@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedsuite.fedrl.learning.own_noise import OwnNoise
 from fedsuite.roster.node import NodeSettings
 from fedsuite.runs.versions import Versions
 from fedsuite.storage.files import make_private, write_atomically, write_json
+from fedsuite.vln.evaluation.houses import write_submission
 from simulations.app.own_node import begin_run
 from tests.harness import run_toy
 
@@ -66,6 +68,12 @@ def test_states(umask: int, tmp_path: Path) -> None:
     for number in (1, 2):
         versions.save(number, {"w": np.zeros(2, np.float32)}, {})
     assert modes(tmp_path / "clients") == {0o600, 0o700}
+
+
+def test_walks_and_what_noise_is_drawn_from(umask: int, tmp_path: Path) -> None:
+    write_submission(tmp_path / "walks" / "oak.json", {})
+    assert OwnNoise(7, "a" * 32, tmp_path / "noise").seed
+    assert modes(tmp_path / "walks") == modes(tmp_path / "noise") == {0o600, 0o700}
 
 
 def test_a_run_has_its_private_files_beside_its_results(umask: int, tmp_path: Path) -> None:

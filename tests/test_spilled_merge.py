@@ -91,6 +91,13 @@ def test_a_bound_on_lengths_gives_the_same_bytes(tmp_path, clips):
     assert held.admitted.tobytes() == spilled.admitted.tobytes()
 
 
+def test_the_spread_of_clients_by_hand():
+    """sum_k p_k ||w_k - w||^2."""
+    server = {"a": np.array([1.0]), "b": np.array([[2.0]])}
+    clients = [{"a": np.array([4.0]), "b": np.array([[6.0]])}, {"a": np.array([0.0]), "b": np.array([[2.0]])}]  # fmt: skip
+    assert mean_square(server, clients, np.array([0.25, 0.75])) == 0.25 * 25 + 0.75
+
+
 @pytest.mark.parametrize("name", sorted(SERVER_OPTIMIZERS))
 def test_a_server_optimizer_gives_the_same_bytes(tmp_path, name):
     server, clients, p = model(0), [model(k + 1) for k in range(11)], shares([*range(1, 12)])

@@ -126,6 +126,12 @@ def test_any_threshold_of_the_shares_gives_the_secret_back() -> None:
     assert combine(shares, 32) == secret
 
 
+def test_one_share_is_enough_where_one_is_asked_for() -> None:
+    secret = bytes(range(64))
+    for place, share in split(secret, 1, [1, 7]).items():
+        assert combine({place: share}, 64) == secret
+
+
 def test_fewer_shares_fit_every_secret() -> None:
     """Two of three: for any other secret there is a third share that makes them its own."""
     shares = split(bytes(32), 3, [1, 2, 3])
@@ -185,6 +191,14 @@ def test_what_is_no_sum_of_levels_is_told() -> None:
     words = mask(b"s" * 32, b"noise", 100)
     with pytest.raises(ValueError, match="the largest that such a sum can have"):
         Levels(1.0, 4).mean(words, np.ones(4))
+    levels = Levels(1.0, 3)
+    most = np.array([3 * levels.steps, 0, 6], WORD)  # every number of three members is clipped
+    mean, clipped = levels.mean(most, np.ones(3))
+    assert (mean.tolist(), clipped) == ([1, -1], 6)
+    for place in (0, 2):
+        above = most + (np.arange(3) == place).astype(WORD)
+        with pytest.raises(ValueError, match="the largest that such a sum can have"):
+            levels.mean(above, np.ones(3))
 
 
 # --- the four stages ------------------------------------------------------------------------------

@@ -51,9 +51,8 @@ class PrivateLearner(Learner):
     def _noised(self, i: int, rows: Tensors) -> dict[str, Tensor]:
         """The gradient of silo i: of a batch of its frames, and of the penalty, which knows none of them."""
         trained = {k: v for k, v in rows.items() if v.requires_grad}
-        fixed = {k: v for k, v in rows.items() if k not in trained}
         now = {k: v.detach() for k, v in trained.items()}
-        found = self.visits[i].gradients(partial(self._loss_of_one, fixed), now, self._frames(i))
+        found = self.visits[i].gradients(partial(self._loss_of_one, rows), now, self._frames(i))
         if self.penalty is not None:
             pull = self.penalty(trained, {k: v[i] for k, v in self.start.items()})
             pulls = torch.autograd.grad(pull, [*trained.values()], allow_unused=True)
@@ -61,9 +60,9 @@ class PrivateLearner(Learner):
                 found[name] = found[name] if gradient is None else found[name] + gradient
         return found
 
-    def _loss_of_one(self, fixed: Tensors, now: Tensors, image: Tensor, angle: Tensor) -> Tensor:
+    def _loss_of_one(self, rows: Tensors, now: Tensors, image: Tensor, angle: Tensor) -> Tensor:
         output: Output = torch.func.functional_call(
-            self.network, {**fixed, **now}, (image[None].float(),)
+            self.network, {**rows, **now}, (image[None].float(),)
         )
         loss: Tensor = REGRESSION_LOSSES[self.config.objective.regression](
             output.predictions, angle[None]

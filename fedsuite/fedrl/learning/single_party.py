@@ -38,7 +38,7 @@ def imitate(party: RewardedParty, number: int, updates: int) -> None:
         logits = party.q_values(party.network, records[rows])
         labels = torch.from_numpy(actions[rows].astype(np.int64)).to(party.device)
         loss = cross_entropy(logits, labels)
-        party.optimizer.zero_grad(set_to_none=True)
+        party.optimizer.zero_grad()
         loss.backward()
         party.optimizer.step()
         party.count(updates=1, loss=float(loss.detach()))

@@ -212,6 +212,10 @@ def test_degrees_and_rates_enter_the_delay():
     assert d[0, 1] == pytest.approx(2 + load.latency_ms[0, 1] + 200)
     assert d[3, 1] == pytest.approx(2 + load.latency_ms[3, 1] + 100)
     assert np.isfinite(d).sum() == 3
+    for slow in ("upload", "download"):  # a lone link is as slow as the slower of its ends
+        delay = DelayModel(**{f"{slow}_bit_per_s": 1e8})
+        lone = Load(net, 1e7, 2.0, delay)
+        assert lone.link_ms()[0, 1] == pytest.approx(2 + lone.latency_ms[0, 1] + 100)
     three = DelayModel(local_updates=3)
     assert cycle_time_ms(net, "ring", delay=three) - cycle_time_ms(net, "ring") == pytest.approx(
         2 * 0.66

@@ -87,8 +87,8 @@ def test_distances_by_hand() -> None:
     assert squared(one, two).item() == 9 + 25 + 1
     assert angular(one, two).item() == pytest.approx(1 - 20 / (5 * 50**0.5))
     assert angular(one, [7 * t for t in one]).item() == pytest.approx(0, abs=1e-6)
-    picture = torch.tensor([[[[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]]])
-    assert total_variation(picture).item() == pytest.approx(1 / 3 + 2 / 4)
+    picture = torch.tensor([[[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]]])
+    assert total_variation(picture).item() == pytest.approx(1 / 3 + 2.5 / 4)
 
 
 def test_labels_that_are_needed_are_asked_for() -> None:

@@ -27,9 +27,9 @@ def test_others_are_three_drawn_from_the_seed() -> None:
 
 
 def test_houses_with_few_instructions_count_but_not_among_the_worst() -> None:
-    found = columns({0: 0.5, 1: 0.0, 2: 0.25}, {0: 10, 1: 4, 2: 6}, {0: 0.2, 1: 0.4, 2: 0.6})
+    found = columns({0: 0.5, 1: 0.0, 2: 0.25}, {0: 10, 1: 4, 2: 5}, {0: 0.2, 1: 0.4, 2: 0.6})
     assert found["own"] == pytest.approx(0.25) and found["others"] == pytest.approx(0.4)
-    assert found["own-instructions"] == pytest.approx((5 + 1.5) / 20)
+    assert found["own-instructions"] == pytest.approx((5 + 1.25) / 19)
     assert (found["worst-tenth"], found["left-out"], found["houses"]) == (0.25, 1, 3)
     assert math.isnan(columns({0: 1.0}, {0: 4}, {0: 1.0})["worst-tenth"])
 
