@@ -118,10 +118,10 @@ def _leave(
     ids = [[house.graph.viewpoint_ids[p] for p in places] for places in visited]
     walks = zip(samples, ids, views, strict=True)
     file = folder / f"submission_{split}_{house.graph.scan}.json"
-    write_submission(file, {s.instr_id: _poses(p, v) for s, p, v in walks})
+    write_submission(file, {s.instr_id: poses_of(p, v) for s, p, v in walks})
 
 
-def _poses(viewpoint_ids: Sequence[str], views: Sequence[int]) -> list[Pose]:
+def poses_of(viewpoint_ids: Sequence[str], views: Sequence[int]) -> list[Pose]:
     """A walk as the leaderboard wants it: the camera's pose at every viewpoint."""
     return [
         (v, (look % HEADINGS) * VIEW_STEP_RAD, (look // HEADINGS - 1) * VIEW_STEP_RAD)
