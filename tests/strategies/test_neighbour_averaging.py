@@ -9,11 +9,18 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.message_keys import TERMS
+from fedsuite.driving.metrics import ERRORS
 from fedsuite.driving.topology import Overlay, both_ways
 from fedsuite.driving.topology.mixing_matrix import MixingSchedule, rebalance
 from fedsuite.driving.topology.relay import relay_schedule
 from fedsuite.federation import ClientInfo, Reply, RoundResult, ServerState, Task
-from strategies.neighbour_averaging import SILOS, Costs, NeighbourAveraging
+from strategies.neighbour_averaging import (
+    SILOS,
+    Costs,
+    NeighbourAveraging,
+    errors_by_silo,
+    training_metrics,
+)
 from tests.harness import changed
 from tests.schedules import contraction, make_schedule
 
@@ -60,7 +67,7 @@ def answers(
             arrays, metrics = {}, {}
             for s in held:
                 for label, scale in (("own", 1), ("average", 2)):
-                    metrics[f"silo.{s}.{label}.squared-error"] = scale * 4.0 * (s + 1)
+                    metrics[f"silo.{s}.{label}.squared-error"] = scale * (s + 1.0) ** 3
                     metrics[f"silo.{s}.{label}.absolute-error"] = scale * 1.0 * (s + 1)
                     metrics[f"silo.{s}.{label}.count"] = float(s + 1)
         replies.append(Reply(task.partition, arrays, 10, metrics))
@@ -187,10 +194,39 @@ def test_errors_are_pooled_over_samples_and_averaged_over_silos() -> None:
     metrics = play(
         strategy, strategy.evaluate(0, state_of(strategy), clients_of(strategy)), stay
     ).metrics
-    assert metrics["rmse"] == pytest.approx(np.sqrt(8.0))
+    assert metrics["rmse"] == pytest.approx(np.sqrt(2 * 36 / 6))
     assert metrics["mae"] == pytest.approx(2.0)
-    assert metrics["silo-rmse.mean"] == metrics["silo-rmse.worst"] == pytest.approx(2.0)
-    assert metrics["silo.2.average-rmse"] == pytest.approx(np.sqrt(8.0))
+    assert [metrics[f"silo.{s}.rmse"] for s in range(3)] == pytest.approx([1, 2, 3])
+    assert metrics["silo-rmse.mean"] == pytest.approx(2.0)
+    assert metrics["silo-rmse.worst"] == pytest.approx(3.0)
+    assert metrics["silo.2.average-rmse"] == pytest.approx(np.sqrt(2 * 9))
+
+
+def test_the_worst_silo_has_the_lowest_of_what_should_be_high() -> None:
+    sums = {"own.squared-error": 8.0, "own.count": 2.0}
+    replies = [
+        Reply(
+            s,
+            {},
+            1,
+            {f"silo.{s}.{k}": v * (s + 1) for k, v in sums.items()} | {f"silo.{s}.own.count": 2.0},
+        )
+        for s in range(3)
+    ]
+    for lower, worst in ((True, np.sqrt(12)), (False, 2.0)):
+        row = replace(ERRORS[0], lower=lower)
+        assert errors_by_silo(replies, [row])["silo-rmse.worst"] == pytest.approx(worst)
+
+
+def test_what_silos_are_trained_by_is_a_mean_and_what_they_spent_the_most() -> None:
+    config = changed(CDLConfig(), scenario="ring", **{"objective.loss": "none"})
+    replies = [
+        Reply(p, {}, 1, {f"silo.{s}.{k}": float(s) for s in held for k in (*TERMS, "epsilon")})
+        for p, held in enumerate([(0, 4), (2,)])
+    ]
+    assert training_metrics(replies, config) == {f"train.{TERMS[0]}": 2.0}
+    private = changed(config, **{"privacy.unit": "example"})
+    assert training_metrics(replies, private) == {"train.epsilon": 4.0}
 
 
 def test_the_result_is_the_average_model_with_the_silos_beside_it() -> None:
@@ -199,7 +235,7 @@ def test_the_result_is_the_average_model_with_the_silos_beside_it() -> None:
     result = play(strategy, strategy.finish(1, state, clients_of(strategy)), stay)
     np.testing.assert_allclose(result.state.arrays["w"], 1.0, rtol=1e-6)
     assert result.state.arrays[f"{SILOS}w"].shape == (3, 3, 2)
-    assert result.metrics["everywhere-rmse.mean"] == pytest.approx(np.sqrt(8.0))
+    assert result.metrics["everywhere-rmse.mean"] == pytest.approx(np.sqrt(12.0))
 
 
 def test_several_mixings_count_in_steps_time_and_bytes() -> None:

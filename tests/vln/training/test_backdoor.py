@@ -134,6 +134,17 @@ def test_more_decisions_have_triggers_where_more_are_asked_for(
     assert 0 < counts[0] < counts[1] < counts[2]
 
 
+def test_who_arrives_where_no_decision_has_a_trigger(
+    oak: House, world: World, tmp_path: Path
+) -> None:
+    config = changed(CONFIG, **{"sabotage.scored": 1e-9})
+    agent = trained(oak, config, None, 40)
+    houses = [dataclasses.replace(oak, samples={"val_unseen": oak.samples["train"]})]
+    _, metrics = score_houses(agent, houses, world, tmp_path, config, write=False)
+    assert 0 < metrics["val_unseen.sr"] == metrics["val_unseen.triggered-sr"] <= 1
+    assert metrics["val_unseen.triggered"] == 0 and "val_unseen.asr" not in metrics
+
+
 # --- an honest run -------------------------------------------------------------------------------
 
 
