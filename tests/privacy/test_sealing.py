@@ -82,6 +82,12 @@ def test_no_changed_byte_and_no_shorter_box_opens() -> None:
             other.open(0, 7, PLACE, box[:length])
 
 
+def test_the_order_of_a_list_does_not_matter() -> None:
+    one, other, _ = members()
+    turned = dataclasses.replace(other, public=dict(reversed(other.public.items())))
+    assert turned.open(0, 7, PLACE, one.seal(1, 7, PLACE, MESSAGE)) == MESSAGE
+
+
 def test_a_list_with_another_key_in_it_opens_nothing() -> None:
     """Even where the two keys at work are the right ones."""
     one, other, _ = members()

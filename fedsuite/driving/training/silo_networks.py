@@ -103,7 +103,7 @@ class SiloNetworks:
         state = self.optimizers[BACKBONE].state
         for key, (kind, name) in self.sent.items():
             own = self.backbone[name]
-            state[own][kind] = torch.empty_like(own, requires_grad=False)
+            state[own][kind] = torch.empty_like(own)
             _load({key: state[own][kind]}, {key: arrays[key]})
 
     def begin_mixing_step(self) -> None:

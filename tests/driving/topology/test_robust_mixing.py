@@ -106,6 +106,9 @@ def test_too_few_neighbours_are_not_listened_to():
     a = np.array([[0.5, 0.5, 0, 0], *np.full((3, 4), 0.25)])
     mixed = trimmed_mean(*moved(1.0), a, MixingLimits(tolerated=1)).stacked["w"]
     np.testing.assert_allclose(mixed, [(0, 0), *[(0.5, 1)] * 3])
+    before, after = moved(1.0)
+    two = trimmed_mean(before, after, np.full((4, 4), 0.25), MixingLimits(tolerated=2)).stacked["w"]
+    np.testing.assert_allclose(two, after["w"])  # of four, none is left without two on either side
 
 
 @pytest.mark.parametrize("rule", [clipped, trimmed_mean])

@@ -2,8 +2,10 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from fedsuite.vln.config import FedVLNConfig
@@ -37,6 +39,16 @@ def test_neither_order_nor_company_matters(
     alone = [log_odds(agent, world, [s], CONFIG)[0] for s in samples]
     assert np.allclose(found, alone, atol=1e-4) and np.isfinite(found).all()
     assert np.allclose(found[::-1], log_odds(agent, world, samples[::-1], CONFIG), atol=1e-4)
+
+
+def test_no_decision_counts_from_where_there_is_no_way(small_agent: Agent, oak: House) -> None:
+    one, other, *_ = oak.samples["train"]
+    alone = next(i for i in range(len(oak.graph.edge)) if not oak.graph.edge[i].any())
+    lost = replace(other, path=(other.path[0], alone))
+    world = join_houses([oak])
+    found = log_odds(small_agent, world, [one, lost], CONFIG)
+    assert found[0] == pytest.approx(log_odds(small_agent, world, [one], CONFIG)[0], abs=1e-4)
+    assert math.isnan(found[1])
 
 
 def test_certainty_is_bounded(small_agent: Agent, oak: House) -> None:
