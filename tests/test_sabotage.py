@@ -49,6 +49,12 @@ def test_with_as_many_hostile_as_need_be_the_mean_is_sent():
     np.testing.assert_allclose(sent("alie", None, changes, 2)["w"], (1 + 4.5, 1.0))
 
 
+def test_as_many_deviations_as_nine_honest_and_three_hostile_allow():
+    changes = [{"w": np.array([float(k), -1.0])} for k in range(9)]
+    below = 0.1397103 * np.sqrt(60 / 9)  # the variance of 0 to 8
+    np.testing.assert_allclose(sent("alie", None, changes, 3)["w"], (1 + 4 - below, 1.0), rtol=1e-6)
+
+
 def test_noise_is_as_large_as_the_own_change_and_repeats_with_its_stream():
     start, own = {"w": np.zeros(20_000)}, {"w": np.tile([3.0, -3.0], 10_000)}
     noise = [

@@ -202,6 +202,13 @@ def test_mixing_alone_grows_or_shrinks_as_foretold(name: str, size: int, mode: f
     assert (lengths[1] / lengths[0]) ** (1 / 100) == pytest.approx(mode, abs=0.02)
 
 
+def test_tracking_shrinks_as_the_mixing_matrix_does() -> None:
+    """A directed ring of N: the eigenvalues are (1 + exp(2 pi i k / N)) / 2, of modulus cos(pi k / N)."""
+    a = ring_of(7)
+    apart = a - np.full((7, 7), 1 / 7)
+    assert largest_mode(RULES["gradient-tracking"], apart, 0.9) == pytest.approx(np.cos(np.pi / 7))
+
+
 def test_trees_and_servers_suit_quasi_global_momentum_and_any_overlay_tracking() -> None:
     for name in ("ring", "mst", "delta_mbst", "star", "complete"):
         for network in ("gaia", "nws"):
