@@ -105,6 +105,12 @@ def test_a_tree_of_subtrees_is_the_tree(count: int) -> None:
     assert tree_sum(lambda _: None, count) == {} == tree_sum(leaves.__getitem__, 0)
 
 
+def test_a_weighted_change_by_hand() -> None:
+    start = {"w": np.array([1.0, -2.0], np.float32)}
+    found = weighted_change(start, {"w": np.array([4.0, -4.0], np.float32)}, 0.25)
+    assert found["w"].tolist() == [0.75, -0.5] and found["w"].dtype == np.float64
+
+
 @pytest.mark.parametrize("count", [1, 2, 5, 12])
 def test_changes_are_summed_by_blocks_to_the_byte(count: int) -> None:
     """Arrays of more than a block, of less, and of one number."""

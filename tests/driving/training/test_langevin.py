@@ -5,6 +5,7 @@ mu_b = 0.1, mu_s = -0.2 and eta = 0.5; the mean gradient of 4e5 chains is known 
 
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 import torch
@@ -123,6 +124,48 @@ def test_metropolis_decides_once_per_sample_of_several_components() -> None:
     first, last = sample(chain, torch.zeros(1, 3), torch.full((1, 3), 0.4), noise)
     moved = (first != last).sum(-1)
     assert set(moved.flatten().tolist()) == {0, 3}
+
+
+def one_chain(chain: Chain, mu: float, other: float, noise: list[float]) -> tuple[float, float]:
+    """z_0 and z_k of one number: the start takes the first of the noise, every step the next, acceptances the rest."""
+
+    def bounded(x: float) -> float:
+        return max(-chain.limit, min(chain.limit, x))
+
+    def energy(x: float) -> float:
+        return (x - mu) ** 2 / (2 * chain.std**2)
+
+    def logged(x: float, y: float) -> float:
+        """log of the density of a step from x to y, but for what all have."""
+        return -((y - x + chain.rate * (x - bounded(mu))) ** 2) / (4 * chain.rate * chain.std**2)
+
+    starts, steps, uniform = noise[0], noise[1 : chain.steps + 1], noise[chain.steps + 1 :]
+    first = z = bounded(other + chain.std * starts)
+    for k, drawn in enumerate(steps):
+        y = z + chain.rate * (bounded(mu) - z) + math.sqrt(2 * chain.rate) * chain.std * drawn
+        if chain.metropolis:
+            ratio = energy(z) - energy(y) + logged(y, z) - logged(z, y)
+            inside = abs(y) <= chain.limit
+            z = y if inside and math.log(NormalDist().cdf(uniform[k])) < ratio else z
+        else:
+            z = y
+            while abs(z) > chain.limit:  # one wall after another
+                z = math.copysign(2 * chain.limit, z) - z
+    return first, z
+
+
+@pytest.mark.parametrize("metropolis", [False, True])
+def test_every_step_has_noise_of_its_own(metropolis: bool) -> None:
+    chain = Chain(4, 0.4, 0.5, 1.0, metropolis)
+    noise = torch.randn(
+        (chain.draws, 300, 1, 1), generator=torch.Generator().manual_seed(7)
+    ).double()
+    first, last = sample(
+        chain, torch.tensor([[0.7]]).double(), torch.tensor([[-0.6]]).double(), noise
+    )
+    slow = [one_chain(chain, 0.7, -0.6, noise[:, i, 0, 0].tolist()) for i in range(300)]
+    torch.testing.assert_close(first[:, 0, 0], torch.tensor([a for a, _ in slow]).double())
+    torch.testing.assert_close(last[:, 0, 0], torch.tensor([b for _, b in slow]).double())
 
 
 def test_reflection() -> None:

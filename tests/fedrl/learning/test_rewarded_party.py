@@ -87,6 +87,7 @@ def test_imitation_is_plain_classification(tmp_path: Path, method: str) -> None:
     network = stage.new_network(alpha.role)
     records, actions = stage.world.demonstrations(alpha.role)
     adam = torch.optim.Adam(network.parameters(), lr=alpha.config.learning.learning_rate)
+    losses = []
     for number in (1, 2):
         single_party.imitate(alpha, number, 10)
         rng = rng_for(alpha.config.seed, "demonstrations", number, 0)
@@ -95,10 +96,12 @@ def test_imitation_is_plain_classification(tmp_path: Path, method: str) -> None:
             q = network(*stage.views[0].inputs(records[rows]))
             chosen = q[torch.arange(8), torch.from_numpy(actions[rows].astype(np.int64))]
             loss = (q.exp().sum(1).log() - chosen).mean()
+            losses.append(loss.item())
             adam.zero_grad()
             loss.backward()
             adam.step()
     assert_same(module_arrays(alpha.network), module_arrays(network), 1e-5)
+    assert alpha.report()["train.loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 # --- tests against slow play -----------------------------------------------------------------------
