@@ -61,6 +61,10 @@ def test_correlation_is_pearson_s() -> None:
     y = x + rng.normal(size=50)
     assert correlation(x, y, np.arange(50)).value == pytest.approx(stats.pearsonr(x, y).statistic)
     assert math.isnan(correlation(x, np.ones(50), np.arange(50)).value)
+    assert math.isnan(correlation(np.ones(50), x, np.arange(50)).value)
+    moved = correlation(2 * x + 10, 3 * y - 7, np.arange(50))  # neither origin nor unit matters
+    own = correlation(x, y, np.arange(50))
+    assert (moved.value, moved.low, moved.high) == pytest.approx((own.value, own.low, own.high))
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:

@@ -46,6 +46,8 @@ def test_rows_of_several_are_means_by_their_share_of_the_bias() -> None:
     assert rows_over_bias(weight, bias) == pytest.approx(
         np.array([(x[0] + 2 * x[1]) / 3, (3 * x[0] - x[1]) / 2])
     )
+    left = weight - np.outer(bias, bias @ weight / (bias @ bias))
+    assert unexplained(weight, bias) == pytest.approx(np.sqrt((left**2).sum() / (weight**2).sum()))
     assert unexplained(weight, bias) > 0.3
 
 
