@@ -66,7 +66,7 @@ def test_bad_replies_are_not_merged_there_either(tmp_path: Path) -> None:
 
 def test_a_merge_that_nobody_must_get_ends_the_run_there_too(tmp_path: Path) -> None:
     strategy, grid = in_flower(tmp_path, ToyStrategy, fault="server-nan")
-    with pytest.raises(RunFailed, match="round 2: the merged model: .*NaN"):
+    with pytest.raises(RunFailed, match=r"round 2: the merged model: .*NaN"):
         Strategy.start(strategy, grid, start_arrays(), num_rounds=3)
 
 
