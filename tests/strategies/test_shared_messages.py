@@ -126,6 +126,9 @@ def test_what_needs_messages_of_its_own_goes_out_as_it_is(what: str) -> None:
     tasks = [Task(p, "train", {}, {"steps": 1}, **more.get(what, {})) for p in range(4)]
     given = UnderWay(tasks, 2) if what == "under way" else tasks
     assert grouped(given, 2) is given
+    if what != "under way":  # one of them is enough
+        mixed = [Task(5, "train", {}, {"steps": 1}), *tasks]
+        assert grouped(mixed, 2) is mixed
 
 
 def test_houses_score_together_too(tmp_path: Path, cache: Path) -> None:
