@@ -13,7 +13,13 @@ from torch import Tensor
 
 from fedsuite.driving.config import ObjectiveSettings
 from fedsuite.driving.model.networks import Output
-from fedsuite.driving.training.contrastive import Terms, chain_of, contrastive_terms, noise_shape
+from fedsuite.driving.training.contrastive import (
+    FEATURE_LIMIT,
+    Terms,
+    chain_of,
+    contrastive_terms,
+    noise_shape,
+)
 from fedsuite.driving.training.langevin import Chain, reflected, sample, surrogate_loss
 
 KL = ObjectiveSettings()
@@ -199,6 +205,11 @@ def test_descent_reaches_the_soft_label_and_the_papers_sign_runs_away(
         assert b.item() == pytest.approx(-0.2, abs=0.02)
     else:
         assert b.item() > 3.0
+
+
+def test_the_limit_is_that_of_what_is_compared() -> None:
+    assert chain_of(replace(CD, loss_space="prediction"), 0.7).limit == 0.7
+    assert chain_of(replace(CD, loss_space="feature"), 0.7).limit == FEATURE_LIMIT > 3
 
 
 def test_features_move_in_their_own_unit_whatever_their_size() -> None:

@@ -56,6 +56,22 @@ def test_everything_else_is_refused_with_a_reason(
     assert reason in checked.reason
 
 
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        ([-1, 3, 0], ""), ([-2, 3, 0], "-2 to 3"), ([-1, 4, 0], "-1 to 4"), ([0, 0.5, 1], "0 to 1"),
+    ],
+)  # fmt: skip
+def test_numbers_of_an_array_lie_within_what_was_asked_for(
+    numbers: list[float], found: str
+) -> None:
+    asked = Task(0, "train", {}, {}, {"actions": (3,)}, ranges={"actions": (-1, 3)})
+    raw = RawReply(arrays={"actions": np.array(numbers)}, metrics={"num-examples": 1, "loss": 1.0})
+    checked = check_reply(asked, raw, 10)
+    told = f"actions holds numbers from {found}, expected whole ones from -1 to 3" if found else ""
+    assert checked.reason == told and (checked.reply is None) == bool(found)
+
+
 def test_tasks_say_what_must_come_back() -> None:
     asked = Task(0, "train", {"w": W}, {}, {"delta": (5,)})
     assert check_reply(asked, reply({"delta": np.zeros(5)}), 1).status == "ok"
