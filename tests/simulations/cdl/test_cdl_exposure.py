@@ -10,8 +10,8 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import ring_trials, trials
-from fedsuite.driving.exposure.findings import findings, undivided
-from fedsuite.driving.exposure.members import scores_of
+from fedsuite.driving.exposure.findings import findings, inversion, undivided
+from fedsuite.driving.exposure.members import member_findings, scores_of
 from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, head_of, silos_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
@@ -101,6 +101,26 @@ def test_scores_are_the_logarithms_of_errors(played: Played) -> None:
     predictions, _ = silo.output(silo.backbone, frames)
     found = scores_of(silo, silo.backbone, frames)
     assert found == pytest.approx(-2 * np.log(np.abs(predictions - frames.angles)), rel=1e-4)
+
+
+def test_the_area_is_that_of_all_pairs_of_a_member_and_another(played: Played) -> None:
+    exposed = silos(played)
+    members, others = (
+        np.concatenate([scores_of(s, s.backbone, part(s)) for s in exposed])
+        for part in (lambda s: s.silo.train, lambda s: s.silo.test)
+    )
+    area = np.mean([(x > others) + 0.5 * (x == others) for x in members])
+    auc, tpr = member_findings(exposed, 0, 10**6, 2)
+    assert auc.value == pytest.approx(area) and auc.n == tpr.n == len(members) + len(others)
+    some = next(member_findings(exposed, 0, 8, 2))  # two of either kind of each silo
+    assert some.n == 16
+
+
+def test_only_who_has_a_neighbour_can_be_read_by_one(played: Played) -> None:
+    for variant, attackers in (("one", {"server", "neighbour"}), ("alone", {"server"})):
+        config, folder, _ = played(variant)
+        found = inversion(config, folder, 0, silent, quick=True)
+        assert {f.attacker for f in found} == attackers
 
 
 def test_all_attacks_have_controls_that_hold(played: Played) -> None:
