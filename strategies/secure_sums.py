@@ -213,7 +213,7 @@ class OneSum:
         starts = {t.partition: t.arrays for t in self.tasks}
         model, at = {}, 0
         for name, (shape, _) in sorted(self.tasks[0].expected.items()):
-            start = _mean_start([starts[p][name] for p in alive], weights / weights.sum())
+            start = mean_start([starts[p][name] for p in alive], weights / weights.sum())
             size = math.prod(shape)
             model[name] = (start + change[at : at + size].reshape(shape)).astype(np.float32)
             at += size
@@ -241,7 +241,7 @@ def _length(forms: Mapping[str, Form]) -> int:
     return sum(math.prod(shape) for shape, _ in forms.values())
 
 
-def _mean_start(starts: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
+def mean_start(starts: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """What the weighted changes are put on: where clients start from one model, that one."""
     first = starts[0].astype(np.float64)
     if all(np.array_equal(starts[0], other) for other in starts[1:]):

@@ -268,7 +268,7 @@ def test_only_whole_numbers_are_mathematics(text: str, latex: str) -> None:
 def test_code_in_markdown_ends_where_it_ends() -> None:
     """However many backticks are in it, and whatever stands before it."""
     markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark")
-    written = f"- item\n\n{markdown_code('a = 1' + chr(10) + '````' + chr(10) + '<b>' + chr(27))}\n\nafter"
+    written = f"- item\n\n{markdown_code('a = `1`' + chr(10) + '````' + chr(10) + '<b>' + chr(27))}\n\nafter"
     kinds = [t.type for t in markdown.parse(written)]
     assert kinds.count("fence") == 1 and "html_block" not in kinds and "code_block" not in kinds
     assert markdown_paragraph("    <b>x") == r"\<b\>x"

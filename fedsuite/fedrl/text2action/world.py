@@ -119,7 +119,7 @@ class TextWorld:
             selected = expert_selection(self.samples[row])
             places = np.arange(len(selected))
             wide = np.zeros((len(selected), self.longest), bool)
-            wide[:, : len(selected)] = np.tril(np.tile(selected, (len(selected), 1)), -1)
+            wide[:, : len(selected)] = selected
             records.append(records_at(self.table, np.full(len(selected), row), places, wide))
             actions.append(selected.astype(np.int64))
         return np.concatenate(records), np.concatenate(actions)
