@@ -1,6 +1,7 @@
 """From folders of recordings to silos of frames: split, skew, atomic output, refusals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,12 @@ from PIL import Image
 
 from fedsuite.driving.config import DataSettings
 from fedsuite.driving.data.drive_blocks import TEST, TRAIN, SplitOptions, plan_split
-from fedsuite.driving.data.drives import prepare_drives
+from fedsuite.driving.data.drives import about_drives, prepare_drives
 from fedsuite.driving.data.finding import find_drives
 from fedsuite.driving.data.fleet import read_drives
 from fedsuite.driving.data.frames import is_finished, open_silo, silo_names
 from fedsuite.driving.data.readers import Drive
+from fedsuite.driving.data.readers.video import Clip, Videos
 from fedsuite.errors import InputError
 from fedsuite.storage.progress import Progress, in_lines, silent
 
@@ -54,6 +56,23 @@ def drive(name: str, angles: np.ndarray) -> Drive:
 def turning(count: int, seed: int) -> np.ndarray:
     """Angles [count] that wander slowly, as real ones do."""
     return np.cumsum(np.random.default_rng(seed).normal(0, 0.01, count))
+
+
+def test_frames_are_made_anew_where_a_video_is_read_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "clip.mp4").write_bytes(b"frames")
+
+    def kept(slack_s: float, *seconds: float) -> object:
+        clips = (Clip(tmp_path / "clip.mp4", (np.array(seconds),)),)
+        footage = Videos("mp4", clips, slack_s)
+        filmed = replace(drive("a", np.zeros(2)), footage=footage, rows=np.arange(2))
+        return about_drives([filmed], DataSettings())["sha256"]
+
+    found = [kept(0.02, 0.0, 0.1), kept(0.01, 0.0, 0.1), kept(0.02, 0.1, 0.2)]
+    assert kept(0.02, 0.0, 0.1) == found[0]
+    monkeypatch.setattr("fedsuite.driving.data.readers.video.decoder_version", lambda: "another")
+    assert len({*found, kept(0.02, 0.0, 0.1)}) == 4
 
 
 def test_one_silo_per_drive(recordings, tmp_path) -> None:
