@@ -132,6 +132,8 @@ def test_all_attacks_have_controls_that_hold(played: Played) -> None:
     sure = [f for f in found if f.attack != "membership"]
     assert all(f.counts for f in sure), [f for f in sure if not f.counts]
     assert all(f.low <= f.value <= f.high for f in found if not np.isnan(f.low))
+    within = [f for f in found if f.measure != "PSNR"]
+    assert all(-1 <= x <= 1 for f in within for x in (f.value, f.chance, f.control))
 
     def guessed(findings: list[Finding]) -> str:  # text, as no NaN equals another
         return str([f for f in findings if f.attack == "membership"])

@@ -105,6 +105,7 @@ def test_an_audit_changes_nothing_and_is_the_same_again(runs: Runs) -> None:
     assert {f.attack for f in found} == set(attacks(config)) == {"probe", "targets"}
     assert len(found) == 7 and all(f.counts for f in found), [f for f in found if not f.counts]
     assert all(f.low <= f.value <= f.high for f in found)
+    assert all(-1 <= x <= 1 for f in found for x in (f.value, f.chance, f.control))
     ends = next(f for f in found if f.measure == "share of rewards told exactly")
     assert ends.value == 1 > ends.chance
 
