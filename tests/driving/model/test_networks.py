@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from fedsuite.driving.model.fadnet import FADNet
-from fedsuite.driving.model.layers import GROUPS, GroupNorm, SameConv2d, centred, same_padding
+from fedsuite.driving.model.layers import (
+    GROUPS,
+    BatchNorm,
+    GroupNorm,
+    SameConv2d,
+    centred,
+    same_padding,
+)
 from fedsuite.driving.model.networks import (
     Output,
     build_network,
@@ -272,6 +279,15 @@ def test_silos_of_a_stack_have_their_own_dropout(kind: str) -> None:
     network.eval()
     output = stack(parameters, buffers, images)
     torch.testing.assert_close(output.predictions[0], output.predictions[1])
+
+
+@pytest.mark.parametrize("kind", ["mobilenet_v2", "inception_v3"])
+def test_torchvisions_networks_have_our_normalisation(kind: str) -> None:
+    """Theirs counts batches in place, which no stack of silos can, and knows nothing of groups."""
+    for norm, ours in (("batch", BatchNorm), ("group", GroupNorm)):
+        modules = [*build_network(kind, 96, 1, norm=norm).modules()]
+        assert sum(type(m) is ours for m in modules) > 40
+        assert not any(type(m) is nn.BatchNorm2d for m in modules)
 
 
 def test_group_normalisation_is_torchs_to_the_last_bit() -> None:

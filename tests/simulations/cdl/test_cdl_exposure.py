@@ -11,7 +11,7 @@ import pytest
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import ring_trials, trials
 from fedsuite.driving.exposure.findings import findings, inversion, undivided
-from fedsuite.driving.exposure.members import member_findings, scores_of
+from fedsuite.driving.exposure.members import LEAST_AUC, member_findings, scores_of
 from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, head_of, silos_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
@@ -114,6 +114,7 @@ def test_the_area_is_that_of_all_pairs_of_a_member_and_another(played: Played) -
     assert auc.value == pytest.approx(area) and auc.n == tpr.n == len(members) + len(others)
     some = next(member_findings(exposed, 0, 8, 2))  # two of either kind of each silo
     assert some.n == 16
+    assert some.control < LEAST_AUC < next(member_findings(exposed, 0, 8, 300)).control
 
 
 def test_only_who_has_a_neighbour_can_be_read_by_one(played: Played) -> None:
