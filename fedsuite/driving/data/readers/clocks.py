@@ -25,11 +25,16 @@ def at_times(frames: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.
 
 def check_clock(file: Path, times: np.ndarray) -> None:
     """InputError unless times, which stand in `file`, are numbers that ascend strictly, two at least."""
-    steps = np.diff(times)
-    bad = np.flatnonzero(~(steps > 0))
-    if len(times) < 2 or not np.isfinite(times).all() or len(bad):
-        where = f"row {bad[0] + 1} is not after row {bad[0]}" if len(bad) else "no two of them"
-        raise InputError(f"{file}: times must ascend, {where}; sort it, or fetch it again")
+    odd, back = np.flatnonzero(~np.isfinite(times)), np.flatnonzero(~(np.diff(times) > 0))
+    if len(odd):
+        where = f"row {odd[0]} is {times[odd[0]]}"
+    elif len(back):
+        where = f"row {back[0] + 1} is not after row {back[0]}"
+    elif len(times) < 2:
+        where = "no two of them"
+    else:
+        return
+    raise InputError(f"{file}: times must ascend, {where}; sort it, or fetch it again")
 
 
 def check_one_clock(file: Path, angles: np.ndarray) -> None:

@@ -72,8 +72,9 @@ def test_a_route_is_a_drive_of_segments(tmp_path) -> None:
         (CAN / "value", np.zeros(5), "36 times but 5 values"),
         (CAN / "value", np.zeros((36, 2)), "expected decimal numbers"),
         (CAN / "value", np.array([None] * 36), "expected decimal numbers"),
-        (CAN / "t", np.zeros(36), "must ascend"),
-        ("global_pose/frame_times", np.full(12, np.nan), "must ascend"),
+        (CAN / "t", np.zeros(36), "must ascend, row 1 is not after row 0"),
+        (CAN / "t", np.append(np.arange(35), np.inf), "must ascend, row 35 is inf"),
+        ("global_pose/frame_times", np.full(12, np.nan), "must ascend, row 0 is nan"),
         ("global_pose/frame_times", 180 + np.arange(11) / 20, "expected 11"),
     ],
 )
