@@ -17,14 +17,14 @@ def exchanged_keys(clients: Clients) -> Asking[None]:
         Task(p, "train", {}, {STAGE: KEYS}, returns, types={"keys": "uint8"}, aside=ASIDE)
         for p in everybody
     ]
-    _all_of(clients, [reply.partition for reply in replies], "announced a key")
+    _all_of(clients, [reply.partition for reply in replies], "the call for keys")
     keys = {"keys": np.stack([reply.arrays["keys"] for reply in replies])}
     replies = yield [Task(p, "train", keys, {STAGE: PEERS}, {}, aside=ASIDE) for p in everybody]
-    _all_of(clients, [reply.partition for reply in replies], "taken the others' keys")
+    _all_of(clients, [reply.partition for reply in replies], "the keys of all")
 
 
 def _all_of(clients: Clients, here: list[int], what: str) -> None:
     if missing := ", ".join(c.name for c in clients if c.partition not in here):
         raise RunFailed(
-            f"{ON}: {missing} has not {what}; why stands in errors.log; resume when it is back"
+            f"{ON}: no answer to {what} from {missing}; why stands in errors.log; resume when all are back"
         )
