@@ -17,14 +17,14 @@ def exchanged_keys(clients: Clients) -> Asking[None]:
         Task(p, "train", {}, {STAGE: KEYS}, returns, types={"keys": "uint8"}, aside=ASIDE)
         for p in everybody
     ]
-    _all_of(clients, [reply.partition for reply in replies], "the call for keys")
+    _all_of(clients, [reply.partition for reply in replies], "announce a key")
     keys = {"keys": np.stack([reply.arrays["keys"] for reply in replies])}
     replies = yield [Task(p, "train", keys, {STAGE: PEERS}, {}, aside=ASIDE) for p in everybody]
-    _all_of(clients, [reply.partition for reply in replies], "the keys of all")
+    _all_of(clients, [reply.partition for reply in replies], "take the others' keys")
 
 
 def _all_of(clients: Clients, here: list[int], what: str) -> None:
     if missing := ", ".join(c.name for c in clients if c.partition not in here):
         raise RunFailed(
-            f"{ON}: no answer to {what} from {missing}; why stands in errors.log; resume when all are back"
+            f"{ON}: {missing} did not {what}; why stands in errors.log; resume when all are back"
         )

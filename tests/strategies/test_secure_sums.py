@@ -26,10 +26,10 @@ def test_no_messages_are_sealed_before_all_have_announced_a_key() -> None:
     assert [t.partition for t in tasks] == [0, 1, 2]
     assert all(t.expected == {"keys": ((ANNOUNCED,), "uint8")} for t in tasks)
     replies = [Reply(p, {"keys": np.zeros(ANNOUNCED, np.uint8)}, 0, {}) for p in range(3)]
-    with pytest.raises(RunFailed, match="no answer to the call for keys from silo-1;"):
+    with pytest.raises(RunFailed, match="silo-1 did not announce a key;"):
         asking.send([replies[0], replies[2]])
     asking = exchanged_keys(clients)
     next(asking)
     assert [t.arrays["keys"].shape for t in asking.send(replies)] == [(3, ANNOUNCED)] * 3
-    with pytest.raises(RunFailed, match="no answer to the keys of all from silo-0, silo-2;"):
+    with pytest.raises(RunFailed, match="silo-0, silo-2 did not take the others' keys;"):
         asking.send([replies[1]])

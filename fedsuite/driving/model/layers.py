@@ -72,9 +72,8 @@ class GroupNorm(nn.GroupNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         n, c, h, w = input.shape
-        if (
-            input.device.type == "cpu" and input.stride(1) == 1
-        ):  # channels last in memory stay there
+        # Channels last in memory stay there.
+        if input.device.type == "cpu" and input.stride(1) == 1:
             input = input.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         else:
             input = input.contiguous()

@@ -43,9 +43,8 @@ def _of_batch(agent: Agent, world: World, samples: Sequence[Sample], most: int) 
     total = torch.zeros(len(samples), dtype=torch.float64, device=world.device)
     count = torch.zeros_like(total)
     for step in walk(agent, world, episodes, _teacher, limit).steps:
-        wanted = step.active & (
-            step.teacher >= STOP
-        )  # behind a one-way edge there is no way to the goal
+        # Behind a one-way edge there is no way to the goal.
+        wanted = step.active & (step.teacher >= STOP)
         taken = step.teacher.clamp_min(0).unsqueeze(1)
         own = torch.log_softmax(step.logits.double(), 1)
         # log(1 - p) from the others' logits: 1 - p itself is 0 where p rounds to 1.

@@ -283,7 +283,7 @@ def test_silos_of_a_stack_have_their_own_dropout(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["mobilenet_v2", "inception_v3"])
 def test_torchvisions_networks_have_our_normalisation(kind: str) -> None:
-    """Theirs counts batches in place, which no stack of silos can, and knows nothing of groups."""
+    """Of batches or of groups, as it was asked for, and in a way that torch.vmap takes."""
     for norm, ours in (("batch", BatchNorm), ("group", GroupNorm)):
         modules = [*build_network(kind, 96, 1, norm=norm).modules()]
         assert sum(type(m) is ours for m in modules) > 40

@@ -143,9 +143,7 @@ def test_most_obstacles_runs_through_the_published_sizes_and_on() -> None:
     assert [most_obstacles(n) for n in (8, 16, 32)] == [14, 40, 90]
     numbers = [most_obstacles(n) for n in range(5, 129)]
     assert numbers == sorted(numbers)
-    assert most_obstacles(5) == round(14 * (3 / 6) ** 2) and most_obstacles(7) == round(
-        14 * (5 / 6) ** 2
-    )
+    assert [most_obstacles(n) for n in (5, 7)] == [round(14 * (n / 6) ** 2) for n in (3, 5)]
     assert most_obstacles(12) == 27 and most_obstacles(64) == 190
 
 
