@@ -58,7 +58,7 @@ def test_flower_finds_nothing_missing() -> None:
 def test_the_bundle_says_which_flower_it_was_made_for(bundle: bytes) -> None:
     made_for = normalize_and_validate_fab_format(get_fab_config(bundle))
     assert made_for.fab_format_version == 1
-    assert (made_for.flwr_version_min, made_for.flwr_version_target) == ("1.41", "1.41.0")
+    assert (made_for.flwr_version_min, made_for.flwr_version_target) == ("1.41", "1.42.0")
     assert get_fab_metadata(bundle)[0] == "fedsuite/fedsuite"
 
 
