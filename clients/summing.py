@@ -6,7 +6,7 @@ who its peers are: a node whose file has an own-key takes those for peers whose 
 and holds every peer to the one that it was first told of in the run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,6 @@ from clients.sum_state import Peers, Stage, SumState, secrets_of
 from fedsuite.arrays import Arrays
 from fedsuite.averaging.merging import relative_weights
 from fedsuite.messages.instructions import Instruction, task
-from fedsuite.privacy.masked_vectors import Levels
 from fedsuite.privacy.secure_sum import SEALED_BYTES, Listed, masked, opened_shares, sealed_shares
 from fedsuite.privacy.shamir import SHARE_BYTES
 from fedsuite.privacy.sum_terms import (
@@ -43,7 +42,8 @@ from fedsuite.privacy.sum_terms import (
 
 
 class SummingClient(NumPyClient):
-    """inner: the client itself; partition: which member it is, of `members` on the roster; rounds: of the run."""
+    """inner: the client itself; partition: which member it is, of `members` on the roster; rounds: of the run; noise: round
+    -> the generator of what is added to its change, if the run adds noise."""
 
     def __init__(
         self,
@@ -54,9 +54,11 @@ class SummingClient(NumPyClient):
         partition: int,
         members: int,
         rounds: int,
+        noise: Callable[[int], np.random.Generator],
     ) -> None:
         self.inner, self.terms, self.state, self.peers = inner, terms, state, peers
         self.partition, self.members, self.rounds = partition, members, rounds
+        self.noise = noise
 
     def instruction(self, kind: str, config: Mapping[str, Any]) -> Instruction:
         """What a message of this kind may say: no training in the clear."""
@@ -144,7 +146,8 @@ class SummingClient(NumPyClient):
         change = _change(received, named_arrays(sent, names))
         relative = relative_weights([listed.counts[p] for p in members], self.terms.most)
         weight = float(relative[members.index(self.partition)])
-        words = Levels(self.terms.bound, len(members)).rounded(change, weight)
+        levels = self.terms.levels(len(listed.keys), len(members))
+        words = levels.rounded(change, weight, self.noise(number))
         vector = masked(self.partition, secrets_of(at), listed, members, words)
         self.state.write(at.with_vector(members, vector, examples, metrics))
         return named_reply({"masked": vector}, examples, metrics)

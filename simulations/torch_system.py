@@ -39,7 +39,7 @@ def check(config: FedAvgSettings) -> None:
 def privacy_report(config: FedAvgSettings, run_dir: Path) -> None:
     """results.md of a run with differential privacy: what it guarantees."""
     if config.privacy.unit != "none":
-        text = guarantee_text(config.privacy, run_dir, load_runs(run_dir).rounds)
+        text = guarantee_text(config, run_dir, load_runs(run_dir).rounds)
         RunFolder(run_dir).results.write_text(text, encoding="utf-8")
 
 
@@ -48,7 +48,7 @@ def answers(config: FedAvgSettings, run: "RunRead") -> "Answers":
     from fedsuite.reports.page.questions import plain_answers  # draws, which a run does not
 
     told = plain_answers(config, run)
-    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip()
+    private = guarantee_text(config, run.folder, run.frames.rounds).strip()
     return replace(told, notes=(*told.notes, *filter(None, [private])))
 
 
@@ -83,9 +83,7 @@ def torch_system(
     def make_strategy(config: C, roster: Roster) -> RoundStrategy:
         strategy = FedAvg(config, roster, partial(model, config), selection, table)
         exchange, initial = strategy.exchange, strategy.initial
-        summed = with_secure_sum(
-            strategy, config.federation, lambda: exchange.share.select(initial)
-        )
+        summed = with_secure_sum(strategy, config, lambda: exchange.share.select(initial))
         return with_codec(summed, exchange)
 
     ready: dict[str, Any] = {

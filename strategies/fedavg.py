@@ -18,7 +18,6 @@ from fedsuite.privacy.complaints import check_privacy
 from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Roster
-from fedsuite.runs.folder import folder_of
 from fedsuite.settings.metrics import NO_ROWS, Metrics
 from fedsuite.settings.values import chosen, shown
 from strategies.averaging import Averaging
@@ -75,7 +74,7 @@ class FedAvg(Averaging):
         )
         if taking_part:
             check_merge(config.federation, self.grouping(1, taking_part))
-            check_planned(config.federation, len(taking_part))
+            check_planned(config, len(taking_part))
         check_first(self.limit, bool(config.resume))
 
 
@@ -85,7 +84,7 @@ def _privacy_values(
     """What the section `privacy` says of an Averaging, by the names of its fields."""
     own = ":" in config.federation.participation
     who = participants_of(everybody if own else participation, config.seed, able)
-    return private_values(config.privacy, expected, folder_of(config).path) | planned_limit(
+    return private_values(config, expected) | planned_limit(
         config.privacy,
         who,
         lambda client: config.visit_steps(client.num_examples),

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fedsuite.averaging.merging import MergeRule
@@ -14,8 +13,9 @@ from fedsuite.averaging.step import Step
 from fedsuite.errors import InputError
 from fedsuite.federation import ClientInfo, Clients
 from fedsuite.privacy.accounting import epsilon_of
-from fedsuite.privacy.client_level import NoisedMean, count_noise_of, sum_multiplier
+from fedsuite.privacy.client_level import NoisedMean, SummedMean, count_noise_of, sum_multiplier
 from fedsuite.privacy.ledger import read
+from fedsuite.runs.folder import folder_of
 from strategies.participation import Participation
 from strategies.steps import PARTICIPATION
 
@@ -28,11 +28,13 @@ def no_limit(number: int) -> str:
     return ""
 
 
-def private_values(own: PrivacySettings, expected: int, folder: Path) -> dict[str, Any]:
+def private_values(config: Any, expected: int) -> dict[str, Any]:
     """Under client-level privacy the merge rule and the limit of an Averaging, by the names of its fields; {} otherwise.
 
-    expected: m, clients that a round is to have; folder: of the run. InputError where nobody is expected.
+    config: settings with sections `federation` and `privacy`; expected: m, clients that a round is to have. InputError where
+    nobody is expected.
     """
+    own: PrivacySettings = config.privacy
     if own.unit != CLIENT:
         return {}
     if expected < 1:
@@ -40,12 +42,13 @@ def private_values(own: PrivacySettings, expected: int, folder: Path) -> dict[st
             "privacy.unit: client needs a fixed number of clients a round, but the roster says of nobody that it trains; "
             "write down how many examples each has"
         )
-    rule = NoisedMean(own, expected, folder)
+    kind = SummedMean if config.federation.secure_sum else NoisedMean
+    rule = kind(own, expected, folder_of(config).path)
     sum_multiplier(own.noise_multiplier, count_noise_of(own, expected))
     return {"merge": Merge(MergeRule(rule)), "limit": partial(_used_up, rule)}
 
 
-def _used_up(rule: NoisedMean, number: int) -> str:
+def _used_up(rule: NoisedMean | SummedMean, number: int) -> str:
     if rule.allows(number):
         return ""
     return _reason(rule.settings, read(rule.folder).epsilon(), rule.after(number).epsilon())

@@ -9,6 +9,7 @@ masks of who is lost at the third come off by shares of its key; at the fourth `
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -25,8 +26,10 @@ from fedsuite.federation import (
     Task,
     UnderWay,
 )  # fmt: skip
+from fedsuite.privacy.client_level import record_sum
 from fedsuite.privacy.identity import ANNOUNCED, read_announced
-from fedsuite.privacy.masked_vectors import WORD, Levels
+from fedsuite.privacy.masked_vectors import WORD
+from fedsuite.privacy.noised_sums import NoisedLevels
 from fedsuite.privacy.secure_sum import FEWEST, SEALED_BYTES, Listed, PublicKeys, unmasked
 from fedsuite.privacy.shamir import SHARE_BYTES
 from fedsuite.privacy.sum_terms import (
@@ -40,19 +43,24 @@ from fedsuite.privacy.sum_terms import (
     numbers_text,
     terms_of,
 )  # fmt: skip
+from fedsuite.runs.folder import folder_of
+from fedsuite.settings.config import RunSettings
 from strategies.wrapping import Wrapped
 
 Bytes = Mapping[int, Mapping[int, bytes]]  # by sender, by whom they are for or of
 
 
 def with_secure_sum(
-    strategy: RoundStrategy, own: object, model: Callable[[], Arrays], hidden: tuple[str, ...] = ()
+    strategy: RoundStrategy,
+    config: RunSettings,
+    model: Callable[[], Arrays],
+    hidden: tuple[str, ...] = (),
 ) -> RoundStrategy:
-    """The strategy, over secure sums if its section `federation` says so; InputError where its model cannot be summed.
+    """The strategy, over secure sums if its run's section `federation` says so; InputError where its model cannot be summed.
 
     model: makes what travels; hidden: metrics that say something of single models, which the server does not have.
     """
-    if (terms := terms_of(own)) is None:
+    if (terms := terms_of(config)) is None:
         return strategy
     odd = {name: kind for name, (_, kind) in forms_of(model()).items() if kind != "float32"}
     if odd:
@@ -61,24 +69,34 @@ def with_secure_sum(
             f"{ON}: {name} is {kind}, only float32 can be masked; leave it out of what travels, or set "
             f"{ON} to false"
         )
-    return SecureSums(strategy, terms, hidden)
+    return SecureSums(strategy, terms, hidden, folder_of(config).path)
 
 
-def check_planned(own: object, members: int) -> None:
-    """InputError where a round would have too few members for a sum that hides them."""
-    if terms_of(own) and members < FEWEST:
+def check_planned(config: RunSettings, members: int) -> None:
+    """InputError where a round would have too few members for a sum that hides them, or too many for its noise."""
+    if (terms := terms_of(config)) is None:
+        return
+    if members < FEWEST:
         raise InputError(
             f"{ON}: a round would have {members} members, expected at least {FEWEST}; raise federation.participation-rate "
             f"or the number of clients, or set {ON} to false"
         )
+    levels = terms.levels(members, members)
+    if isinstance(levels, NoisedLevels) and not levels.is_fine:
+        raise InputError(
+            f"privacy.noise-multiplier: {levels.multiplier:g} is so little that the rounding of a sum of {members} members "
+            f"would hide the noise; raise it, or set {ON} to false"
+        )
 
 
 class SecureSums(Wrapped):
-    """Another strategy, which merges by a weighted mean."""
+    """Another strategy, which merges by a weighted mean. run: the folder whose ledger has what sums with noise tell."""
 
-    def __init__(self, inner: RoundStrategy, terms: SumTerms, hidden: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, inner: RoundStrategy, terms: SumTerms, hidden: tuple[str, ...], run: Path
+    ) -> None:
         super().__init__(inner)
-        self.terms, self.hidden = terms, hidden
+        self.terms, self.hidden, self.run = terms, hidden, run
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         steps, told = self.inner.train(number, state, clients), dict[str, float]()
@@ -93,7 +111,7 @@ class SecureSums(Wrapped):
                 why = "the strategy goes on before all have answered, which no sum can"
                 raise RunFailed(f"round {number}: {ON}: {why}; set {ON} to false")
             if tasks and tasks[0].kind == "train":
-                replies = yield from OneSum(number, self.terms, tasks, clients).run(told)
+                replies = yield from OneSum(number, self.terms, tasks, clients, self.run).run(told)
             else:
                 replies = yield tasks
 
@@ -106,6 +124,7 @@ class OneSum:
     terms: SumTerms
     tasks: Sequence[Task]
     clients: Clients
+    folder: Path
 
     def run(self, told: dict[str, float]) -> Asking[list[Reply]]:
         """What the strategy is sent; metrics of the sum go into `told`."""
@@ -132,12 +151,16 @@ class OneSum:
         total = np.zeros(_length(forms) + 1, WORD)
         for reply in answered:
             total += reply.arrays["masked"]
+        if self.terms.private:
+            fewest = self.terms.opened_for(len(asked))
+            record_sum(self.terms.private, self.folder, self.number, len(alive), fewest)
         shares = yield from self._unmasking(members, alive, sealed)
         self._enough(UNMASK, alive, shares, listed.threshold)
         model, clipped = self._model(listed, members, alive, total, shares)
         told["secure-sum.members"] = float(len(alive))
         told["secure-sum.lost"] = float(len(chosen) - len(alive))
-        told["secure-sum.cut"] = clipped / (_length(forms) * len(alive))
+        if not self.terms.private:
+            told["secure-sum.cut"] = clipped / (_length(forms) * len(alive))
         return [replace(reply, arrays=model) for reply in answered]
 
     # --- the stages -------------------------------------------------------------------------------
@@ -204,7 +227,8 @@ class OneSum:
         weights = np.array([relative[members.index(p)] for p in alive])
         try:
             summed = unmasked(listed, members, total, alive, shares)
-            change, clipped = Levels(self.terms.bound, len(members)).mean(summed, weights)
+            levels = self.terms.levels(len(listed.keys), len(members))
+            change, clipped = levels.mean(summed, weights)
         except ValueError as error:
             raise RunFailed(
                 f"round {self.number}: secure sum, {UNMASK}: {error}; a member has sent what is none of its shares or no "

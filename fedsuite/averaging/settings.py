@@ -6,7 +6,7 @@ server_optimizers.py, penalties in penalties.py.
 
 from dataclasses import dataclass
 
-from fedsuite.averaging.privacy_settings import PRIVACY_UNREAD, PrivacySettings
+from fedsuite.averaging.privacy_settings import CLIENT, PRIVACY_UNREAD, PrivacySettings
 from fedsuite.settings.config import RunSettings, section, setting
 from fedsuite.settings.unread import Unread, among, but
 
@@ -192,7 +192,7 @@ _MIXING = (_METHOD, but("apfl", "layer-mixing"))
 _IN_PLAIN = ("federation.secure-sum", among(False))
 AVERAGING_UNREAD: Unread = {
     "federation.secure-sum-threshold": _IN_PLAIN,
-    "federation.secure-sum-bound": _IN_PLAIN,
+    "federation.secure-sum-bound": [_IN_PLAIN, ("privacy.unit", among(CLIENT))],
     "federation.penalty-strength": ("federation.local-penalty", among("none")),
     "federation.head-steps": (_METHOD, but("fedrep")),
     "federation.ditto-strength": (_METHOD, but("ditto")),

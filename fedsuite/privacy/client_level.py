@@ -16,7 +16,7 @@ A change of 0 is not clipped, and counts as such. Whole numbers are not released
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +34,26 @@ _CLIP = "clip"  # C in the rule's state
 
 
 @dataclass(frozen=True)
-class NoisedMean:
-    """The `combine` of a merge rule. expected: m; folder: where the ledger is."""
+class _Released:
+    """What is known of releases before they are made. expected: m; folder: where the ledger is."""
 
     settings: PrivacySettings
     expected: int
     folder: Path
+
+    def after(self, number: int) -> Ledger:
+        """The ledger as it would be after a release in round `number`."""
+        return read(self.folder).and_then(_release(self.settings, number, self.expected))
+
+    def allows(self, number: int) -> bool:
+        """Whether epsilon would stay within its limit with a release in round `number`."""
+        most = self.settings.max_epsilon
+        return not most or self.after(number).epsilon() <= most
+
+
+@dataclass(frozen=True)
+class NoisedMean(_Released):
+    """The `combine` of a merge rule, of a server that sees single changes."""
 
     def __call__(
         self,
@@ -75,29 +89,50 @@ class NoisedMean:
             step.metrics["not-clipped"] = share
         return Merged(delta)
 
-    def after(self, number: int) -> Ledger:
-        """The ledger as it would be after a release in round `number`."""
-        return read(self.folder).and_then(self._release(number, self.expected))
-
-    def allows(self, number: int) -> bool:
-        """Whether epsilon would stay within its limit with a release in round `number`."""
-        most = self.settings.max_epsilon
-        return not most or self.after(number).epsilon() <= most
-
     def _recorded(self, number: int, participants: int) -> Ledger:
         if not self.allows(number):
             raise RunFailed(
                 f"round {number}: privacy.max-epsilon: a release would take epsilon above {self.settings.max_epsilon:g}; "
                 "the run has to end before this round"
             )
-        return record(self.folder, self._release(number, participants))
+        return record(self.folder, _release(self.settings, number, participants))
 
-    def _release(self, number: int, participants: int) -> Release:
-        own = self.settings
-        return Release(
-            round=number, unit=CLIENT, noise_multiplier=own.noise_multiplier, delta=own.delta,
-            participants=participants, noise=own.noise,
-        )  # fmt: skip
+
+@dataclass(frozen=True)
+class SummedMean(_Released):
+    """The `combine` of a merge rule where members of secure sums clip and add the noise (noised_sums.py), and `record_sum`
+    has written the ledger. What stands for a client is the mean of all A that arrived: Delta is A / m of its change."""
+
+    def __call__(
+        self,
+        server: Named,
+        clients: Sequence[Named],
+        weights: np.ndarray,
+        tolerated: int,
+        step: Step,
+    ) -> Merged:
+        """Delta of a round, float64."""
+        added = clipped_sum(server, clients, np.ones(len(clients)))
+        delta = {k: change / self.expected for k, change in sorted(added.items())}
+        step.metrics.update({"epsilon": read(self.folder).epsilon(), "clip": self.settings.clip})
+        return Merged(delta)
+
+
+def record_sum(
+    own: PrivacySettings, folder: Path, number: int, arrived: int, fewest: int
+) -> Ledger:
+    """The ledger with a sum of `arrived` members, each with the noise of one of the `fewest` that it may have; to be on disk
+    before the sum is opened."""
+    multiplier = own.noise_multiplier * math.sqrt(arrived / fewest)
+    release = _release(own, number, arrived)
+    return record(folder, replace(release, noise_multiplier=multiplier))
+
+
+def _release(own: PrivacySettings, number: int, participants: int) -> Release:
+    return Release(
+        round=number, unit=CLIENT, noise_multiplier=own.noise_multiplier, delta=own.delta,
+        participants=participants, noise=own.noise,
+    )  # fmt: skip
 
 
 def factors_of(norms: np.ndarray, clip: float) -> np.ndarray:

@@ -35,8 +35,10 @@ class Levels:
         """T."""
         return 1 << (32 - self.members.bit_length())
 
-    def rounded(self, change: np.ndarray, weight: float) -> np.ndarray:
-        """A change [d] as d + 1 words: its levels, and how many of its numbers were clipped."""
+    def rounded(
+        self, change: np.ndarray, weight: float, noise: np.random.Generator | None = None
+    ) -> np.ndarray:
+        """A change [d] as d + 1 words: its levels, and how many of its numbers were clipped. noise: nothing is drawn."""
         clipped = np.clip(change.astype(np.float64), -self.bound, self.bound)
         levels = np.rint((weight * clipped + self.bound) * (self.steps / (2 * self.bound)))
         count = np.count_nonzero(np.abs(change) > self.bound)

@@ -1,4 +1,4 @@
-"""What server and clients of a secure sum agree on: from the section `federation` of a run alone.
+"""What server and clients of a secure sum agree on: from the sections `federation` and `privacy` of a run alone.
 
 The four stages are messages of training with `stage` in their config; names of what they carry stand here.
 """
@@ -6,6 +6,9 @@ The four stages are messages of training with `stage` in their config; names of 
 from dataclasses import dataclass
 from typing import Any
 
+from fedsuite.averaging.privacy_settings import CLIENT, PrivacySettings
+from fedsuite.privacy.masked_vectors import Levels
+from fedsuite.privacy.noised_sums import NoisedLevels
 from fedsuite.privacy.secure_sum import FEWEST
 
 KEYS, SHARES, MASKED, UNMASK = STAGES = ("keys", "shares", "masked", "unmask")
@@ -16,7 +19,8 @@ ON = "federation.secure-sum"
 @dataclass(frozen=True)
 class SumTerms:
     """threshold: share of the members of which more must answer; bound: c of masked_vectors.py; most: largest weight of one
-    member; counted: members weigh by their examples, else alike; least: members that a sum must have, whatever the run says.
+    member; counted: members weigh by their examples, else alike; least: members that a sum must have, whatever the run says;
+    private: how members clip and noise what they send (noised_sums.py), None where they send it as it is.
     """
 
     threshold: float
@@ -24,6 +28,7 @@ class SumTerms:
     most: float = 1.0
     counted: bool = True
     least: int = FEWEST
+    private: PrivacySettings | None = None
 
     def needed(self, members: int) -> int:
         """t of `members`, more than half of them."""
@@ -33,13 +38,31 @@ class SumTerms:
         """How many of `members` must answer."""
         return max(self.least, self.needed(members))
 
+    def opened_for(self, listed: int) -> int:
+        """n of noised_sums.py: the fewest of `listed` members for whom any of them lets a sum be opened."""
+        return max(FEWEST, self.needed(listed))
 
-def terms_of(own: Any) -> SumTerms | None:
-    """Of a section with the keys secure-sum*; None where changes travel in the clear."""
+    def levels(self, listed: int, members: int) -> Levels | NoisedLevels:
+        """How numbers travel in a sum of `members`, of `listed` with keys."""
+        if (own := self.private) is None:
+            return Levels(self.bound, members)
+        return NoisedLevels(own.clip, own.noise_multiplier, members, self.opened_for(listed))
+
+
+def terms_of(config: Any) -> SumTerms | None:
+    """Of a run's settings; None where changes travel in the clear, as without the keys secure-sum*."""
+    own: Any = getattr(config, "federation", None)
     if not getattr(own, "secure_sum", False):
         return None
-    most, counted = getattr(own, "max_share", 1.0), getattr(own, "data_weighted", True)
-    return SumTerms(own.secure_sum_threshold, own.secure_sum_bound, most, counted)
+    privacy = getattr(config, "privacy", None)
+    private = privacy if getattr(privacy, "unit", "") == CLIENT else None
+    return SumTerms(
+        own.secure_sum_threshold,
+        own.secure_sum_bound,
+        most=getattr(own, "max_share", 1.0),
+        counted=getattr(own, "data_weighted", True) and private is None,
+        private=private,
+    )
 
 
 def numbers_text(numbers: list[int]) -> str:

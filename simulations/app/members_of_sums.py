@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.client import NumPyClient
 
 from clients.sealed_keys import SealedKeys
 from clients.sum_state import Peers, SumState
 from clients.summing import SummingClient
-from fedsuite.averaging.privacy_settings import EXAMPLE, SECRET
+from fedsuite.averaging.privacy_settings import EXAMPLE, SECRET, SEEDED
 from fedsuite.errors import InputError
 from fedsuite.privacy.identity import Key, read_key
+from fedsuite.privacy.noise_source import noise_source
 from fedsuite.privacy.sealing import ON as SEALED
-from fedsuite.privacy.sum_terms import ON, SumTerms, terms_of
+from fedsuite.privacy.sum_terms import ON, terms_of
+from fedsuite.randomness import rng_for
 from fedsuite.roster.node import NodeSettings
 from fedsuite.settings.config import RunSettings
 from fedsuite.storage.files import telling
@@ -23,13 +27,18 @@ from simulations.systems import Node
 
 def as_member(client: NumPyClient, config: RunSettings, node: Node) -> NumPyClient:
     """The client, which masks what it sends if its run says so."""
-    if (terms := _terms(config)) is None:
+    if (terms := terms_of(config)) is None:
         return client
     if node.own is not None:
         terms = replace(terms, least=node.own.fewest_members)
     state, many = SumState(node.folder, node.member.name), len(node.roster)
-    rounds = config.num_rounds
-    return SummingClient(client, terms, state, _peers(node), node.partition, many, rounds)
+    rounds, drawn = config.num_rounds, terms.private.noise if terms.private else SEEDED
+
+    def noise(number: int) -> np.random.Generator:
+        own = partial(rng_for, config.seed, "noise of a secure sum", number, node.partition)
+        return noise_source(drawn, own)
+
+    return SummingClient(client, terms, state, _peers(node), node.partition, many, rounds, noise)
 
 
 def sealed_keys(config: RunSettings, node: Node) -> SealedKeys:
@@ -52,7 +61,7 @@ def accepts_secrecy(config: RunSettings, own: NodeSettings) -> None:
         raise InputError(
             f"{SEALED}: false, or a system that has no such key, but this node seals what it sends its peers (sealed)"
         )
-    if own.secure_sums and _terms(config) is None:
+    if own.secure_sums and terms_of(config) is None:
         raise InputError(
             f"{ON}: false, or a system that has none, but this node takes part in secure sums only (secure-sums)"
         )
@@ -87,10 +96,6 @@ def _of_own_noise(run: Any, own: NodeSettings) -> Iterator[str]:
         yield (
             f"privacy.clip: the run wants {run.clip:g}, this node allows {own.largest_clip:g} at most (largest-clip)"
         )
-
-
-def _terms(config: Any) -> SumTerms | None:
-    return terms_of(getattr(config, "federation", None))
 
 
 def _own_key(node: Node) -> Key | None:

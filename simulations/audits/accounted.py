@@ -1,8 +1,9 @@
 """What a run's ledger accounts, beside the findings that it is about.
 
-A guarantee of clients is of the models that the server gives out: it says nothing of what the server itself sees. One of
-examples is of all that training sends; of several clients the one that has spent most is told. A ledger that is not there,
-or has less than its client has said in the run, would have the findings stand beside too small an epsilon: it is refused.
+A guarantee of clients is of the models that the server gives out: it says nothing of what the server itself sees, unless
+that is sums to which the clients have added the noise. One of examples is of all that training sends; of several clients the
+one that has spent most is told. A ledger that is not there, or has less than its client has said in the run, would have the
+findings stand beside too small an epsilon: it is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +20,11 @@ from fedsuite.runs.folder import RunFolder
 UNSEEN = "the run's epsilon does not cover what the server sees"
 
 
-def beside_ledger(folder: RunFolder, unit: str) -> Callable[[Finding], Finding]:
-    """Findings with the epsilon of the run in `folder`; as they are where its privacy.unit is none.
+def beside_ledger(
+    folder: RunFolder, unit: str, summed: bool = False
+) -> Callable[[Finding], Finding]:
+    """Findings with the epsilon of the run in `folder`; as they are where its privacy.unit is none. summed: its server gets
+    secure sums alone.
 
     InputError where a ledger is missing, or has less than the history of the run.
     """
@@ -29,7 +33,7 @@ def beside_ledger(folder: RunFolder, unit: str) -> Callable[[Finding], Finding]:
     epsilon = max((ledger.epsilon() for ledger in _ledgers(folder, unit)), default=0.0)
 
     def told(finding: Finding) -> Finding:
-        if unit == CLIENT and finding.attacker == "server":
+        if unit == CLIENT and finding.attacker == "server" and not summed:
             return replace(finding, note="; ".join(filter(None, (finding.note, UNSEEN))))
         return replace(finding, epsilon=epsilon, unit=unit)
 

@@ -72,7 +72,8 @@ def audit_run(folder: Path, request: Request, progress: Progress) -> list[Row]:
             )
         given = request.attack, request.seed, request.quick, progress
         audited = Audited(system, config, run, roster, *given)
-        beside = beside_ledger(run, str(stored.get("privacy.unit", "none")))
+        summed = bool(stored.get("federation.secure-sum", False))
+        beside = beside_ledger(run, str(stored.get("privacy.unit", "none")), summed)
         for number, name in enumerate(missing, 1):
             progress(f"{folder.name}: {name} ({number} of {len(missing)})")
             head = request.seed, audited.round, request.quick, request.told

@@ -21,7 +21,6 @@ from fedsuite.driving.plan import Plan, clients_of, initial_network, mixing_of, 
 from fedsuite.federation import ClientInfo, Reply, RoundStrategy, ServerState
 from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.roster.members import Roster
-from fedsuite.runs.folder import folder_of
 from strategies.coded import with_codec
 from strategies.fedavg import server_values
 from strategies.neighbour_averaging import Costs, NeighbourAveraging
@@ -58,9 +57,9 @@ def make_strategy(config: CDLConfig, roster: Roster) -> RoundStrategy:
         return SealedMixing(config, initial, plan.silos_of, schedule, costs)
     strategy = NeighbourAveraging(config, initial, plan.silos_of, schedule, costs, beside, server)
     hostile = config.sabotage
-    check_planned(own, len(plan.silos_of))
+    check_planned(config, len(plan.silos_of))
     made = with_saboteurs(strategy, hostile, config.seed, _with_own_rows, (CONTROL,))
-    made = with_secure_sum(made, own, lambda: initial, ("consensus-distance-before-mixing",))
+    made = with_secure_sum(made, config, lambda: initial, ("consensus-distance-before-mixing",))
     return with_codec(made, exchange)
 
 
@@ -85,7 +84,7 @@ def _privacy_values(config: CDLConfig, roster: Roster) -> dict[str, Any]:
         )
     ]
     steps = config.federation.mixings_per_round * config.training.local_updates
-    values = private_values(config.privacy, len(silos), folder_of(config).path)
+    values = private_values(config, len(silos))
     return values | planned_limit(
         config.privacy,
         lambda number: silos,

@@ -7,7 +7,6 @@ from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.federation import Clients, RoundStrategy
 from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.roster.members import Roster
-from fedsuite.runs.folder import folder_of
 from fedsuite.storage.progress import Progress
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.message_keys import OPTIMIZER
@@ -67,7 +66,7 @@ def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     strategy = with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
     exchange = exchange_of(config)
     strategy = with_secure_sum(
-        strategy, config.federation, lambda: exchange.share.select(starting_model(config, roster))
+        strategy, config, lambda: exchange.share.select(starting_model(config, roster))
     )
     strategy = with_codec(strategy, exchange, beside)
     return in_shared_messages(strategy, config.federation.houses_per_message)
@@ -85,7 +84,7 @@ def _check_roster(config: FedVLNConfig, roster: Roster) -> None:
         grouping = InGroups(config.federation.group_size, config.seed)
         chains = grouping(1, planned(participation_of(config), config.seed, training))
         check_merge(config.federation, chains)
-        check_planned(config.federation, len(chains))
+        check_planned(config, len(chains))
 
 
 def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
@@ -101,7 +100,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     expected = len(planned(participation, config.seed, training)) if training else 0
     common: dict[str, Any] = {
         **averaging_values(config.federation, config.seed),
-        **private_values(config.privacy, expected, folder_of(config).path),
+        **private_values(config, expected),
         **_limit(config, training),
         "initial": initial,
         "steps": steps,

@@ -58,7 +58,9 @@ class Members:
         folder = self.root / str(p)
         peers = Peers(folder, str(p), self.own_keys.get(p), self.pinned or None)
         state = SumState(folder, str(p))
-        return SummingClient(self.inner[p], TERMS, state, peers, p, MANY, ROUNDS)
+        return SummingClient(
+            self.inner[p], TERMS, state, peers, p, MANY, ROUNDS, np.random.default_rng
+        )
 
     def ask(self, p: int, number: int, stage: str, arrays: Arrays, **fields: Any) -> Arrays:
         """A message of training, checked as the app does."""

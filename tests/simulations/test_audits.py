@@ -215,6 +215,8 @@ def test_what_the_ledger_accounts_stands_beside_what_it_covers(tmp_path: Path) -
     assert beside(given).epsilon == epsilon < 3.0 and beside(given).refutes
     assert beside(given).unit == "client"
     assert not beside(seen).refutes and beside(seen).note.startswith("x; ")
+    summed = beside_ledger(folder, "client", summed=True)(seen)  # its members have added the noise
+    assert summed.refutes and summed.note == "x" and summed.epsilon == epsilon
     # Of examples, which a client counts for itself, the server sees no more than the ledger says.
     other, told = tmp_path / "other", []
     for place, key, count in (

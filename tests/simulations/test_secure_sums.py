@@ -193,7 +193,6 @@ def test_secrets_are_gone_after_the_round(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"privacy.unit": "client"}, "privacy.unit = client"),
         ({"federation.group-size": 2}, "federation.group-size = 1"),
         ({"federation.merge": "median"}, 'federation.merge = "mean"'),
         ({"federation.update-bound": 2.0}, "federation.update-bound"),

@@ -72,8 +72,6 @@ def test_the_plain_integer_sum_and_the_mean(
     ("system", "changes", "key"),
     [
         ("cdl", {"scenario": "ring"}, "ring has no server"),
-        ("cdl", {"privacy.unit": "client"}, "privacy.unit = client"),
-        ("fedvln", {"privacy.unit": "client"}, "privacy.unit = client"),
         ("cdl", {"silos_per_client": 2}, "federation.silos-per-client = 1"),
         ("cdl", {"merge": "clipped"}, 'federation.merge = "mean"'),
         ("cdl", {"batch_norm": "average"}, "network.batch-norm = average"),

@@ -95,7 +95,7 @@ def _words(run: RunRead) -> dict[str, Wording]:
 
 def _notes(config: CDLConfig, run: RunRead) -> tuple[str, ...]:
     """What is to be known of the run's data, of its evaluations and of its privacy; "" where there is nothing to say."""
-    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip()
+    private = guarantee_text(config, run.folder, run.frames.rounds).strip()
     return left_out_line(run.folder), sampled_text(run.frames), private
 
 
@@ -153,7 +153,7 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     if run.completed and (overlay := last_metrics(run.frames).get("overlay-bytes")):
         yield f"Between silos, over the overlay, {overlay / 1e6:,.1f} MB would be sent."
     yield "Frames and angles stay in their silo; scores and numbers of frames leave it."
-    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip()
+    private = guarantee_text(config, run.folder, run.frames.rounds).strip()
     yield (
         private
         or "No noise is added to what is sent: no differential-privacy guarantee can be stated."

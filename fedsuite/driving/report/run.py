@@ -68,7 +68,7 @@ def write_results(config: CDLConfig, run_dir: Path) -> None:
         for name, e in found.items()
     ]
     text = markdown_table(rows) + left_out_text(run_dir) + admitted_text(frames)
-    text += guarantee_text(config.privacy, run_dir, frames.rounds)
+    text += guarantee_text(config, run_dir, frames.rounds)
     if told := sampled_text(frames):
         text += f"\n{told} What is said of a silo is of the last evaluation that asked it.\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")

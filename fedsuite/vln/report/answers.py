@@ -52,7 +52,7 @@ def answers(config: FedVLNConfig, run: RunRead) -> Answers:
     if run.completed:
         outcome = outcome_of(config, run.folder, "", run.label, run.frames)
     before = {"before training": outcome.before} if outcome and outcome.before else {}
-    private = guarantee_text(config.privacy, run.folder, run.frames.rounds).strip().splitlines()
+    private = guarantee_text(config, run.folder, run.frames.rounds).strip().splitlines()
     metric = headline(config)
     shown = metrics_of(config).shown("report")
     return Answers(
@@ -143,7 +143,7 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
         level = int(outcome.metrics["privacy"])
         yield f"Level of disclosure (Table 6 of the paper): {level}, {TEXTS['privacy'][level]}."
     yield "Numbers of instructions and scores leave a house with every evaluation."
-    if private := guarantee_text(config.privacy, run.folder, run.frames.rounds).strip():
+    if private := guarantee_text(config, run.folder, run.frames.rounds).strip():
         yield private
     elif own.method == "federated":
         yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."

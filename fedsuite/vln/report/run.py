@@ -75,7 +75,7 @@ def write_results(config: FedVLNConfig, run_dir: Path) -> None:
     else:
         text = scores_text(outcome, "agent", read_baselines(run_dir)) + "\n"
     text += admitted_text(outcome.frames)
-    text += guarantee_text(config.privacy, run_dir, outcome.frames.rounds)
+    text += guarantee_text(config, run_dir, outcome.frames.rounds)
     if told := sampled_text(outcome.frames, config.evaluation.selection != "last"):
         text += f"\n{told}\n"
     RunFolder(run_dir).results.write_text(text, encoding="utf-8")
