@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Message
 from flwr.app.error import Error
 
 import clients.summing
-import strategies.secure_sums
+import strategies.sum_exchanges
 from fedsuite.averaging.settings import FedAvgSettings
 from fedsuite.randomness import torch_generator_for
 from fedsuite.roster.members import roster_of
@@ -122,5 +122,5 @@ def without_masks(patch: pytest.MonkeyPatch) -> None:
     """The plain sum of whole numbers modulo 2^32, in the place of masks and of what takes them off."""
     patch.setattr(clients.summing, "masked", lambda own, drawn, listed, members, vector: vector)
     patch.setattr(
-        strategies.secure_sums, "unmasked", lambda listed, members, total, alive, shares: total
+        strategies.sum_exchanges, "unmasked", lambda listed, members, total, alive, shares: total
     )

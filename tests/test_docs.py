@@ -6,19 +6,21 @@ import shutil
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 import yaml
 from typer.main import get_command
 
-from fedsuite.settings.config import parse_text, read_config
+from fedsuite.errors import InputError
+from fedsuite.settings.config import RunSettings, parse_text, read_config, to_flat
 from simulations.commands.cli import app
 from simulations.experiments.request import Request, describe, split_changes
 from simulations.experiments.sweep import SweepOptions
 from simulations.experiments.variants import chosen_labels
 from simulations.shipped import shipped_names
-from simulations.systems import load_system
+from simulations.systems import System, load_system
 from tests.harness import ROOT
 
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md", "SECURITY.md")
@@ -90,11 +92,34 @@ def check_request(context: click.Context) -> None:
     typed = split_changes(changes)
     request = Request(config, changes, only=only, seeds=given.get("seeds"), sweep=sweep)
     described = describe(request, typed)
-    assert chosen_labels(only, [r.label for r in described.runs])
-    for label in described.runs:
-        cls = load_system(str(label.table["system"])).config_class
+    chosen = chosen_labels(only, [r.label for r in described.runs])
+    assert chosen
+    for run in described.runs:
+        system = load_system(str(run.table["system"]))
+        cls = system.config_class
         values = {key: parse_text(cls, key, text) for key, text in typed.items()}
-        read_config(cls, {**label.table, **values})
+        settings = read_config(cls, {**run.table, **values})
+        if run.label in chosen and len(changes) == len(given["change"] or []):
+            check_settings(system, settings)
+
+
+ABSENT = re.compile(
+    r"(start|speaker)-from: \S+ does not exist|network '\S+': expected |device: cuda "
+)
+CHECKED: set[str] = set()  # of those that differ in more than seed and name
+
+
+def check_settings(system: System[Any], settings: RunSettings) -> None:
+    """A run of these settings is not refused, unless for a file or a device that is not here."""
+    flat = {k: v for k, v in to_flat(settings).items() if k not in ("seed", "name")}
+    if (told := str(sorted(flat.items()))) in CHECKED:
+        return
+    try:
+        system.validate(settings)
+    except InputError as error:
+        if not ABSENT.match(str(error)):
+            raise
+    CHECKED.add(told)
 
 
 @pytest.mark.slow
@@ -117,6 +142,7 @@ def test_the_check_of_commands_checks() -> None:
         ("run cdl/quickstart --set training.rate=1", ValueError),
         ("run cdl/quickstart --set seed=-1", ValueError),
         ("run cdl/quickstart --only nobody", ValueError),
+        ("run cdl/quickstart --only cdl --set federation.secure-sum=true", InputError),
     ):
         with pytest.raises(error):
             check_request(context_of(line.split()))

@@ -1,6 +1,6 @@
 """Section `privacy` of a run's settings: differential privacy of whatever an exchange shares.
 
-What it does is in fedsuite/privacy: client_level.py on the server, example_level.py in a client.
+What it does is in fedsuite/privacy: client_level.py, by members of secure sums noised_sums.py, in a client example_level.py.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ class PrivacySettings:
 
     unit: str = setting(
         "none",
-        "whose presence the released models hide: nobody's (none), a client's (DP-FedAvg: the server clips and adds noise), "
+        "whose presence the released models hide: nobody's (none), a client's (DP-FedAvg: the server clips and adds noise, "
+        "or every client where federation.secure-sum is on), "
         "or an example's (DP-SGD: every client clips and adds noise in each step)",
         choices=("none", CLIENT, EXAMPLE),
         added=True,

@@ -7,7 +7,7 @@ from fedsuite.errors import RunFailed
 from fedsuite.federation import ClientInfo, Reply
 from fedsuite.privacy.sealing import ANNOUNCED
 from strategies.sealed_keys import exchanged_keys
-from strategies.secure_sums import mean_start
+from strategies.sum_exchanges import mean_start
 
 
 def test_changes_are_put_on_the_model_that_all_started_from_or_the_mean_of_theirs() -> None:
