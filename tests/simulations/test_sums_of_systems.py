@@ -26,6 +26,7 @@ from tests.summed_runs import LosingGrid, played, without_masks
 CDL = {"scenario": "star", "num_rounds": 2, "min_reply_fraction": 0.5, "checkpoint_every": 1}
 FEDVLN = {"generated_seen_houses": 4, "num_rounds": 2, "min_reply_fraction": 0.5}
 LOST = {(1, "masked"): [3], (2, "keys"): [0]}
+NOISED = {"privacy.unit": "client", "privacy.noise": "seeded", "privacy.clip": 0.4}
 PLAINLY_LOST = {(1, "train"): [3], (2, "train"): [0]}
 
 
@@ -124,9 +125,13 @@ def nodes_of(tmp_path: Path, roster: Roster, **keys: Any) -> list[Path]:
     return files
 
 
-def test_nodes_that_know_each_other_make_the_bytes_of_a_simulation(tmp_path: Path) -> None:
-    simulated = summed_runs.run(tmp_path / "simulated", "run")
-    config = summed_runs.config_of(tmp_path / "server", "run", roster=str(tmp_path / "server.json"))
+@pytest.mark.parametrize("own", [{}, NOISED], ids=["plain", "noised"])
+def test_nodes_that_know_each_other_make_the_bytes_of_a_simulation(
+    tmp_path: Path, own: dict[str, Any]
+) -> None:
+    simulated = summed_runs.run(tmp_path / "simulated", "run", **own)
+    changes = {**own, "roster": str(tmp_path / "server.json")}
+    config = summed_runs.config_of(tmp_path / "server", "run", **changes)
     config = {**config, "min-reply-fraction": 0.3}
     files = nodes_of(tmp_path, prepared(config), secure_sums=True)
     done = deploy(config, files)
@@ -195,8 +200,9 @@ def test_a_bad_own_key_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.ray
 def test_two_workers_make_the_bytes_of_one_process(tmp_path: Path) -> None:
-    run_inprocess(summed_runs.config_of(tmp_path, "one"))
-    config = summed_runs.config_of(tmp_path, "two")
+    """Noise of the seed is each member's own, wherever it trains."""
+    run_inprocess(summed_runs.config_of(tmp_path, "one", **NOISED))
+    config = summed_runs.config_of(tmp_path, "two", **NOISED)
     run_ray(config, RunFolder(tmp_path / "two"), len(prepared(config)), Placement(2))
     for name in ("model.safetensors", "history.jsonl"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

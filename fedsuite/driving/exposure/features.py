@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsuite.arrays import module_arrays
+from fedsuite.averaging.privacy_settings import CLIENT
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, PLAIN, ExposedSilo, Visit
 from fedsuite.driving.plan import initial_network
@@ -72,7 +73,7 @@ def feature_findings(silos: Sequence[ExposedSilo], head: str, visits: int) -> It
             [t.angle_told for t in plain], guessed, [t.angle_told for t in control],
             "angle = prediction - db / 2, which a contrastive loss shifts; the guess is another silo's mean angle",
         )  # fmt: skip
-    if len(silos) > 1:
+    if len(silos) > 1 and config.privacy.unit != CLIENT:  # else silos get what a server has noised
         tried = ring_trials(silos, head, visits)
         target = "a frame's features, from the mean of two backbones at the first mixing"
         yield from _findings(NEIGHBOUR, target, tried, control, len(silos))

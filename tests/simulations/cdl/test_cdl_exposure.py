@@ -4,6 +4,8 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,6 +124,9 @@ def test_only_who_has_a_neighbour_can_be_read_by_one(played: Played) -> None:
         config, folder, _ = played(variant)
         found = inversion(config, folder, 0, silent, quick=True)
         assert {f.attacker for f in found} == attackers
+    config, folder, _ = played("one")  # whose server noises what silos get
+    found = inversion(changed(config, unit="client"), folder, 0, silent, quick=True)
+    assert {f.attacker for f in found} == {"server"}
 
 
 def test_all_attacks_have_controls_that_hold(played: Played) -> None:
@@ -177,3 +182,17 @@ def test_silos_that_keep_their_state_elsewhere_cannot_be_audited(
     with pytest.raises(InputError, match="audit a run made in simulation"):
         silos_of(config, tmp_path / "run")
     assert json.loads((folder / "run.json").read_text())["status"] == "completed"
+
+
+def test_steps_that_no_server_is_shown_are_not_attacked(played: Played) -> None:
+    """Under secure sums; who has the model is asked as ever."""
+    config = changed(played("one")[0], secure_sum=True)
+    told: list[str] = []
+    audited: Any = SimpleNamespace(progress=lambda text, *numbers: told.append(text))
+    found = attacks(config)
+    assert [*found] == ["inversion", "matching", "membership"]
+    assert [*found["inversion"](audited), *found["matching"](audited)] == []
+    assert told == [
+        f"{name}: left out, a server of secure sums is shown no silo's step"
+        for name in ("inversion", "matching")
+    ]
