@@ -1,6 +1,7 @@
 """What nodes say of themselves, and the roster that it makes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,9 @@ def test_parts_that_do_not_go_together() -> None:
         lambda part: part.update(words=[["left"]]),
         lambda part: part.update(facts=[]),
         lambda part: part.update(counted=3),
+        lambda part: part.update(cures="none"),
+        lambda part: part["member"].update(details=[]),
+        lambda part: part.update(system={}),
     ],
 )
 def test_what_is_no_part_is_one_line(tmp_path: Path, change: Any) -> None:
@@ -84,6 +88,9 @@ def test_what_is_no_part_is_one_line(tmp_path: Path, change: Any) -> None:
         read_part(file)
     line = str(caught.value)
     assert line.startswith(f"{file}: ") and "\n" not in line
+    tables = {"facts", "largest", "details", "alike", "cures"}
+    if found := re.search(r": (\w+) must be (a table|text), got", line):
+        assert (found[1] in tables) == (found[2] == "a table")
     assert line.endswith("have `fedsuite data prepare-node` write it anew where the data are")
 
 

@@ -37,6 +37,7 @@ CHANGED: dict[str, tuple[Change, str]] = {
     "a word": (lambda r: r["words"].append("up"), "3 words were known, 4 are"),
     "order": (lambda r: r["members"].reverse(), "its members stand in another order"),
     "another": (lambda r: r["members"][1].update(name="fir"), "elm is gone and fir is new"),
+    "one more": (lambda r: r["members"].append({**r["members"][0], "name": "fir"}), "fir is new"),
     "one less": (lambda r: r["members"].pop(), "ash is gone"),
     "samples": (lambda r: r["members"][0].update(examples=17), "oak: examples was 18, is 17"),
     "role": (lambda r: r["members"][0].update(role="unseen"), 'oak: role was "seen", is "unseen"'),

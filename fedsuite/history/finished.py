@@ -28,9 +28,13 @@ def open_finished(folder: Path | str, cls: type[Settings]) -> tuple[RunFolder, S
             f"{cls().system}; name another run"
         )
     status = run.status().get("status", "unknown")
-    if status != "completed" or not run.model.is_file():
+    if status != "completed":
         raise InputError(
             f"{folder}: expected a completed run, its status is {status}; continue it with --resume {as_typed(folder)}"
+        )
+    if not run.model.is_file():
+        raise InputError(
+            f"{run.model}: missing, though the run is completed; put it back from a copy"
         )
     return run, read_config(cls, stored, str(run.config))
 

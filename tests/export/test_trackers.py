@@ -12,6 +12,7 @@ from fedsuite.export.formats import Output
 from fedsuite.export.trackers import MLflowExport, WandbExport
 from fedsuite.history import Run, load_run
 from tests.growing import GrowingRun, finished, metrics_of
+from tests.written_runs import write_experiment
 
 Calls = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
 
@@ -55,6 +56,7 @@ def test_wandb_gets_settings_metrics_by_round_and_the_end(
         str(tmp_path / "out"),
     )
     own: Run = load_run(tmp_path / "run")
+    assert (begun["group"], begun["job_type"]) == (None, "toy")
     assert begun["config"]["num-rounds"] == 4 and begun["config"]["data-fingerprint"] == own.data
     logged = [(given[0], keys["step"]) for given, keys in named(calls, "log")]
     assert logged == [*((metrics_of(n), n) for n in range(5)), ({"test.sr": 0.75}, 4)]
@@ -87,7 +89,9 @@ def test_mlflow_gets_settings_metrics_by_round_and_the_end(
         run.end(status)
     export([run.path], MLflowExport, Output(None))
     assert named(calls, "client") == [((None,), {})]
+    assert [given for given, _ in named(calls, "create_experiment")] == [("fedsuite",)]
     assert named(calls, "create_run")[0][0] == ("3",)
+    assert named(calls, "create_run")[0][1]["run_name"] == "run"
     batches = named(calls, "log_batch")
     params = dict(pair for _, keys in batches for pair in keys.get("params", ()))
     assert params["num-rounds"] == "4" and params["system"] == "toy" and "version.torch" in params
@@ -103,3 +107,21 @@ def test_mlflow_gets_settings_metrics_by_round_and_the_end(
 
 def _place(item: tuple[str, float]) -> int:
     return ["val.sr", "train.loss", "local-steps"].index(item[0])
+
+
+def test_runs_of_an_experiment_are_a_project_with_a_group_for_each_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, calls = tmp_path / "methods", list[tuple[str, tuple[Any, ...], dict[str, Any]]]()
+    labels = [f"{variant}/seed-{seed}" for variant in ("slow", "quick") for seed in (0, 1)]
+    for label in labels:
+        finished(folder / label)
+    write_experiment(folder, labels)
+    module = Recording(calls, {"init": Recording(calls, {})})
+    installed(monkeypatch, "wandb", init=module.init)
+    export([folder], WandbExport, Output(None))
+    begun = [keys for _, keys in named(calls, "init")]
+    assert {keys["project"] for keys in begun} == {"methods"}
+    assert sorted((keys["name"], keys["group"]) for keys in begun) == sorted(
+        (f"methods/{label}", label.split("/")[0]) for label in labels
+    )

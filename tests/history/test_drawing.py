@@ -61,6 +61,8 @@ def test_it_draws_over_counts_and_on_axes_that_are_given(houses: Path) -> None:
     assert mine.get_xlabel() == "local-steps"
     assert mine.get_lines()[0].get_xdata().tolist() == [0, 20]
     assert run.plot("val_unseen.spl", axes=mine) is mine and len(mine.get_lines()) == 2
+    federated, _ = load_runs(houses).plot(SR, x="local-steps").get_lines()  # as many in each of two
+    assert federated.get_xdata().tolist() == [0, 20]
 
 
 def test_runs_of_several_experiments_are_told_apart(houses: Path, tmp_path: Path) -> None:

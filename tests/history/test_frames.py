@@ -138,6 +138,14 @@ def test_a_run_knows_what_it_was(three_runs: Path, tmp_path: Path) -> None:
     assert about["data"].nunique() == 3
     moved = shutil.copytree(run.folder, tmp_path / "moved")
     assert load_run(moved).data == run.data
+    settings = json.loads((moved / "config.json").read_text())
+    elsewhere = {**settings, "data.cache-dir": "/elsewhere/cache"}
+    (moved / "config.json").write_text(json.dumps(elsewhere))
+    assert load_run(moved).data == run.data  # where houses are kept says nothing of what they are
+    other = {**settings, "data.generated-seen-houses": 1 + settings["data.generated-seen-houses"]}
+    (moved / "config.json").write_text(json.dumps(other))
+    assert load_run(moved).data != run.data
+    (moved / "config.json").write_text(json.dumps(settings))
     roster = json.loads((moved / "roster.json").read_text())
     roster["members"][0]["examples"] += 1
     (moved / "roster.json").write_text(json.dumps(roster))

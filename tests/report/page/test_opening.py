@@ -2,6 +2,8 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from scipy import stats
@@ -9,7 +11,7 @@ from scipy import stats
 from fedsuite.history.paired import Difference
 from fedsuite.reports.outcomes import Column
 from fedsuite.reports.page.differences import Compared, Comparison, sentence
-from fedsuite.reports.page.opening import _wilson
+from fedsuite.reports.page.opening import MOST_NAMED, _listed, _wilson
 from fedsuite.roster.members import Member
 from simulations.results.report import make_report
 from tests.written_runs import parties_run, round_row, write_run
@@ -60,3 +62,14 @@ def test_certain_is_what_pairs_bear_out(difference: Difference, start: str) -> N
     found = Comparison("best", (Compared("next", difference),), "seed")
     said = sentence(found, SCORE, lower=False)
     assert said.startswith(start) and bool(said) == bool(start)
+
+
+def test_of_many_lines_the_first_are_named() -> None:
+    lines = {f"v{n}": [SimpleNamespace()] for n in range(MOST_NAMED + 2)}
+    score: Any = SimpleNamespace(cell=lambda own: "1")
+    told = _listed(lines, score)  # type: ignore[arg-type]
+    assert (
+        told.endswith(f"v{MOST_NAMED - 1} 1 (1 run) and 2 more") and f"v{MOST_NAMED} " not in told
+    )
+    few = dict(list(lines.items())[:MOST_NAMED])
+    assert _listed(few, score).endswith(f"v{MOST_NAMED - 1} 1 (1 run)")  # type: ignore[arg-type]

@@ -84,6 +84,28 @@ def test_who_took_part_how_often(written) -> None:
     assert tasks["evaluate"]["sent by clients (MB)"] == "0.000"
 
 
+def test_who_sent_most_and_where_the_time_went_are_means_over_the_runs_of_a_line(
+    tmp_path: Path,
+) -> None:
+    """Two seeds send as much as one, and take as long; the second sends more than the first."""
+    from tests.written_runs import write_experiment
+
+    folder = tmp_path / "houses"
+    for seed in (0, 1):
+        run = houses_run(folder / "federated" / f"seed-{seed}", seed, 0.5)
+        rows = (
+            (run / "history.jsonl").read_text().replace('"bytes-up": 1000', '"bytes-up": 9000000')
+        )
+        (run / "history.jsonl").write_text(rows if seed else rows.replace("9000000", "3000000"))
+    write_experiment(folder, ["federated/seed-0", "federated/seed-1"])
+    report = make_report([str(folder)])
+    (sent,) = table_named(report, "By client, in all rounds")
+    assert sent["sent by"] == "oak" and sent["clients"] == "2"
+    assert (sent["median (MB)"], sent["most (MB)"]) == ("9.000", "12.000")  # 6 of elm, 12 of oak
+    (seconds,) = table_named(report, "Seconds of all rounds")
+    assert [*seconds.values()][:2] == ["federated", "3.0"]
+
+
 def test_failures_are_counted_and_named(tmp_path: Path) -> None:
     from tests.written_runs import client_row, round_row, write_run
 

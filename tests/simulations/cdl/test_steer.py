@@ -148,6 +148,12 @@ def test_a_run_that_cannot_steer_is_refused(runs: Runs, tmp_path: Path) -> None:
         InputError, match=r"silo-01 has kept tensors to itself .network.batch-norm = local"
     ):
         Pilot.of_run(local, "silo-01")
+    (local / "model.safetensors").rename(tmp_path / "model.safetensors")
+    with pytest.raises(
+        InputError, match=r"model.safetensors: missing, though the run is completed"
+    ):
+        Pilot.of_run(local, "silo-01")
+    (tmp_path / "model.safetensors").rename(local / "model.safetensors")
     status = json.loads((local / "run.json").read_text())
     (local / "run.json").write_text(json.dumps({**status, "status": "running"}))
     with pytest.raises(InputError, match=r"expected a completed run, its status is running"):
