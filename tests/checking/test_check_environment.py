@@ -186,6 +186,7 @@ CORPUS: dict[str, tuple[Any, str]] = {
     "longest": (world(longest=3), "ends within longest = 3 steps"),
     "rewards": (stepping(lambda j, s: Step(s.rewards.astype(float), s.ended, s.terminal)), "rewards float32 [3]"),
     "idle reward": (stepping(lambda j, s: Step(s.rewards + np.float32(1), s.ended, s.terminal)), "no reward"),
+    "idle end": (stepping(lambda j, s: Step(s.rewards, s.ended | (j.left == 0), s.terminal)), "no reward and no end"),
     "terminal": (stepping(lambda j, s: Step(s.rewards, s.ended, ~s.ended)), "terminal only where ended"),
     "scores": (reward_function(scores=lambda self: {"done": np.nan}), "metric done: expected a finite number"),
     "records": (view(records=lambda self: self.at.astype(float)), "records of whole numbers [3, R]"),
