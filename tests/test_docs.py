@@ -74,11 +74,14 @@ def context_of(words: list[str]) -> click.Context:
     return command.make_context(name, list(words))
 
 
-def check_request(context: click.Context) -> None:
-    """Configuration, keys, values, variants and seeds of a run, sweep or config are ones that there are."""
+def check_request(context: click.Context, own: bool = False) -> None:
+    """Configuration, keys, values, variants and seeds of a run, sweep or config are ones that there are, and go together.
+
+    own: files of the reader's own are there, too.
+    """
     given = context.params
     config = Path(given["config"])
-    if "/" not in str(config) or "$" in str(config) or given.get("resume"):
+    if not own and ("/" not in str(config) or "$" in str(config) or given.get("resume")):
         return  # a file, or a run, of the reader's own
     sweep = None
     if context.info_name == "sweep":
@@ -86,7 +89,7 @@ def check_request(context: click.Context) -> None:
             given["vary"] or [], given["metric"], given["target"] or [], False, given["variant"]
         )
     changes, only = given["change"] or [], given["only"] or []
-    changes = [change for change in changes if not OWN.search(change)]
+    changes = [change for change in changes if own or not OWN.search(change)]
     if len(changes) < len(given["change"] or []) and "system=" in "".join(given["change"]):
         return  # a system of the reader's own
     typed = split_changes(changes)
@@ -95,7 +98,7 @@ def check_request(context: click.Context) -> None:
     chosen = chosen_labels(only, [r.label for r in described.runs])
     assert chosen
     for run in described.runs:
-        system = load_system(str(run.table["system"]))
+        system = load_system(typed.get("system", str(run.table["system"])))
         cls = system.config_class
         values = {key: parse_text(cls, key, text) for key, text in typed.items()}
         settings = read_config(cls, {**run.table, **values})

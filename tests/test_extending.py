@@ -33,6 +33,7 @@ from simulations.systems import load_system
 from tests.golden.runs import RUNS
 from tests.harness import ROOT, changed, config_from, full_keys
 from tests.simulations.test_torch_system import client_of, visit
+from tests.test_docs import OWN, PAGES, check_request, commands, context_of
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +81,21 @@ def play(tmp_path: Path, cache: Path) -> Play:
         return load_runs(tmp_path / "runs" / name).rounds
 
     return play
+
+
+def test_commands_with_files_of_the_readers_own_are_not_refused(files: Path) -> None:
+    (text,) = re.findall(r"^`regression\.toml`:\n\n((?:    .+\n)+)", PAGE, re.MULTILINE)
+    (files / "regression.toml").write_text(re.sub("^    ", "", text, flags=re.MULTILINE))
+    found = 0
+    for words in (words for page in PAGES for words in commands(page)):
+        if words[0] not in ("run", "sweep", "config") or len(words) == 1:
+            continue
+        context = context_of(words)
+        changes, config = context.params["change"] or [], context.params["config"]
+        if config and (any(map(OWN.search, changes)) or Path(config).is_file()):
+            check_request(context, own=True)
+            found += 1
+    assert found > 25
 
 
 def test_every_file_is_as_short_as_promised() -> None:
