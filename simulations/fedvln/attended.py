@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clients.house import HouseClient
-from fedsuite.averaging.privacy_settings import EXAMPLE
+from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE
 from fedsuite.privacy.attacks.clustered import mean_of
 from fedsuite.privacy.findings import Finding
 from fedsuite.settings.config import with_keys
@@ -101,7 +101,9 @@ def _leaves(config: FedVLNConfig) -> bool:
 
 
 def _changed_on_the_way(config: FedVLNConfig) -> bool:
-    return config.privacy.unit == EXAMPLE or config.federation.codec != "none"
+    """Whether a house's step is clipped, noised or coded before anybody else has it."""
+    noised = config.privacy.unit == CLIENT and config.federation.secure_sum
+    return noised or config.privacy.unit == EXAMPLE or config.federation.codec != "none"
 
 
 def _guesses(audited: Audited) -> dict[int, np.ndarray]:

@@ -253,3 +253,26 @@ def test_noise_in_every_step_hides_views(tmp_path: Path, cache: Path, call: Call
     assert "an attended view, from a plain step of one decision" not in cosines
     first = cosines["an attended view, from a first visit of one decision, RMSprop's step undone"]
     assert first["counts"] and first["value"] < first["undefended"] - 0.1
+
+
+def test_noise_of_the_members_hides_what_a_sum_tells(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    """An audit plays sums of its own, of which the run's ledger knows nothing."""
+    summed = {"aggregation": "parallel", "secure_sum": True, "generated_seen_houses": 4}
+    run = play(
+        tmp_path, cache, **summed, **{"privacy.unit": "client", "privacy.noise-multiplier": 2.0}
+    )
+    ledger = (run / "ledger.jsonl").read_bytes()
+    arguments = ("--attacks", "views,canaries", "--set", "views.decisions=4")
+    code, _, err = call("audit", "run", *arguments, engine=False)
+    assert code == 0, err
+    assert (run / "ledger.jsonl").read_bytes() == ledger
+    lines = rows_of(run)
+    assert not any("plain step" in target for target, _ in lines)
+    assert {line["epsilon"] for line in lines.values()} == {read(run).epsilon()}
+    sent = lines["one of the attended views, from a visit as sent", "cosine"]
+    assert sent["counts"] and sent["value"] < sent["undefended"] - 0.05
+    (bound,) = (line for (_, measure), line in lines.items() if measure == AT_LEAST)
+    assert bound["counts"] and bound["value"] < bound["control"]
+    assert bound["value"] <= bound["epsilon"]
