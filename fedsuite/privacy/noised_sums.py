@@ -55,7 +55,7 @@ class NoisedLevels:
     def rounded(self, change: np.ndarray, weight: float, noise: np.random.Generator) -> np.ndarray:
         """A change [d] as d + 1 words; the last is 0. weight: 1, for noise hides one among members that weigh alike."""
         most = self.clip - self.step * math.sqrt(change.size) / 2
-        factor = min(1.0, most / max(float(np.linalg.norm(change)), most))
+        factor = most / max(float(np.linalg.norm(change)), most)
         levels = np.rint(change * (factor / self.step))
         levels += np.rint(noise.normal(0.0, self.deviation / self.step, change.size))
         return np.append(levels, 0).astype(np.int64).astype(WORD)
