@@ -8,10 +8,11 @@ import numpy as np
 
 from fedsuite.arrays import Arrays
 from fedsuite.errors import one_line
-from fedsuite.messages.instructions import Allowed, Instruction, OneOf, Whole, refused, task
+from fedsuite.messages.instructions import Above, Allowed, Instruction, OneOf, Whole, refused, task
 from fedsuite.privacy.identity import read_announced
 from fedsuite.privacy.secure_sum import Listed, PublicKeys
 from fedsuite.privacy.sum_terms import (
+    CLIP,
     MASKED,
     SHARES,
     STAGE,
@@ -44,12 +45,15 @@ class Numbers:
         return f"ascending numbers below {self.most}, with commas between them"
 
 
-def instruction_of(stage: object, inner: Instruction, rounds: int, members: int) -> Instruction:
-    """A message of training, which is one of the stages; inner: what the client itself is told."""
+def instruction_of(
+    stage: object, inner: Instruction, rounds: int, members: int, adapts: bool
+) -> Instruction:
+    """A message of training, which is one of the stages; inner: what the client itself is told; adapts: it is told C."""
     fixed: dict[str, Allowed] = {STAGE: OneOf((stage,) if stage in STAGES else STAGES)}
     every = Numbers(members)
     if stage == MASKED:
-        return Instruction({**inner.needed, **fixed, "members": every}, inner.optional)
+        clip: dict[str, Allowed] = {CLIP: Above(0)} if adapts else {}
+        return Instruction({**inner.needed, **fixed, "members": every, **clip}, inner.optional)
     if stage == SHARES:
         fixed["threshold"] = Whole(2, members)
     if stage == UNMASK:

@@ -30,6 +30,7 @@ from fedsuite.messages.instructions import Instruction, task
 from fedsuite.privacy.secure_sum import SEALED_BYTES, Listed, masked, opened_shares, sealed_shares
 from fedsuite.privacy.shamir import SHARE_BYTES
 from fedsuite.privacy.sum_terms import (
+    CLIP,
     KEYS,
     MASKED,
     SHARES,
@@ -66,7 +67,8 @@ class SummingClient(NumPyClient):
         if kind != "train":
             return own(kind, config) if own else task(self.rounds)
         inner = own(kind, config) if own else task(self.rounds)
-        return instruction_of(config.get(STAGE), inner, self.rounds, self.members)
+        adapts = self.terms.adapts
+        return instruction_of(config.get(STAGE), inner, self.rounds, self.members, adapts)
 
     def get_properties(self, config: Config) -> dict[str, Any]:
         """Who this is; with resume-round, sums of later rounds have not been."""
@@ -139,14 +141,14 @@ class SummingClient(NumPyClient):
             if members != at.members:
                 refuse(self.partition, "members", config["members"], numbers_text(at.members))
             return named_reply({"masked": at.vector}, at.examples, at.metrics)
-        own = {k: v for k, v in config.items() if k not in (STAGE, "members")}
+        own = {k: v for k, v in config.items() if k not in (STAGE, "members", CLIP)}
         received = named_arrays(parameters, config)
         sent, examples, metrics = self.inner.fit(parameters, own)
         names = {NAMES: metrics.pop(NAMES, config[NAMES])}
         change = _change(received, named_arrays(sent, names))
         relative = relative_weights([listed.counts[p] for p in members], self.terms.most)
         weight = float(relative[members.index(self.partition)])
-        levels = self.terms.levels(len(listed.keys), len(members))
+        levels = self.terms.levels(len(listed.keys), len(members), config.get(CLIP))
         words = levels.rounded(change, weight, self.noise(number))
         vector = masked(self.partition, secrets_of(at), listed, members, words)
         self.state.write(at.with_vector(members, vector, examples, metrics))

@@ -5,9 +5,11 @@ change was added, the same model, which is the weighted mean of all of theirs: m
 computes can be of a single client.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from fedsuite.arrays import Arrays, forms_of
 from fedsuite.errors import InputError, RunFailed
@@ -19,16 +21,14 @@ from fedsuite.federation import (
     ServerState,
     UnderWay,
 )  # fmt: skip
+from fedsuite.privacy.client_level import next_clip
 from fedsuite.privacy.noised_sums import NoisedLevels
 from fedsuite.privacy.secure_sum import FEWEST
-from fedsuite.privacy.sum_terms import (
-    ON,
-    SumTerms,
-    terms_of,
-)  # fmt: skip
+from fedsuite.privacy.sum_terms import CLIP, ON, SumTerms, terms_of
 from fedsuite.runs.folder import folder_of
 from fedsuite.settings.config import RunSettings
-from strategies.sum_exchanges import OneSum
+from strategies.steps import MERGE
+from strategies.sum_exchanges import NOT_CLIPPED, OneSum
 from strategies.wrapping import Wrapped
 
 
@@ -71,6 +71,9 @@ def check_planned(config: RunSettings, members: int) -> None:
         )
 
 
+_CLIP = f"{MERGE}.{CLIP}"  # in ServerState.rules
+
+
 class SecureSums(Wrapped):
     """Another strategy, which merges by a weighted mean. run: the folder whose ledger has what sums with noise tell."""
 
@@ -82,17 +85,35 @@ class SecureSums(Wrapped):
 
     def train(self, number: int, state: ServerState, clients: Clients) -> Exchanges:
         steps, told = self.inner.train(number, state, clients), dict[str, float]()
+        clip = self._clip(state)
         replies: Sequence[Reply] | None = None
         while True:
             try:
                 tasks = next(steps) if replies is None else steps.send(replies)
             except StopIteration as end:
                 metrics = {k: v for k, v in end.value.metrics.items() if k not in self.hidden}
-                return replace(end.value, metrics=metrics | told)
+                after = self._adapted(end.value.state, clip, told)
+                return replace(end.value, state=after, metrics=metrics | told)
             if isinstance(tasks, UnderWay):
                 why = "the strategy goes on before all have answered, which no sum can"
                 raise RunFailed(f"round {number}: {ON}: {why}; set {ON} to false")
             if tasks and tasks[0].kind == "train":
-                replies = yield from OneSum(number, self.terms, tasks, clients, self.run).run(told)
+                one = OneSum(number, self.terms, tasks, clients, self.run, clip)
+                replies = yield from one.run(told)
             else:
                 replies = yield tasks
+
+    def _clip(self, state: ServerState) -> float | None:
+        """C of a round, which stands where a server that clips has it; None where no change is clipped."""
+        own = self.terms.private
+        return float(state.rules.get(_CLIP, own.clip)) if own else None
+
+    def _adapted(
+        self, state: ServerState, clip: float | None, told: Mapping[str, float]
+    ) -> ServerState:
+        """With the C of the next round, where it follows how many were not clipped."""
+        own, share = self.terms.private, told.get(NOT_CLIPPED)
+        if not own or not clip or share is None:
+            return state
+        after = next_clip(clip, share, own.clip_quantile, own.clip_rate)
+        return replace(state, rules={**state.rules, _CLIP: np.asarray(after)})

@@ -26,6 +26,7 @@ from fedsuite.privacy.masked_vectors import WORD
 from fedsuite.privacy.secure_sum import SEALED_BYTES, Listed, PublicKeys, unmasked
 from fedsuite.privacy.shamir import SHARE_BYTES
 from fedsuite.privacy.sum_terms import (
+    CLIP,
     KEYS,
     MASKED,
     SHARES,
@@ -35,18 +36,20 @@ from fedsuite.privacy.sum_terms import (
     numbers_text,
 )  # fmt: skip
 
+NOT_CLIPPED = "merge.not-clipped"  # b of client_level.py, which C goes by
 Bytes = Mapping[int, Mapping[int, bytes]]  # by sender, by whom they are for or of
 
 
 @dataclass(frozen=True)
 class OneSum:
-    """The sum of one batch of training tasks. folder: the run's, for its ledger."""
+    """The sum of one batch of training tasks. folder: the run's, for its ledger; clip: C, None where nobody clips."""
 
     number: int
     terms: SumTerms
     tasks: Sequence[Task]
     clients: Clients
     folder: Path
+    clip: float | None
 
     def run(self, told: dict[str, float]) -> Asking[list[Reply]]:
         """What the strategy is sent; metrics of the sum go into `told`."""
@@ -78,11 +81,13 @@ class OneSum:
             record_sum(self.terms.private, self.folder, self.number, len(alive), fewest)
         shares = yield from self._unmasking(members, alive, sealed)
         self._enough(UNMASK, alive, shares, listed.threshold)
-        model, clipped = self._model(listed, members, alive, total, shares)
+        model, counted = self._model(listed, members, alive, total, shares)
         told["secure-sum.members"] = float(len(alive))
         told["secure-sum.lost"] = float(len(chosen) - len(alive))
         if not self.terms.private:
-            told["secure-sum.cut"] = clipped / (_length(forms) * len(alive))
+            told["secure-sum.cut"] = counted / (_length(forms) * len(alive))
+        elif self.terms.adapts:
+            told[NOT_CLIPPED] = counted / len(chosen) + 0.5
         return [replace(reply, arrays=model) for reply in answered]
 
     # --- the stages -------------------------------------------------------------------------------
@@ -114,6 +119,8 @@ class OneSum:
     def _masked(self, task: Task, members: Sequence[int]) -> Task:
         """Training whose change comes back masked; min-reply-fraction is of all who were to take part."""
         config = {**task.config, STAGE: MASKED, "members": numbers_text([*members])}
+        if self.terms.adapts and self.clip:
+            config[CLIP] = self.clip
         return replace(
             task,
             config=config,
@@ -143,14 +150,14 @@ class OneSum:
         alive: Sequence[int],
         total: np.ndarray,
         shares: Bytes,
-    ) -> tuple[Arrays, int]:
-        """The mean model of those alive, and how many of their numbers were clipped."""
+    ) -> tuple[Arrays, float]:
+        """The mean model of those alive, and what they have counted."""
         relative = relative_weights([listed.counts[p] for p in members], self.terms.most)
         weights = np.array([relative[members.index(p)] for p in alive])
         try:
             summed = unmasked(listed, members, total, alive, shares)
-            levels = self.terms.levels(len(listed.keys), len(members))
-            change, clipped = levels.mean(summed, weights)
+            levels = self.terms.levels(len(listed.keys), len(members), self.clip)
+            change, counted = levels.mean(summed, weights)
         except ValueError as error:
             raise RunFailed(
                 f"round {self.number}: secure sum, {UNMASK}: {error}; a member has sent what is none of its shares or no "
@@ -163,7 +170,7 @@ class OneSum:
             size = math.prod(shape)
             model[name] = (start + change[at : at + size].reshape(shape)).astype(np.float32)
             at += size
-        return {name: model[name] for name in self.tasks[0].expected}, clipped
+        return {name: model[name] for name in self.tasks[0].expected}, counted
 
     def _enough(
         self, stage: str, asked: Sequence[int], here: Sequence[int] | Bytes, needed: int

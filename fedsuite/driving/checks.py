@@ -19,7 +19,7 @@ from fedsuite.driving.topology.optimal_weights import SOLVED, check_solver
 from fedsuite.driving.training.contrastive import loss_of
 from fedsuite.driving.trials import tried_loss, tried_network
 from fedsuite.errors import InputError
-from fedsuite.privacy.complaints import ADAPTS, optimizer_complaints, value_complaints
+from fedsuite.privacy.complaints import optimizer_complaints, value_complaints
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import chosen, shown, tried
@@ -164,8 +164,6 @@ def _check_sums(config: CDLConfig) -> None:
         "federation.mixings-per-round": (own.mixings_per_round, 1),
         "sabotage.clients": (config.sabotage.clients, ""),
     }
-    if config.privacy.unit == CLIENT and config.privacy.adaptive_clip:
-        raise InputError(ADAPTS)
     for key, (value, wanted) in needed.items():
         if value != wanted:
             raise InputError(

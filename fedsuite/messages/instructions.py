@@ -4,6 +4,7 @@ A server is another party's program and may say anything. A client compares a me
 or writes anything, and answers what is not in the table with an error that names the field.
 """
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,19 @@ class Whole:
     def __str__(self) -> str:
         only = f"a whole number from {self.least} to {self.most}"
         return str(self.least) if self.least == self.most else only
+
+
+@dataclass(frozen=True)
+class Above:
+    """Finite numbers above `least`."""
+
+    least: float
+
+    def holds(self, value: object) -> bool:
+        return type(value) is float and self.least < value < math.inf
+
+    def __str__(self) -> str:
+        return f"a number above {self.least:g}"
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,8 @@ class SummedMean(_Released):
         """Delta of a round, float64."""
         added = clipped_sum(server, clients, np.ones(len(clients)))
         delta = {k: change / self.expected for k, change in sorted(added.items())}
-        step.metrics.update({"epsilon": read(self.folder).epsilon(), "clip": self.settings.clip})
+        clip = float(step.state.get(_CLIP, self.settings.clip))
+        step.metrics.update({"epsilon": read(self.folder).epsilon(), "clip": clip})
         return Merged(delta)
 
 

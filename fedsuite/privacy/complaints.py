@@ -9,11 +9,6 @@ from fedsuite.privacy.accounting import epsilon_of
 from fedsuite.privacy.client_level import sum_multiplier
 from fedsuite.settings.values import shown
 
-ADAPTS = (
-    "privacy.adaptive-clip: goes by how many changes were clipped, which the server of a secure sum does not see; set it or "
-    "federation.secure-sum to false"
-)
-
 
 def check_privacy(config: FedAvgSettings) -> None:
     """InputError for the first complaint; quick, reads no data, writes nothing."""
@@ -36,8 +31,6 @@ def privacy_complaints(own: PrivacySettings, federation: AveragingSettings) -> I
         )
     if own.unit != CLIENT:
         return
-    if federation.secure_sum and own.adaptive_clip:
-        yield ADAPTS
     needed = {
         "merge": (federation.merge, "mean", "weighs clients otherwise than alike"),
         "max-share": (federation.max_share, 1.0, "weighs clients by their samples"),

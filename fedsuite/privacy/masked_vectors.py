@@ -44,7 +44,7 @@ class Levels:
         count = np.count_nonzero(np.abs(change) > self.bound)
         return np.append(levels, count).astype(WORD)
 
-    def mean(self, total: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, int]:
+    def mean(self, total: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
         """The weighted mean change [d] float64 of those whose rounded changes add up to `total`, and how many numbers were
         clipped; ValueError for what is no such sum. weights: of these alone."""
         levels, count = total[:-1].astype(np.float64), int(total[-1])

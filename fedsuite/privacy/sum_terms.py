@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.averaging.privacy_settings import CLIENT, PrivacySettings
+from fedsuite.privacy.client_level import count_noise_of, sum_multiplier
 from fedsuite.privacy.masked_vectors import Levels
 from fedsuite.privacy.noised_sums import NoisedLevels
 from fedsuite.privacy.secure_sum import FEWEST
 
 KEYS, SHARES, MASKED, UNMASK = STAGES = ("keys", "shares", "masked", "unmask")
-STAGE = "stage"
+STAGE, CLIP = "stage", "clip"
 ON = "federation.secure-sum"
 
 
@@ -42,11 +43,18 @@ class SumTerms:
         """n of noised_sums.py: the fewest of `listed` members for whom any of them lets a sum be opened."""
         return max(FEWEST, self.needed(listed))
 
-    def levels(self, listed: int, members: int) -> Levels | NoisedLevels:
-        """How numbers travel in a sum of `members`, of `listed` with keys."""
+    @property
+    def adapts(self) -> bool:
+        """Whether a message says by which norm changes are clipped (CLIP)."""
+        return self.private is not None and self.private.adaptive_clip
+
+    def levels(self, listed: int, members: int, clip: float | None = None) -> Levels | NoisedLevels:
+        """How numbers travel in a sum of `members`, of `listed` with keys; clip: C, if it is not the first one."""
         if (own := self.private) is None:
             return Levels(self.bound, members)
-        return NoisedLevels(own.clip, own.noise_multiplier, members, self.opened_for(listed))
+        counted = count_noise_of(own, listed)
+        z = sum_multiplier(own.noise_multiplier, counted)
+        return NoisedLevels(clip or own.clip, z, members, self.opened_for(listed), counted)
 
 
 def terms_of(config: Any) -> SumTerms | None:

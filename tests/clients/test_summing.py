@@ -1,5 +1,6 @@
 """Members of secure sums and servers that lie to them: each lie is answered with one line, and tells nothing."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 from flwr.client import NumPyClient
 
 from clients.numpy_client_app import named_arrays, named_reply
+from clients.sum_messages import instruction_of
 from clients.sum_state import Peers, SumState
 from clients.summing import SummingClient
 from fedsuite.arrays import Arrays
 from fedsuite.errors import InputError
+from fedsuite.messages.instructions import task
 from fedsuite.privacy.identity import (
     Key,
     announced,
@@ -295,6 +298,22 @@ def test_boxes_of_another_member(members: Members) -> None:
         members.ask(1, 1, "unmask", {"shares": members.sealed[:, 2]}, alive="0,1,2,3,4", dead="")
     with refused("shares = uint8"):
         members.ask(1, 1, "unmask", {"shares": members.sealed[:2, 2]}, alive="0,1,2,3,4", dead="")
+
+
+@pytest.mark.parametrize("clip", [None, 0.0, -1.0, 1, math.nan, math.inf, "1.0"])
+def test_a_norm_that_is_none_is_refused(clip: object) -> None:
+    """Where it adapts a message needs it; elsewhere none has it."""
+    told = {"round": 1, "checkpoint-rounds": "0", "stage": "masked", "members": "0,1,2"}
+    adapts, fixed = (
+        instruction_of("masked", task(ROUNDS), ROUNDS, MANY, adapts) for adapts in (True, False)
+    )
+    adapts.check({**told, "clip": 0.5}, "train message")
+    fixed.check(told, "train message")
+    with pytest.raises(InputError, match="message has clip = unknown"):
+        fixed.check({**told, "clip": 0.5}, "train message")
+    given = {} if clip is None else {"clip": clip}
+    with pytest.raises(InputError, match=r"has clip = .*, expected a number above 0"):
+        adapts.check({**told, **given}, "train message")
 
 
 def test_training_in_the_clear_is_refused(members: Members) -> None:

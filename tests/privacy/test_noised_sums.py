@@ -21,7 +21,7 @@ class Silent(np.random.Generator):
         super().__init__(np.random.PCG64(0))
 
     def normal(self, *given: object) -> np.ndarray:  # type: ignore[override]
-        return np.zeros(given[-1])  # type: ignore[call-overload]
+        return np.zeros(given[2] if len(given) > 2 else ())  # type: ignore[call-overload]
 
 
 def changes_of(rng: np.random.Generator, members: int, size: int = SIZE) -> list[np.ndarray]:
@@ -155,6 +155,26 @@ def test_levels_are_fine_or_not() -> None:
 
 
 def test_masks_that_are_left_on_a_sum_are_noticed() -> None:
-    levels = NoisedLevels(1.0, 1.0, 3, 3)
-    with pytest.raises(ValueError, match="its last number is 7, expected 0"):
-        levels.mean(np.array([1, 2, 7], WORD), np.ones(3))
+    fixed, adapts = NoisedLevels(1.0, 1.0, 3, 3), NoisedLevels(1.0, 1.0, 3, 3, 0.5)
+    for number in (1, 2**32 - 1):
+        with pytest.raises(ValueError, match=r"its last number is .*, expected 0 at most"):
+            fixed.mean(np.array([1, 2, number], WORD), np.ones(3))
+    within = int((1.5 + 10 * 0.5) * 2**12)
+    for sign in (1, -1):
+        adapts.mean(np.array([1, 2, sign * within % 2**32], WORD), np.ones(3))
+        with pytest.raises(ValueError, match=r"expected 6\.5 at most"):
+            adapts.mean(np.array([1, 2, sign * (within + 1) % 2**32], WORD), np.ones(3))
+
+
+def test_how_many_were_not_clipped_is_a_noised_sum_too() -> None:
+    """b_k - 1/2 of changes of norms up to C and above; s_b sqrt(A / n) of noise; a change of 0 is not clipped."""
+    levels = NoisedLevels(2.0, 1.0, 9, 5, 1.5)
+    changes = [np.array([x, 0.0]) for x in (0.0, 1.0, 2.0, 2.001, 50.0, 1.9, 3.0)]
+    total = added([levels.rounded(d, 1.0, Silent()) for d in changes])
+    assert levels.mean(total, np.ones(7))[1] == 4 - 7 / 2
+    rng, found = np.random.default_rng(0), []
+    for _ in range(2000):
+        total = added([levels.rounded(d, 1.0, rng) for d in changes])
+        found.append(levels.mean(total, np.ones(7))[1] - 0.5)
+    assert kstest(np.array(found) / (1.5 * math.sqrt(7 / 5)), "norm").pvalue > 1e-4
+    assert levels.is_fine and not NoisedLevels(2.0, 1.0, 9, 5, 1e-3).is_fine

@@ -22,7 +22,7 @@ from fedsuite.settings.unread import unread_lines
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import settings_of
 from tests import cdl_runs, fedvln_runs, summed_runs
-from tests.harness import config_from, prepared
+from tests.harness import config_from
 from tests.summed_runs import PLAIN, LosingGrid, config_of, played, run, without_masks
 
 HIDES = {"privacy.unit": "client", "privacy.noise": "seeded", "privacy.clip": 0.4}
@@ -157,6 +157,37 @@ def test_what_is_guaranteed_is_said(tmp_path: Path) -> None:
     assert all("after 3 releases (noise multiplier 1; one client more or less)" in t for t in told)
 
 
+ADAPTS = {"privacy.adaptive-clip": True, "privacy.count-noise": 0.01, "privacy.clip-rate": 1.0}
+
+
+@pytest.mark.parametrize("clip", [0.01, 5.0])
+def test_the_norm_adapts_as_that_of_a_server_that_clips(tmp_path: Path, clip: float) -> None:
+    """Upwards where all changes are longer, downwards where none is; by a quantile of 0.7, with hardly any noise."""
+    own = {**QUIET, **ADAPTS, "privacy.clip": clip, "privacy.clip-quantile": 0.7, "num-rounds": 4}
+    summed, plain = run(tmp_path, "summed", **own), run(tmp_path, "plain", **own, **PLAIN)
+    found, expected = (load_run(f.path).rounds for f in (summed, plain))
+    clips = found["merge.clip"].dropna()
+    np.testing.assert_allclose(clips, expected["merge.clip"].dropna(), rtol=0.02)
+    assert abs(found["merge.not-clipped"] - expected["merge.not-clipped"]).max() < 0.02
+    up = clips.iloc[-1] > 4 * clip if clip < 1 else clips.iloc[-1] < 0.5 * clip
+    assert clips.iloc[0] == clip and up
+    one, other = map(model_of, (summed, plain))
+    scale = max(abs(other[k]).max() for k in other)
+    assert max(abs(one[k] - other[k]).max() for k in other) < 0.02 * scale
+
+
+def test_a_norm_that_adapts_goes_on_after_a_resume_and_costs_no_more(tmp_path: Path) -> None:
+    own = {**HIDES, "privacy.adaptive-clip": True, "num-rounds": 4}
+    whole = run(tmp_path, "whole", **own)
+    with pytest.raises(RunFailed):
+        run(tmp_path, "parts", {(3, "keys"): [0, 1, 2]}, **own)
+    resumed = run(tmp_path, "parts", resume=str(tmp_path / "parts"), **own)
+    for name in ("model.safetensors", "history.jsonl", "ledger.jsonl"):
+        assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()
+    fixed = run(tmp_path, "fixed", **{**own, "privacy.adaptive-clip": False})
+    assert read(fixed.path) == read(whole.path)
+
+
 def test_members_weigh_alike_and_nobody_is_asked_for_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +207,7 @@ def test_members_weigh_alike_and_nobody_is_asked_for_counts(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"privacy.adaptive-clip": True}, "privacy.adaptive-clip: goes by how many changes were clipped"),
+        ({"privacy.adaptive-clip": True, "privacy.count-noise": 0.4}, "privacy.count-noise: 0.4 is too little"),
         ({"privacy.noise-multiplier": 1e-9}, "privacy.noise-multiplier: 1e-09 is so little that the rounding"),
         ({"privacy.max-epsilon": 0.01}, "privacy.max-epsilon: 0.01, but the first round alone"),
     ],
@@ -237,8 +268,10 @@ def test_houses_and_vehicles(
     own_system, settings = settings_of(config)
     rounds = load_run(found["twin"].path).rounds
     assert "against the server too" in guarantee_text(settings, found["twin"].path, rounds)
-    with pytest.raises(InputError, match="adaptive-clip: goes by"):
-        prepared(system_config(system, cache, tmp_path, "no", **changes, adaptive_clip=True))
+    config = system_config(system, cache, tmp_path, "adapts", **changes, adaptive_clip=True)
+    rounds = load_run(played(LosingGrid(config, lost), config).path).rounds
+    first, second = rounds["merge.clip"].dropna()
+    assert first == 0.05 != second and rounds["merge.not-clipped"].notna().sum() == 2
     bound = dataclasses.replace(settings.federation, secure_sum_bound=0.5)  # type: ignore[attr-defined]
     told = unread_lines(dataclasses.replace(settings, federation=bound), own_system.unread)
     assert 'secure-sum-bound = 0.5: nothing reads it with privacy.unit = "client"' in "".join(told)

@@ -26,7 +26,7 @@ from tests.summed_runs import LosingGrid, played, without_masks
 CDL = {"scenario": "star", "num_rounds": 2, "min_reply_fraction": 0.5, "checkpoint_every": 1}
 FEDVLN = {"generated_seen_houses": 4, "num_rounds": 2, "min_reply_fraction": 0.5}
 LOST = {(1, "masked"): [3], (2, "keys"): [0]}
-NOISED = {"privacy.unit": "client", "privacy.noise": "seeded", "privacy.clip": 0.4}
+NOISED = {"privacy.unit": "client", "privacy.noise": "seeded", "privacy.adaptive-clip": True}
 PLAINLY_LOST = {(1, "train"): [3], (2, "train"): [0]}
 
 
