@@ -10,6 +10,7 @@ from scipy.stats import kstest
 
 from fedsuite.privacy.masked_vectors import WORD
 from fedsuite.privacy.noised_sums import LEAST_DEVIATION, NoisedLevels
+from fedsuite.privacy.sum_terms import SumTerms
 
 SIZE = 5000
 
@@ -178,3 +179,10 @@ def test_how_many_were_not_clipped_is_a_noised_sum_too() -> None:
         found.append(levels.mean(total, np.ones(7))[1] - 0.5)
     assert kstest(np.array(found) / (1.5 * math.sqrt(7 / 5)), "norm").pvalue > 1e-4
     assert levels.is_fine and not NoisedLevels(2.0, 1.0, 9, 5, 1e-3).is_fine
+
+
+def test_what_a_members_noise_is_reckoned_from() -> None:
+    """The fewest that the run's threshold lets a sum be opened for, never below three, whatever a node wants of its own."""
+    half, strict = SumTerms(0.5, 1.0), SumTerms(0.8, 1.0, least=6)
+    assert [half.opened_for(n) for n in (3, 4, 5, 12)] == [3, 3, 3, 7]
+    assert [strict.opened_for(n) for n in (3, 5, 10)] == [3, 5, 9]
