@@ -21,8 +21,9 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.unread import unread_lines
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import settings_of
-from tests import cdl_runs, fedvln_runs, summed_runs
-from tests.harness import config_from
+from tests import summed_runs
+from tests.simulations.test_sums_of_systems import LOST, PLAINLY_LOST
+from tests.simulations.test_sums_of_systems import config_of as system_config
 from tests.summed_runs import PLAIN, LosingGrid, config_of, played, run, without_masks
 
 HIDES = {"privacy.unit": "client", "privacy.noise": "seeded", "privacy.clip": 0.4}
@@ -222,18 +223,6 @@ def test_what_sums_cannot_hide_is_refused(
 
 # --- the systems ----------------------------------------------------------------------------------
 
-CDL = {"scenario": "star", "num_rounds": 2, "min_reply_fraction": 0.5, "checkpoint_every": 1}
-FEDVLN = {"generated_seen_houses": 4, "num_rounds": 2, "min_reply_fraction": 0.5}
-
-
-def system_config(
-    system: str, cache: Path, results: Path, name: str, **changes: Any
-) -> dict[str, Any]:
-    if system == "cdl":
-        return cdl_runs.config_of(cache, results, name, **{**CDL, **changes})
-    paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
-    return config_from({**fedvln_runs.TINY, **paths}, **{**FEDVLN, **changes})
-
 
 @pytest.mark.parametrize("system", ["cdl", "fedvln"])
 def test_houses_and_vehicles(
@@ -248,15 +237,15 @@ def test_houses_and_vehicles(
         "clip": 0.05,
         "noise_multiplier": 1e-5,
     }
-    lost = {(1, "masked"): [3], (2, "keys"): [0]}
-    plainly = {(1, "train"): [3], (2, "train"): [0]}
     found = {}
     for name in ("plain", "open", "summed", "twin"):
         if name == "twin":
             without_masks(monkeypatch)
         changes = {"secure_sum": name in ("summed", "twin"), **(own if name != "open" else {})}
         config = system_config(system, cache, tmp_path, name, **changes)
-        found[name] = played(LosingGrid(config, lost if changes["secure_sum"] else plainly), config)
+        found[name] = played(
+            LosingGrid(config, LOST if changes["secure_sum"] else PLAINLY_LOST), config
+        )
     plain, free, one = (model_of(found[n]) for n in ("plain", "open", "summed"))
 
     def apart(a: Arrays, b: Arrays) -> float:
@@ -269,7 +258,7 @@ def test_houses_and_vehicles(
     rounds = load_run(found["twin"].path).rounds
     assert "against the server too" in guarantee_text(settings, found["twin"].path, rounds)
     config = system_config(system, cache, tmp_path, "adapts", **changes, adaptive_clip=True)
-    rounds = load_run(played(LosingGrid(config, lost), config).path).rounds
+    rounds = load_run(played(LosingGrid(config, LOST), config).path).rounds
     first, second = rounds["merge.clip"].dropna()
     assert first == 0.05 != second and rounds["merge.not-clipped"].notna().sum() == 2
     bound = dataclasses.replace(settings.federation, secure_sum_bound=0.5)  # type: ignore[attr-defined]
