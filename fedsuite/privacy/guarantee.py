@@ -20,7 +20,8 @@ _NOT_HIDDEN = {
     ),
     _SUMMED: (
         "Covered are the sums that the server gets and the models that come of them, against the server too: members clip "
-        "and add the noise themselves. Members that tell others their noise take it away from everybody's. Not covered: "
+        "and add the noise themselves. Who took part is known; what is hidden is whether a member added its change or its "
+        "noise alone. Members that tell others their noise take it away from everybody's. Not covered: "
         f"{_BESIDE}"
     ),
     "example": (

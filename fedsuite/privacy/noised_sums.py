@@ -1,4 +1,4 @@
-"""Secure sums that hide from the server, too, whether any one member took part: members clip, and draw the noise.
+"""Secure sums that hide from the server, too, what any one member has added: members clip, and draw the noise.
 
 What client_level.py has done by a server that sees single changes, each member does to its own (distributed noise, as in
 Kairouz, Liu, Steinke 2021, 2102.06387). Symbols: d_k the change of member k, all of its d numbers together; C the clipping
@@ -8,9 +8,10 @@ norm; z the noise multiplier; N the members of a sum, n the fewest of them for w
   g_k ~ N(0, (z C)^2 / n I), drawn by the member itself
   h sum_k q_k = sum of clipped changes + N(0, (z C)^2 A / n I)                  of the A >= n whose change arrived
 
-C' leaves a norm of C at most once a change is rounded, so that one member more or less moves the sum by C at most: a
-Gaussian mechanism with the noise multiplier z sqrt(A / n), if all A members draw what they are to draw. Sums of rounded
-noise are as good as rounded sums but for exp(-2 pi^2 s^2), s the deviation of one member's noise in levels.
+C' leaves a norm of C at most once a change is rounded. Who takes part is known; neighbours are sums to which a member has
+added its change, or its noise alone, which moves them by C at most: a Gaussian mechanism with the noise multiplier
+z sqrt(A / n), if all A members draw what they are to draw. Sums of rounded noise are as good as rounded sums but for
+exp(-2 pi^2 s^2), s the deviation of one member's noise in levels.
 
   h = 2 (N C + 10 z C sqrt(N / n)) / 2^32        what is ten deviations further off is taken for another number
 
