@@ -137,6 +137,9 @@ class SummingClient(NumPyClient):
         if len(members) < least:
             wanted = f"at least {least} of {len(listed.keys)}"
             refuse(self.partition, "members", config["members"], wanted)
+        clip = config.get(CLIP)
+        if clip and 0 < self.terms.largest_clip < clip:
+            refuse(self.partition, CLIP, clip, f"{self.terms.largest_clip:g} at most")
         if at.name == MASKED:
             if members != at.members:
                 refuse(self.partition, "members", config["members"], numbers_text(at.members))
@@ -148,7 +151,7 @@ class SummingClient(NumPyClient):
         change = _change(received, named_arrays(sent, names))
         relative = relative_weights([listed.counts[p] for p in members], self.terms.most)
         weight = float(relative[members.index(self.partition)])
-        levels = self.terms.levels(len(listed.keys), len(members), config.get(CLIP))
+        levels = self.terms.levels(len(listed.keys), len(members), clip)
         words = levels.rounded(change, weight, self.noise(number))
         vector = masked(self.partition, secrets_of(at), listed, members, words)
         self.state.write(at.with_vector(members, vector, examples, metrics))

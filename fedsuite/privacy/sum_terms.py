@@ -21,7 +21,8 @@ ON = "federation.secure-sum"
 class SumTerms:
     """threshold: share of the members of which more must answer; bound: c of masked_vectors.py; most: largest weight of one
     member; counted: members weigh by their examples, else alike; least: members that a sum must have, whatever the run says;
-    private: how members clip and noise what they send (noised_sums.py), None where they send it as it is.
+    private: how members clip and noise what they send (noised_sums.py), None where they send it as it is; largest_clip: what
+    C may adapt to, 0 = anything.
     """
 
     threshold: float
@@ -30,6 +31,7 @@ class SumTerms:
     counted: bool = True
     least: int = FEWEST
     private: PrivacySettings | None = None
+    largest_clip: float = 0.0
 
     def needed(self, members: int) -> int:
         """t of `members`, more than half of them."""

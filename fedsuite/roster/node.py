@@ -70,13 +70,14 @@ class NodeSettings:
     )
     least_noise_multiplier: float = setting(
         0.0,
-        "least privacy.noise-multiplier of the noise that it adds to every training step itself (privacy.unit = example, "
-        "privacy.noise = secret); 0 = any, or no noise",
+        "least privacy.noise-multiplier of the noise that it adds itself, to every training step (privacy.unit = example) "
+        "or to its part of a secure sum (client), with privacy.noise = secret; 0 = any, or no noise",
         ge=0,
     )
     largest_clip: float = setting(
         0.0,
-        "largest privacy.clip to which it shortens every gradient itself (privacy.unit = example); 0 = any, or no clipping",
+        "largest privacy.clip to which it shortens itself every gradient (privacy.unit = example), or its part of a secure "
+        "sum (client); 0 = any, or no clipping",
         ge=0,
     )
     sealed: bool = setting(

@@ -12,7 +12,7 @@ from flwr.client import NumPyClient
 from clients.sealed_keys import SealedKeys
 from clients.sum_state import Peers, SumState
 from clients.summing import SummingClient
-from fedsuite.averaging.privacy_settings import EXAMPLE, SECRET, SEEDED
+from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE, SECRET, SEEDED
 from fedsuite.errors import InputError
 from fedsuite.privacy.identity import Key, read_key
 from fedsuite.privacy.noise_source import noise_source
@@ -30,13 +30,14 @@ def as_member(client: NumPyClient, config: RunSettings, node: Node) -> NumPyClie
     if (terms := terms_of(config)) is None:
         return client
     if node.own is not None:
-        terms = replace(terms, least=node.own.fewest_members)
+        own = node.own
+        terms = replace(terms, least=own.fewest_members, largest_clip=own.largest_clip)
     state, many = SumState(node.folder, node.member.name), len(node.roster)
     rounds, drawn = config.num_rounds, terms.private.noise if terms.private else SEEDED
 
     def noise(number: int) -> np.random.Generator:
-        own = partial(rng_for, config.seed, "noise of a secure sum", number, node.partition)
-        return noise_source(drawn, own)
+        seeded = partial(rng_for, config.seed, "noise of a secure sum", number, node.partition)
+        return noise_source(drawn, seeded)
 
     return SummingClient(client, terms, state, _peers(node), node.partition, many, rounds, noise)
 
@@ -55,20 +56,24 @@ def _peers(node: Node) -> Peers:
 
 def accepts_secrecy(config: RunSettings, own: NodeSettings) -> None:
     """InputError where a node would send in the clear what it wants masked or sealed, or with less noise than it wants."""
-    for complaint in _of_own_noise(getattr(config, "privacy", None), own):
+    summed = terms_of(config) is not None
+    for complaint in _of_own_noise(getattr(config, "privacy", None), own, summed):
         raise InputError(complaint)
     if own.sealed and not getattr(getattr(config, "federation", None), "sealed", False):
         raise InputError(
             f"{SEALED}: false, or a system that has no such key, but this node seals what it sends its peers (sealed)"
         )
-    if own.secure_sums and terms_of(config) is None:
+    if own.secure_sums and not summed:
         raise InputError(
             f"{ON}: false, or a system that has none, but this node takes part in secure sums only (secure-sums)"
         )
 
 
-def _of_own_noise(run: Any, own: NodeSettings) -> Iterator[str]:
-    """What the node does to its own steps, which is all that it can answer for; run: a section that says how."""
+def _of_own_noise(run: Any, own: NodeSettings, summed: bool) -> Iterator[str]:
+    """What the node does to its own steps, or to its own part of a secure sum, which is all that it can answer for.
+
+    run: a section that says how; summed: whether the server gets sums alone.
+    """
     unit = getattr(run, "unit", None)
     asked = {
         "least-noise-multiplier": own.least_noise_multiplier,
@@ -77,10 +82,15 @@ def _of_own_noise(run: Any, own: NodeSettings) -> Iterator[str]:
     key = next((key for key, value in asked.items() if value), "")
     if unit is None or not key:
         return
-    if unit != EXAMPLE:
+    if unit != EXAMPLE and not (unit == CLIENT and summed):
         yield (
             f"privacy.unit: the run wants {unit}, this node sends nothing that it has not clipped and noised itself, as "
-            f"with {EXAMPLE} ({key})"
+            f"with {EXAMPLE}, or with {CLIENT} and {ON} = true ({key})"
+        )
+    elif unit == CLIENT and not own.own_key:
+        yield (
+            f"own-key: none, so that a server could play all other members of a secure sum, who draw no noise; {key} needs "
+            "one"
         )
     if run.noise_multiplier < own.least_noise_multiplier:
         yield (

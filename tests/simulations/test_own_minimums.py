@@ -14,10 +14,9 @@ from tests.harness import prepared
 from tests.nodes import deploy
 from tests.simulations.test_sums_of_systems import nodes_of
 
-IN_STEPS = {
-    "federation.secure-sum": False, "privacy.unit": "example", "privacy.noise-multiplier": 2.0, "privacy.clip": 1.0,
-    "num-rounds": 1,
-}  # fmt: skip
+NOISED = {"privacy.noise-multiplier": 2.0, "privacy.clip": 1.0, "num-rounds": 1}
+IN_STEPS = {"federation.secure-sum": False, "privacy.unit": "example", **NOISED}
+IN_SUMS = {"federation.secure-sum": True, "privacy.unit": "client", **NOISED}
 
 
 def run(tmp_path: Path, changes: dict[str, Any], **keys: Any) -> Any:
@@ -26,8 +25,9 @@ def run(tmp_path: Path, changes: dict[str, Any], **keys: Any) -> Any:
     return deploy(config, nodes_of(tmp_path, prepared(config), **keys))
 
 
-def test_a_node_with_fewer_demands_takes_part(tmp_path: Path) -> None:
-    done = run(tmp_path, IN_STEPS, least_noise_multiplier=2.0, largest_clip=1.0)
+@pytest.mark.parametrize("changes", [IN_STEPS, IN_SUMS])
+def test_a_node_with_fewer_demands_takes_part(tmp_path: Path, changes: dict[str, Any]) -> None:
+    done = run(tmp_path, changes, least_noise_multiplier=2.0, largest_clip=1.0)
     assert done.model.is_file()
 
 
@@ -47,6 +47,33 @@ def test_less_than_a_node_asks_for_is_refused(
     wanted = settings_of(summed_runs.config_of(tmp_path, "run", **{**IN_STEPS, **changes}))[1]
     with pytest.raises(InputError, match=told):
         accepts_secrecy(wanted, NodeSettings(**keys))
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "told"),
+    [
+        ({"privacy.noise-multiplier": 1.9}, {"least_noise_multiplier": 2.0}, "privacy.noise-multiplier: the run wants 1.9"),
+        ({"privacy.noise": "seeded"}, {"least_noise_multiplier": 2.0}, "privacy.noise: the run wants seeded"),
+        ({"privacy.clip": 1.5}, {"largest_clip": 1.0}, "privacy.clip: the run wants 1.5, this node allows 1 at most"),
+        ({"privacy.unit": "none"}, {"largest_clip": 1.0}, "privacy.unit: the run wants none"),
+        ({"federation.secure-sum": False}, {"largest_clip": 1.0}, "privacy.unit: the run wants client"),
+        ({}, {"largest_clip": 1.0, "own_key": ""}, "own-key: none, so that a server could play all other members"),
+    ],
+)  # fmt: skip
+def test_less_noise_in_a_sum_than_a_node_asks_for_is_refused(
+    tmp_path: Path, changes: dict[str, Any], keys: dict[str, Any], told: str
+) -> None:
+    wanted = settings_of(summed_runs.config_of(tmp_path, "run", **{**IN_SUMS, **changes}))[1]
+    with pytest.raises(InputError, match=told):
+        accepts_secrecy(wanted, NodeSettings(**{"own_key": "node.key", **keys}))
+
+
+def test_a_clip_that_adapts_to_more_than_a_node_allows(tmp_path: Path) -> None:
+    """All changes are longer than the first C, so that it grows."""
+    adapts = {"privacy.adaptive-clip": True, "privacy.noise-multiplier": 0.05, "privacy.clip": 1e-3}
+    adapts |= {"privacy.noise": "seeded"}
+    with pytest.raises(RunFailed, match=r"clip = 0.0012.* expected 0.0011 at most"):
+        run(tmp_path, {**IN_SUMS, **adapts, "num-rounds": 3}, largest_clip=1.1e-3)
 
 
 def test_a_sum_of_too_few(tmp_path: Path) -> None:
