@@ -22,9 +22,10 @@ class RunFailed(RuntimeError):
 
 SIMULATION = ("dp_accounting", "gymnasium", "jinja2", "matplotlib", "pandas", "pyarrow", "ray")
 """What the extra `simulation` of pyproject.toml installs: an installation for a node alone is without it."""
+_WITH_ANY_ENGINE = tuple(name for name in SIMULATION if name != "ray")
 
 
-def check_installed(names: Collection[str] = SIMULATION) -> None:
+def check_installed(names: Collection[str] = _WITH_ANY_ENGINE) -> None:
     """InputError, which names the extra, if one of these packages of the extra `simulation` is not installed."""
     for name in names:
         if find_spec(name) is None:

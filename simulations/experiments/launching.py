@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from fedsuite.errors import InputError, RunFailed
+from fedsuite.errors import InputError, RunFailed, check_installed
 from fedsuite.history import OnEvent
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import read_stored_config
@@ -172,6 +172,8 @@ def way_of(
     suits = "ray" if resources.cluster else suits
     chosen = suits if engine == "auto" else engine
     resources.check(chosen)
+    if chosen == "ray":
+        check_installed(["ray"])
     if chosen == "deploy":
         found = connection_of(connection)
         found.check()

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from fedsuite.roster.members import write_roster
 from simulations.client_app import app as client_app
 from simulations.engines.inprocess import server_identity
 from simulations.server_app import serve
+from simulations.systems import settings_of
 from tests import cdl_runs, fedrl_runs, fedvln_runs
-from tests.harness import ROOT, config_from, prepared
+from tests.harness import ROOT, config_from, prepared, write_settings
 from tests.nodes import grid_of, write_node
 
 TINY = {
@@ -98,13 +100,18 @@ def test_a_client_imports_what_it_uses(system: str, cache: Path, tmp_path: Path)
     assert UNUSED & {*imported} == set()
 
 
+def without(names: Collection[str], tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine without these packages."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(HIDDEN.format(names=tuple(names)))
+    places = [str(tmp_path / "site"), str(ROOT)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
     """The environment of a machine without the packages of the extra."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(HIDDEN.format(names=SIMULATION))
-    places = [str(tmp_path / "site"), str(ROOT)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+    return without(SIMULATION, tmp_path)
 
 
 def told(bare: dict[str, str], folder: Path, *arguments: str) -> tuple[int, str, str]:
@@ -134,6 +141,19 @@ def test_what_is_no_nodes_work_names_the_extra(
     code, out, err = told(bare, tmp_path, *arguments)
     assert (code, out) == (2, "") and err.startswith("error: ") and err.endswith(f"{EXTRA}\n")
     assert err.count("\n") == 1 and not (tmp_path / "runs" / "fedvln-three-houses").exists()
+
+
+def test_ray_is_asked_for_by_its_own_engine_alone(tmp_path: Path) -> None:
+    """A machine for which there is no Ray runs all in one process."""
+    values = {**fedrl_runs.TINY, "system": "fedrl", "num-rounds": 1, "name": "run"}
+    config = settings_of(config_from({**values, "results-dir": str(tmp_path / "runs")}))[1]
+    file = str(write_settings(tmp_path / "run.toml", config))
+    bare = without(["ray"], tmp_path)
+    code, out, err = told(bare, tmp_path, "run", file, "--engine", "ray")
+    assert (code, out) == (2, "") and err.startswith("error: ray: not installed")
+    assert err.count("\n") == 1 and not (tmp_path / "runs").exists()
+    code, out, err = told(bare, tmp_path, "run", file, "--engine", "inprocess")
+    assert code == 0 and out.splitlines()[-1].startswith("completed: "), err
 
 
 def test_a_node_is_made_and_prepared_with_its_own_packages(
