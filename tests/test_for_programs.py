@@ -30,6 +30,9 @@ def test_configurations_and_keys(call) -> None:  # type: ignore[no-untyped-def]
     assert all(entry["what"] and entry["time"] and entry["needs"] for entry in found)
     rows = json.loads(call("keys", "cdl", "--json", engine=False)[1])
     assert [(r["key"], r["default"]) for r in rows] == [(r.key, r.default) for r in key_rows("cdl")]
+    told = {row.key: row.meaning for row in key_rows("cdl")}
+    assert told["seed"] == "the one seed of all randomness (>= 0)"
+    assert told["data.dir"].startswith("folder of recorded drives;") and "(" not in told["data.dir"]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
 from fedsuite.roster.node import NodeSettings, own_paths, read_node
 from fedsuite.vln.config import FedVLNConfig
+from simulations.app.own_node import as_own
 
 
 @pytest.fixture
@@ -44,6 +45,14 @@ def test_paths_start_at_the_files_folder(place: Path) -> None:
         "my.own:SYSTEM",
     )
     assert read_node(written(place, allow_systems="[]")).allowed == ()
+
+
+def test_device_and_threads_are_the_nodes_where_it_says_them(place: Path) -> None:
+    run = CDLConfig(device="cuda", client_threads=3)
+    same = as_own(run, NodeSettings(), place)
+    assert (same.device, same.client_threads, same.results_dir) == ("cuda", 3, str(place))
+    own = as_own(run, NodeSettings(device="cpu", threads=5), place)
+    assert (own.device, own.client_threads) == ("cpu", 5)
 
 
 @pytest.mark.parametrize(

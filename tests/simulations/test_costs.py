@@ -10,8 +10,10 @@ from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder, read_stored_config
 from fedsuite.settings.config import RunSettings, read_config
 from simulations.app.message_costs import (
+    IDLE_POLL_S,
     LINK_S,
     NODE_S,
+    QUESTION_S,
     WAITS_S,
     Deployment,
     StepCosts,
@@ -122,6 +124,8 @@ def test_many_nodes_make_an_exchange_longer() -> None:
     assert Deployment(3).exchange_s(False) > Deployment(3).exchange_s(True)
     assert Deployment(3, 43.0).exchange_s(True) > Deployment(3, 0.4).exchange_s(True)
     assert Deployment(12).idle_share == 4 * Deployment(3).idle_share
+    asked = 12 * 3600 / IDLE_POLL_S  # times an hour
+    assert Deployment(12).idle_share * 3600 == pytest.approx(asked * QUESTION_S)
 
 
 def test_a_table_for_so_many_nodes() -> None:

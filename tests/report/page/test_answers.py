@@ -88,7 +88,7 @@ def test_runs_that_differ_by_a_number_have_it_from_the_least_to_the_largest() ->
 def test_what_leaves_a_house_follows_from_the_method(written) -> None:
     text = leaves(make_report([str(written.houses)]))
     assert "federated: A house sends, after each visit, the agent" in text
-    assert "local: No weights leave a house" in text
+    assert "local: No weights leave a house" in text and "Numbers are those of" not in text
 
 
 def test_speakers_and_pre_exploration_have_their_tables(tmp_path: Path) -> None:
@@ -120,7 +120,21 @@ def test_silos_have_their_own_errors_and_the_worst_comes_first(written) -> None:
     values = {row[""]: (row["RMSE"], row["MAE"], row["cycle ms"]) for row in published}
     assert values["CDL, DFL"] == ("0.141", "0.083", "72.7")
     assert "3 silos share a client" in leaves(report)
+    assert "each mixing step, its network" in leaves(report)
     assert {"mixing steps", "simulated time of the overlay (s)"} <= {f.choice for f in report.figures()}  # fmt: skip
+
+
+def test_what_travels_beside_a_silos_network(tmp_path: Path) -> None:
+    varied = {
+        "optimizer": {"training.optimizer": "gradient-tracking"},
+        "variates": {"federation.scenario": "star", "federation.control-variates": True},
+    }
+    said = []
+    for name, settings in varied.items():
+        rows = [round_row(1, rmse=0.2), round_row(1, "closing")]
+        said.append(leaves(make_report([str(write_run(tmp_path / name, "cdl", rows, settings))])))
+    assert "its network, and as much again for its optimizer" in said[0]
+    assert "its network, and as much again for its control variates" in said[1]
 
 
 def test_folds_of_a_party_are_one_line_and_tests_have_the_papers_names(written) -> None:

@@ -74,7 +74,9 @@ def test_where_nobody_says_on_how_much_there_is_no_column_for_it(written) -> Non
     assert set(table_named(report, "Worst off")[0]) == {"line", "silo", "score"}
 
 
-def test_who_took_part_how_often(written) -> None:
+def test_who_took_part_how_often(written, houses) -> None:
+    line = table_named(houses, "Rounds by client")[0]  # of two seeds
+    assert (line["fewest"], line["median"], line["most"]) == ("1", "1.5", "2")
     report = make_report([str(written.houses / "federated" / "seed-0")])
     rows = {row["client"]: row for row in table_named(report, "Every client")}
     assert rows["oak"]["rounds trained"] == "2" and rows["elm"]["rounds trained"] == "1"
@@ -148,6 +150,8 @@ def test_axes_are_those_that_were_recorded_and_words_stand_for_figures(houses) -
     first = figures[0]
     assert first.title == "success rate, val-unseen (%) over rounds"
     assert "federated: from 4.5 at 0 to 45 at 2, between 4.5 and 45" in first.alternative
+    by_bytes = next(f for f in figures if f.choice == "MB sent and received by clients")
+    assert "federated: from 4.5 at 0.002 to 45 at 0.01, between" in by_bytes.alternative
     assert len({f.name for f in houses.figures()}) == len(houses.figures())
 
 

@@ -14,7 +14,7 @@ from fedsuite.roster.node import NodeSettings, read_node
 from fedsuite.roster.node_report import disagreement, fingerprint_of
 from fedsuite.settings.config import limits_of
 from simulations.commands.roster import part_of_node
-from simulations.deploy.kit.address import Address
+from simulations.deploy.kit.address import Address, read_address
 from simulations.deploy.kit.bundle import hand_out, make_kit, node_text
 from simulations.deploy.kit.server_folder import placed, read_server
 from tests.deployment import NAMES, new_kit, small_roster
@@ -96,6 +96,11 @@ def test_where_it_listens(tmp_path: Path, host: str, listen: str, local: str) ->
     server = read_server(tmp_path / "kit" / "server")
     assert (server.listen, str(server.address)) == (listen, local)
     assert local in (server.home / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("text", ["[fd00::7]:9092", "fed.example:9092", "10.0.0.7:9092"])
+def test_an_address_is_read_as_it_is_written(text: str) -> None:
+    assert str(read_address(text, "test")) == text
 
 
 def test_a_node_reads_its_file(tmp_path: Path) -> None:

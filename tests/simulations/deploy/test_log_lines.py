@@ -49,7 +49,10 @@ def test_a_file_is_rotated_and_so_many_are_kept(tmp_path: Path) -> None:
         os.utime(file, (86_400 * day,) * 2)
         with log_lines(Rotation(file, hours=1, kept=2)) as say:
             say(SAID[0])
-    assert re.fullmatch(f"{TIME} INFO :      connected\n", file.read_text())
+    os.utime(file, (time.time() - 7200,) * 2)
+    with log_lines(Rotation(file, hours=3, kept=2)) as say:
+        say(SAID[0])
+    assert re.fullmatch(f"({TIME} INFO :      connected\n){{2}}", file.read_text())
     rotated = sorted(p for p in tmp_path.iterdir() if p not in (file, other))
     assert [p.read_text() for p in rotated] == ["day 4\n", "day 5\n"]
     assert other.read_text() == "kept"
