@@ -53,7 +53,7 @@ def renew(kit: Path, days: int, authority: bool) -> Iterator[str]:
     until = made.certificate.not_valid_after_utc
     yield f"{file}: for {', '.join(hosts)}, valid until {until:%Y-%m-%d}; server.key beside it is new"
     yield "copy both to the SuperLink's machine if that is another one, and start `fedsuite deploy server` again"
-    if min(days, left) < days:
+    if left < days:
         yield f"it is as short as the authority, which ends on {end:%Y-%m-%d}; --authority renews both"
 
 

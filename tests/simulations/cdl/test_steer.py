@@ -183,6 +183,8 @@ def test_the_command_prints_a_line_a_picture_and_draws(
     code, out, err = cli_call("steer", run, "-o", str(file))
     assert (code, out) == (2, "") and "is there already, nothing in it was touched" in err
     assert file.read_bytes() == before
+    assert cli_call("steer", run, "-o", str(file), "--overwrite")[0] == 0
+    assert file.read_bytes() != before
 
 
 def test_pictures_that_cannot_be_read_are_named_before_anything_is_steered(

@@ -211,12 +211,21 @@ def test_a_certificate_is_renewed_for_the_nodes_that_are_there(tmp_path: Path, c
     assert all((kit / "server" / name).read_bytes() != data for name, data in old.items())
     assert stat.S_IMODE((kit / "server" / "server.key").stat().st_mode) == 0o600
     made = read_certificate(kit / "server" / "server.pem", "")
-    assert 88 <= days_left(made.not_valid_after_utc) <= 90
+    assert 88 <= days_left(made.not_valid_after_utc) <= 90 and "as short as" not in out
     assert (node / "ca.crt").read_bytes() == trusted and not list(
         ending_soon(read_server(kit / "server"))
     )
     with answering(kit) as address:  # a whole TLS handshake
         assert days_left(ask(address, node / "ca.crt").until) >= 88
+
+
+def test_a_certificate_ends_with_its_authority(tmp_path: Path, call: Call) -> None:
+    kit = new_kit(tmp_path / "kit")
+    age(kit, 12, 200)
+    code, out, err = call("deploy", "renew", "kit", "--days", "300", engine=False)
+    assert (code, err) == (0, "") and "it is as short as the authority, which ends on" in out
+    made = read_certificate(kit / "server" / "server.pem", "")
+    assert 198 <= days_left(made.not_valid_after_utc) <= 200
 
 
 def test_the_authority_is_renewed_with_its_key(tmp_path: Path, call: Call) -> None:

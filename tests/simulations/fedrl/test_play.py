@@ -157,6 +157,9 @@ def test_the_command_prints_the_steps_and_draws_what_moves(
         assert moving.info["duration"] in (400, 2500) and moving.size == (688, 320)
     code, out, err = call("play", run, "-o", str(file), engine=False)
     assert (code, out) == (2, "") and "is there already, nothing in it was touched" in err
+    before = file.read_bytes()
+    code, _, err = call("play", run, "-o", str(file), "--overwrite", engine=False)
+    assert (code, err) == (0, "") and file.read_bytes() != before  # of another episode
     late = ("--step", str(steps + 1), "-o", str(tmp_path / "x.png"))
     code, out, err = call("play", run, "--episode", "2", *late, engine=False)
     assert code == 2 and f"--step: episode 2 has steps 1 to {steps}, got {steps + 1}" in err
