@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedsuite.export import trackers
 from fedsuite.export.exporting import export
 from fedsuite.export.formats import Output
 from fedsuite.export.trackers import MLflowExport, WandbExport
@@ -70,6 +71,7 @@ def test_wandb_gets_settings_metrics_by_round_and_the_end(
 def test_mlflow_gets_settings_metrics_by_round_and_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, told: str
 ) -> None:
+    monkeypatch.setattr(trackers, "_BATCH", 2)  # of three metrics a round
     calls: Calls = []
     made = SimpleNamespace(info=SimpleNamespace(run_id="7"))
     client = Recording(calls, {"create_experiment": "3", "create_run": made})
@@ -93,6 +95,7 @@ def test_mlflow_gets_settings_metrics_by_round_and_the_end(
     assert named(calls, "create_run")[0][0] == ("3",)
     assert named(calls, "create_run")[0][1]["run_name"] == "run"
     batches = named(calls, "log_batch")
+    assert {len(some) for _, keys in batches for some in keys.values()} == {1, 2}
     params = dict(pair for _, keys in batches for pair in keys.get("params", ()))
     assert params["num-rounds"] == "4" and params["system"] == "toy" and "version.torch" in params
     metrics = [m for _, keys in batches for m in keys.get("metrics", ())]

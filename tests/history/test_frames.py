@@ -13,6 +13,7 @@ from pandas.testing import assert_frame_equal
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, TIMINGS, load_run, load_runs, read_rows, reading, run_folders
 from fedsuite.history.frames import RunFrames
+from tests.growing import GrowingRun
 from tests.history.conftest import NAMES
 
 pytestmark = pytest.mark.slow
@@ -89,6 +90,16 @@ def test_messages_count_every_byte_and_message(three_runs: Path) -> None:
             assert own[key].sum() == sum(r[key] for r in rows) > 0
         assert own["messages"].sum() == sum(r.get("messages", 1) for r in rows)
         assert set(own["client"]) == {r["name"] for r in rows}
+
+
+def test_local_work_is_that_of_all_clients_of_a_round(tmp_path: Path) -> None:
+    run = GrowingRun(tmp_path / "run")
+    for number in (1, 2):
+        run.ask(number, answered=number)
+        run.round(number)
+    found = load_run(run.path).timing.set_index("round")
+    assert found["local-work-s"].to_dict() == pytest.approx({1: 0.9, 2: 1.8})
+    assert found["waiting-s"].to_dict() == {1: 0.5, 2: 0.5}
 
 
 def test_timing_says_where_a_round_went(three_runs: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from fedsuite.roster.members import Member, read_roster, write_roster
 from fedsuite.roster.node import read_node
 from fedsuite.roster.node_report import Part, disagreement
 from simulations.deploy.check import readiness as checks
+from simulations.deploy.check.probe import _ahead_s
 from simulations.deploy.check.readiness import Subject, findings
 from simulations.deploy.kit.address import Address
 from simulations.deploy.kit.keys import make_key
@@ -82,6 +84,16 @@ def test_what_others_may_read(
     assert list(found) == [what] and found[what].endswith(f"{cure}{path}")
     path.chmod(0o700 if path.is_dir() else 0o600)
     assert wrong(said(node, made)) == {}
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.99])
+def test_a_clock_is_compared_to_half_a_second(
+    monkeypatch: pytest.MonkeyPatch, fraction: float
+) -> None:
+    """A server's Date has whole seconds; both clocks are the same here."""
+    monkeypatch.setattr(time, "time", lambda: 1_000_000 + fraction)
+    ahead_s = _ahead_s("Mon, 12 Jan 1970 13:46:40 GMT")
+    assert ahead_s == pytest.approx(fraction - 0.5) and _ahead_s("yesterday") is None
 
 
 def change(node: Path, old: str, new: str) -> None:
