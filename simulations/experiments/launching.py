@@ -173,7 +173,10 @@ def way_of(
     chosen = suits if engine == "auto" else engine
     resources.check(chosen)
     if chosen == "ray":
-        check_installed(["ray"])
+        try:
+            check_installed(["ray"])
+        except InputError as error:
+            raise InputError(f"{error}, or run it with --engine inprocess") from None
     if chosen == "deploy":
         found = connection_of(connection)
         found.check()

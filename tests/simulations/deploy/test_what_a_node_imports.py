@@ -151,6 +151,7 @@ def test_ray_is_asked_for_by_its_own_engine_alone(tmp_path: Path) -> None:
     bare = without(["ray"], tmp_path)
     code, out, err = told(bare, tmp_path, "run", file, "--engine", "ray")
     assert (code, out) == (2, "") and err.startswith("error: ray: not installed")
+    assert err.endswith(f"{EXTRA}, or run it with --engine inprocess\n")
     assert err.count("\n") == 1 and not (tmp_path / "runs").exists()
     code, out, err = told(bare, tmp_path, "run", file, "--engine", "inprocess")
     assert code == 0 and out.splitlines()[-1].startswith("completed: "), err
