@@ -1,7 +1,6 @@
 """Fixtures of all tests: reference data if it is there, and three small houses made by hand."""
 
 import base64
-import gc
 import json
 import math
 import signal
@@ -48,11 +47,6 @@ SCANS = tuple(row[0] for row in PLAN)
 def pytest_configure() -> None:
     """A shell starts background jobs with Ctrl-C ignored, and children would inherit that from us."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_finish() -> None:
-    """What is imported stays: looking for garbage in it again and again takes some 4 % of the time."""
-    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there
