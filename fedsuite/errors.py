@@ -26,7 +26,10 @@ _WITH_ANY_ENGINE = tuple(name for name in SIMULATION if name != "ray")
 
 
 def check_installed(names: Collection[str] = _WITH_ANY_ENGINE) -> None:
-    """InputError, which names the extra, if one of these packages of the extra `simulation` is not installed."""
+    """InputError, which names the extra, if one of these packages of the extra `simulation` is not installed.
+
+    names: by default all but Ray, which its own engine asks for.
+    """
     for name in names:
         if find_spec(name) is None:
             raise _not_installed(name)
