@@ -1,7 +1,7 @@
 """Numbers in sentences that are those of stored scores.
 
 Before a paragraph, a list or a table of a page stands a comment, in TOML, which the site leaves out (or a comment that names
-the file of docs/results where it stands: from = "readme.toml#cdl"):
+the file of docs/results where it stands: from = "readme.toml#notes"):
 
     <!-- numbers
     file = "fedvln/augment-control.csv"
