@@ -115,7 +115,7 @@ def used_by(pid: int) -> tuple[str, float]:
     """Command line of a process and its CPU seconds, with those of children that have ended."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return "", 0.0
     return line, sum(map(int, fields[11:15])) / TICKS

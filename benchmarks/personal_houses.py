@@ -76,7 +76,7 @@ def which(path: Path) -> tuple[str, str]:
 
 def score(file: Path, runs: list[Path]) -> None:
     """Add the lines that are not there yet, by variant and seed."""
-    lines = list(csv.DictReader(file.open())) if file.exists() else []
+    lines = list(csv.DictReader(file.open(encoding="utf-8"))) if file.exists() else []
     there = {(line["variant"], line["seed"]) for line in lines}
     for path in (path for path in runs if which(path) not in there):
         scores = {k: f"{v:.6g}" for k, v in scores_of(path).items()}

@@ -39,13 +39,17 @@ def read(file: Path, folder: Path) -> None:
             line |= {"accuracy": found.accuracy.value, "accuracy-low": found.accuracy.low}
             line |= {"accuracy-high": found.accuracy.high, "auc": found.auc.value}
             line |= {"majority": found.majority, "vectors": found.n}
-            with file.open("a") as out:
+            with file.open("a", encoding="utf-8") as out:
                 print(json.dumps(line), file=out)
             print(f"{run.path.name} c {bound:g} sigma {sigma:g}: {found.accuracy.value:.3f}")
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return (
+        [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 def table(file: Path) -> None:

@@ -82,6 +82,6 @@ def write_program(file: Path, refusals: int, then: str, words: str = REFUSED) ->
         f"    sys.exit(print({words!r}, end='', flush=True) or 1)",
         *then.splitlines(),
     ]
-    file.write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     file.chmod(0o755)
     return file

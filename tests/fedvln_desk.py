@@ -104,7 +104,9 @@ def write_features(file: Path, width: int, connectivity: Path) -> None:
         for viewpoint in load_graph(connectivity, scan).viewpoint_ids
     }
     if file.suffix == ".tsv":
-        file.write_text("".join(tsv_line(*place, values) for place, values in views.items()))
+        file.write_text(
+            "".join(tsv_line(*place, values) for place, values in views.items()), encoding="utf-8"
+        )
         return
     with h5py.File(file, "w") as entries:
         for (scan, viewpoint), values in views.items():

@@ -138,7 +138,9 @@ def write_lerobot(
 def edit(file: Path, **changes: Any) -> None:
     """Replaces values of a JSON file, or columns of a parquet file (`name=function of its list`)."""
     if file.suffix == ".json":
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        file.write_text(
+            json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8"
+        )
         return
     table = pq.read_table(file)
     for name, change in changes.items():

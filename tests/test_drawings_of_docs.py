@@ -66,9 +66,9 @@ def test_what_is_changed_is_drawn_anew(page: Path, monkeypatch: pytest.MonkeyPat
     picture = page.parent / "figures" / "drawn.png"
     with Image.open(picture) as image:
         assert image.width > 1000 and len(image.getcolors(1 << 20) or ()) > 50
-    page.write_text(PAGE.replace('"H"', '"history"'))
+    page.write_text(PAGE.replace('"H"', '"history"'), encoding="utf-8")
     assert not drawing(page).is_right
-    page.write_text(PAGE)
+    page.write_text(PAGE, encoding="utf-8")
     table = scores_of(FILE).copy()
     row = table.index[table["method"].str.startswith("DQN-full (")][0]
     table.loc[row, "average-reward"] += 0.1
@@ -85,7 +85,7 @@ def test_what_is_changed_is_drawn_anew(page: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_comments_that_do_not_fit(page: Path, old: str, new: str, said: str) -> None:
-    page.write_text(PAGE.replace(old, new))
+    page.write_text(PAGE.replace(old, new), encoding="utf-8")
     with pytest.raises(TableError, match=said):
         drawing(page)
 
@@ -94,7 +94,7 @@ def test_the_command_line(page: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert drawings.main(["--check"], page.parent) == 1
     assert drawings.main(["--write"], page.parent) == 0
     assert drawings.main(["--check"], page.parent) == 0
-    page.write_text(PAGE.replace("DQN-full (*", "nobody"))
+    page.write_text(PAGE.replace("DQN-full (*", "nobody"), encoding="utf-8")
     assert drawings.main(["--check"], page.parent) == 2
     said = capsys.readouterr()
     assert "1 drawings; 0 differ" in said.out and "error: page.md" in said.err

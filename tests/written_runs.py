@@ -76,7 +76,7 @@ def write_experiment(folder: Path, labels: Sequence[str]) -> Path:
 
 
 def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def houses_run(

@@ -89,7 +89,10 @@ def _processor() -> str:
     names = [platform.processor(), platform.machine()]
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        lines = (line.partition(":") for line in info.read_text(errors="replace").splitlines())
+        lines = (
+            line.partition(":")
+            for line in info.read_text(encoding="utf-8", errors="replace").splitlines()
+        )
         names = [v.strip() for k, _, v in lines if k.strip() == "model name"][:1] + names
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return one_line(f"{next(filter(None, names), 'unknown')}, {cores} cores", 80)

@@ -244,6 +244,7 @@ def environment() -> dict[str, str]:
 
 def _command_line(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+        file = Path(f"/proc/{pid}/cmdline")
+        return file.read_text(encoding="utf-8", errors="replace").replace("\0", " ")
     except OSError:
         return ""

@@ -77,9 +77,9 @@ def other_systems(site: Site, node: Path) -> None:
 
 
 def _replace(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     assert old in text
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ class World:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, file: Path, **more: Value) -> Path:
-        file.write_text(toml_from(self.settings, **more))
+        file.write_text(toml_from(self.settings, **more), encoding="utf-8")
         return file
 
 

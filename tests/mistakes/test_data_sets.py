@@ -101,9 +101,9 @@ def _json(change: Callable[[Any], Any]) -> Damage:
     """Another content; what is changed in place may return nothing."""
 
     def damage(path: Path) -> None:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         after = change(content)
-        path.write_text(json.dumps(content if after is None else after))
+        path.write_text(json.dumps(content if after is None else after), encoding="utf-8")
 
     return damage
 
@@ -175,8 +175,11 @@ def _line(change: Callable[[list[str]], list[str]]) -> Damage:
     """Another first line of a TSV, column by column."""
 
     def damage(path: Path) -> None:
-        first, *rest = path.read_text().splitlines(keepends=True)
-        path.write_text("\t".join(change(first.rstrip("\n").split("\t"))) + "\n" + "".join(rest))
+        first, *rest = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text(
+            "\t".join(change(first.rstrip("\n").split("\t"))) + "\n" + "".join(rest),
+            encoding="utf-8",
+        )
 
     return damage
 
@@ -195,10 +198,10 @@ def _again(change: Callable[[np.ndarray], np.ndarray]) -> Damage:
     """The first line once more at the end, with other values."""
 
     def damage(path: Path) -> None:
-        lines = path.read_text().splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         _values(change)(path)
-        other = path.read_text().splitlines(keepends=True)[0]
-        path.write_text("".join([*lines, other]))
+        other = path.read_text(encoding="utf-8").splitlines(keepends=True)[0]
+        path.write_text("".join([*lines, other]), encoding="utf-8")
 
     return damage
 

@@ -53,7 +53,7 @@ def test_an_old_block_is_replaced_and_the_rest_is_kept() -> None:
     "path", sorted(app_config.PYPROJECT.parent.glob("simulations/*/*.toml")), ids=lambda p: p.stem
 )
 def test_every_experiment_file_is_valid(path: Path) -> None:
-    table = tomllib.loads(path.read_text())
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
     for run in runs_of(table, path.name):
         cls = load_system(run.table.get("system", "fedvln")).config_class
         read_config(cls, run.table, path.name)

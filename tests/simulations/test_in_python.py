@@ -24,7 +24,7 @@ TOY = 'system = "tests.toy:SYSTEM"\nnum-rounds = 3\n'
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    Path("toy.toml").write_text(TOY)
+    Path("toy.toml").write_text(TOY, encoding="utf-8")
     return "toy.toml"
 
 

@@ -82,7 +82,7 @@ class Mapped(Recorder):
 
 
 def _maps() -> str:
-    return Path("/proc/self/maps").read_text()
+    return Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

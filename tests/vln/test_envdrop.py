@@ -266,10 +266,10 @@ def test_the_vocabulary_must_be_its_own_and_the_folder_new(
     tmp_path: Path, vocabulary: Path
 ) -> None:
     file = public.save(tmp_path / "file.pth", agent_of_public_code())
-    vocabulary.write_text(vocabulary.read_text() + "more\n")
+    vocabulary.write_text(vocabulary.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
     line = refused(file, vocabulary, tmp_path / "out")
     assert f"knows {V} words, but {vocabulary} has {V + 1} with <BOS>" in line
-    vocabulary.write_text("\n".join(WORDS))
+    vocabulary.write_text("\n".join(WORDS), encoding="utf-8")
     import_checkpoint(file, vocabulary, tmp_path / "out")
     before = (tmp_path / "out" / "model.safetensors").read_bytes()
     assert "is there already, nothing in it was touched" in refused(

@@ -18,7 +18,7 @@ from tests.written_runs import HOSTILE, houses_run, parties_run, silos_run
 
 def card(run: Path, file: Path) -> str:
     format_of(str(file))(make_report([str(run)]), file)
-    return file.read_text()
+    return file.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

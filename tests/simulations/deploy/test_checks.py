@@ -97,9 +97,9 @@ def test_a_clock_is_compared_to_half_a_second(
 
 
 def change(node: Path, old: str, new: str) -> None:
-    text = node.read_text()
+    text = node.read_text(encoding="utf-8")
     assert old in text
-    node.write_text(text.replace(old, new))
+    node.write_text(text.replace(old, new), encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,10 @@ def test_a_database_in_use_stays(database: Path, call: Call) -> None:
 
 
 def test_what_is_no_database_stays(database: Path, call: Call) -> None:
-    database.write_text("three years" * 1000)
+    database.write_text("three years" * 1000, encoding="utf-8")
     code, _, err = call("deploy", "prune", "kit/server", engine=False)
     assert code == 2 and "superlink.db: SQLite cannot rewrite it" in err and err.count("\n") == 1
-    assert database.read_text() == "three years" * 1000
+    assert database.read_text(encoding="utf-8") == "three years" * 1000
     database.unlink()
     code, out, _ = call("deploy", "prune", "kit/server", engine=False)
     assert code == 0 and "superlink.db: no such file" in out and not database.exists()

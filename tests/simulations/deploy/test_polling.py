@@ -15,7 +15,7 @@ from tests.harness import ROOT
 
 def test_flowers_loop_has_the_clock_that_is_replaced() -> None:
     """Also what a new version of Flower is held against: the loop sleeps by `time.sleep`, 3 s when idle."""
-    source = Path(__import__(polling.LOOP, fromlist=["time"]).__file__).read_text()
+    source = Path(__import__(polling.LOOP, fromlist=["time"]).__file__).read_text(encoding="utf-8")
     assert "time.sleep(3)" in source and "from time import" not in source
 
 
@@ -73,7 +73,7 @@ def test_who_asks_more_often_than_flower_looks_for_answers_as_often(
 
 def test_flowers_superexec_has_what_is_replaced() -> None:
     loop = __import__(polling.EXEC_LOOP, fromlist=["time"])
-    source = Path(loop.__file__).read_text()
+    source = Path(loop.__file__).read_text(encoding="utf-8")
     assert "time.sleep(task_poll_interval)" in source and loop.time is time
     assert f"{polling.GIVEN_WORK}(launch_result, combined_res.task)" in source
 

@@ -191,7 +191,7 @@ def check_revoking(kit: Path, call: Call, log: Path, limit_s: float) -> None:
         assert "Flower never takes this key again" in out
         assert "elm is still on it, and runs with this roster wait for elm" in out
         assert "elm" not in statuses(server)
-        assert elm.wait(limit_s) == 1, log.read_text()
+        assert elm.wait(limit_s) == 1, log.read_text(encoding="utf-8")
     assert [k.stem for k in read_server(server).keys] == ["ash", "oak"]
     aside = server / "revoked" / "elm.pub"
     assert aside.read_bytes() == (node / "node.key.pub").read_bytes()

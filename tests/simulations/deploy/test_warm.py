@@ -77,7 +77,9 @@ def pid_of(process: subprocess.Popen[str]) -> int:
 
 def catches(pid: int, number: signal.Signals) -> bool:
     """Whether the process has a handler for the signal."""
-    (mask,) = re.findall(r"SigCgt:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+    (mask,) = re.findall(
+        r"SigCgt:\s+(\w+)", Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    )
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 

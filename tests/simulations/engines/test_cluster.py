@@ -84,12 +84,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def _started(command: list[str], family: Family, log: Path) -> None:
     """A raylet that says that it is there."""
     environment = family.environment({"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"})
-    with log.open("w") as out:
+    with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=ROOT)
     assert wait_until(
-        lambda: "Ray runtime started" in log.read_text() or process.poll() is not None, LIMIT_S
+        lambda: (
+            "Ray runtime started" in log.read_text(encoding="utf-8") or process.poll() is not None
+        ),
+        LIMIT_S,
     )
-    assert process.poll() is None, log.read_text()
+    assert process.poll() is None, log.read_text(encoding="utf-8")
 
 
 def here(cluster: Cluster, system: str, cache: Path) -> RunFolder:

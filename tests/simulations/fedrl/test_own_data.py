@@ -43,7 +43,8 @@ def write_vectors(file: Path) -> None:
     words = ["zebra", "the", "press", "open", "button", "panel"]
     numbers = np.random.default_rng(0).normal(size=(len(words), 6)).round(3)
     file.write_text(
-        "".join(f"{w} {' '.join(map(str, n))}\n" for w, n in zip(words, numbers, strict=True))
+        "".join(f"{w} {' '.join(map(str, n))}\n" for w, n in zip(words, numbers, strict=True)),
+        encoding="utf-8",
     )
 
 

@@ -181,7 +181,7 @@ def test_shipped_configurations_are_valid(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     leave_completed_runs(toml)
-    name = tomllib.loads(toml.read_text()).get("name", f"fedvln-{toml.stem}")
+    name = tomllib.loads(toml.read_text(encoding="utf-8")).get("name", f"fedvln-{toml.stem}")
     for label, plan in plan_experiment(Request(toml)).plans.items():
         assert plan.settings.system == "fedvln"
         assert plan.folder.path == tmp_path / "runs" / name / label

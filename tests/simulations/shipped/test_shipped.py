@@ -92,7 +92,7 @@ def test_a_shell_completes_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert completion.runs("") == []
     for file in ("runs/one/config.json", "runs/many/experiment.json", "runs/many/a/config.json"):
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text("{}")
+        Path(file).write_text("{}", encoding="utf-8")
     Path("runs/other").mkdir()
     assert completion.runs("") == ["many", "one"]
     assert completion.runs("many/") == ["many/a"] and completion.runs("o") == ["one"]

@@ -220,8 +220,8 @@ def test_a_server_optimizer_makes_a_difference(tmp_path: Path) -> None:
 
 
 def _rows_cut(path: Path) -> None:
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:2] + lines[4:]))
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:2] + lines[4:]), encoding="utf-8")
 
 
 HISTORIES: dict[str, Callable[[Path], object]] = {

@@ -201,7 +201,9 @@ def test_bound_names_need_keys_that_flower_tells(keyed: Field) -> None:
 def test_a_node_that_cannot_take_part_says_why(ground: Field) -> None:
     ground.add(50, "site-2")
     file = Path(ground.nodes[50][0]["node"])
-    file.write_text(file.read_text().replace("tests.toy:SYSTEM", "cdl"))
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("tests.toy:SYSTEM", "cdl"), encoding="utf-8"
+    )
     whose = " (site-2's by its key)" if ground.bound else ""
     ground.line(
         f"node 50{whose} could not say who it is: InputError: node site-2: system: the run wants "

@@ -24,7 +24,7 @@ def convert(data: Path, file: Path) -> dict[str, np.ndarray]:
 
 
 def rows(file: Path) -> list[list[str]]:
-    return [line.split("\t") for line in file.read_text().splitlines()]
+    return [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def write_hdf5(data: Path, name: str = "features.hdf5") -> Path:

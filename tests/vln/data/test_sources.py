@@ -75,7 +75,8 @@ def test_changed_files_are_converted_again(sources, config):
     sources.prepare_sources(config)
     before = cached(config)
     features = Path(config.data.features)
-    features.write_text(features.read_text() + features.read_text().splitlines()[0] + "\n")
+    text = features.read_text(encoding="utf-8")
+    features.write_text(text + text.splitlines()[0] + "\n", encoding="utf-8")
     train = Path(config.data.dir) / "annotations" / "R2R_train.json"
     train.write_text(train.read_text() + "\n")
     sources.open_sources.cache_clear()
@@ -149,11 +150,11 @@ def test_values_are_checked_once(sources, config, monkeypatch):
 
 def test_a_float64_file_is_converted_where_its_width_is_given(sources, config):
     file = Path(config.data.features)
-    lines = [line.split("\t") for line in file.read_text().splitlines()]
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
     for line in lines:
         values = np.frombuffer(base64.b64decode(line[5]), np.float32).astype(np.float64)
         line[5] = base64.b64encode(values.tobytes()).decode()
-    file.write_text("\n".join("\t".join(line) for line in lines) + "\n")
+    file.write_text("\n".join("\t".join(line) for line in lines) + "\n", encoding="utf-8")
     assert "looks like 8 float64" in refusal(sources.prepare_sources, config)
     assert sources.prepare_sources(changed(config, feature_size=8)).feature_size == 8
 
@@ -255,8 +256,12 @@ def test_missing_annotations(sources, config):
 
 def test_features_without_one_of_the_houses(sources, config):
     file = Path(config.data.features)
-    kept = [x for x in file.read_text().splitlines(keepends=True) if not x.startswith("ash\t")]
-    file.write_text("".join(kept))
+    kept = [
+        x
+        for x in file.read_text(encoding="utf-8").splitlines(keepends=True)
+        if not x.startswith("ash\t")
+    ]
+    file.write_text("".join(kept), encoding="utf-8")
     message = refusal(sources.prepare_sources, config)
     assert "ash.npy: no such file; the features lack house ash" in message
 

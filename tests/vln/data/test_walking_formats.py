@@ -156,12 +156,12 @@ def test_what_is_no_vocabulary_of_these_ids(data_dir: Path, vocabulary: Path) ->
     pieces = read_pieces(vocabulary)
     assert text_of([101, 1009, 1010, 1011, 102, 0, 0], pieces) == "kitchen ."
     rewrite(data_dir, "R2R_{}_enc.jsonl", lambda items: lines_of(items, pieces))
-    lines = vocabulary.read_text().split("\n")
-    vocabulary.write_text("\n".join(lines[:1002]))
+    lines = vocabulary.read_text(encoding="utf-8").split("\n")
+    vocabulary.write_text("\n".join(lines[:1002]), encoding="utf-8")
     reading = Reading(bert_vocabulary=str(vocabulary))
     message = refusal(prepared, data_dir, reading)
     assert "is not among the 1002 word pieces; data.bert-vocabulary must be" in message
-    vocabulary.write_text("\n".join(lines[1:]))
+    vocabulary.write_text("\n".join(lines[1:]), encoding="utf-8")
     assert "(line 1 is not [PAD])" in refusal(prepared, data_dir, reading)
 
 
@@ -393,7 +393,9 @@ DATASETS = {"R2R": "r2r", "R4R": "r4r", "REVERIE": "reverie", "NDH": "ndh"}
 def bert_words(duet: Path, file: Path) -> Path:
     ids = json.loads((duet / "annotations" / "bert_ids.json").read_text())
     words = {number: word for word, number in ids.items()}
-    file.write_text("".join(f"{words.get(n, f'[unused{n}]')}\n" for n in range(30_522)))
+    file.write_text(
+        "".join(f"{words.get(n, f'[unused{n}]')}\n" for n in range(30_522)), encoding="utf-8"
+    )
     return file
 
 
