@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -44,9 +45,17 @@ PLAN = (
 SCANS = tuple(row[0] for row in PLAN)
 
 
+ABOUT_TERMINALS = "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"
+
+
 def pytest_configure() -> None:
-    """A shell starts background jobs with Ctrl-C ignored, and children would inherit that from us."""
+    """What children would inherit from whoever starts the tests: a shell starts background jobs with Ctrl-C ignored; modes
+    of new files; what the environment says of terminals."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.umask(0o022)
+    os.environ["TERM"] = "xterm-256color"
+    for name in ABOUT_TERMINALS:
+        os.environ.pop(name, None)
 
 
 @pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there

@@ -164,7 +164,8 @@ def server() -> Iterator[HTTPServer]:
 
 
 def health(address: str) -> subprocess.CompletedProcess[str]:
-    environment = {"FEDSUITE_HEALTH": address, "http_proxy": "http://127.0.0.1:9"}
+    own = {"FEDSUITE_HEALTH": address, "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    environment = {**os.environ, **own}
     return subprocess.run(
         [sys.executable, HEALTH], env=environment, capture_output=True, text=True, check=False
     )

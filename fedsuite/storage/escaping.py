@@ -4,6 +4,7 @@ each format that others typeset or open.
 HTML is escaped by Jinja (fedsuite/reports/page/formats/html.py). What comes to a terminal goes through `PlainConsole`.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -127,3 +128,9 @@ class PlainConsole(Console):
             yield Segment(
                 text if control else printable(text), style and style.update_link(None), control
             )
+
+
+def redraws(console: Console) -> bool:
+    """Whether what was drawn can be drawn over: on a terminal that knows how. FORCE_COLOR makes no terminal of a file."""
+    coloured = os.environ.get("FORCE_COLOR") and not console.file.isatty()
+    return console.is_terminal and not console.is_dumb_terminal and not coloured

@@ -4,6 +4,9 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
+
+import flwr
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.storage.files import locked, open_new
@@ -22,6 +25,7 @@ PATIENCE_S = 15.0
 
 def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
     """Run until we are asked to end (KeyboardInterrupt); RunFailed if it ends by itself."""
+    check_place(Path(flwr.__file__).parent)
     command = [command_path("flower-superlink"), *server.superlink_arguments()]
     environment = {**os.environ, **flower_settings(server.home), NOW: str(server.now)}
     environment |= {METRICS: str(server.metrics or ""), **SELDOM}
@@ -42,6 +46,16 @@ def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
         say(f"SuperLink at {server.address}, folder {server.path}; Ctrl-C ends it")
         status = run_program(command, environment, server.path, say)
     raise RunFailed(f"flower-superlink {ended(status)}; its last lines say why; start it again")
+
+
+def check_place(flower: Path) -> None:
+    """InputError where Flower lies in a folder from which it would give its SuperLink a database without tables: it hands
+    the folders of their descriptions on as one text, with blanks between them and per cent signs that stand for others."""
+    if set(str(flower)) & set(" ,%"):
+        raise InputError(
+            f"{flower}: Flower's SuperLink cannot make its database from a folder with a blank, a comma or a per cent sign "
+            "in its path; make the Python environment in another one"
+        )
 
 
 def _is_free(server: ServerFolder) -> bool:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from fedsuite.history import Kind, kind_of, line_about
+from fedsuite.storage.escaping import redraws
 from fedsuite.storage.progress import in_lines
 from simulations.experiments.notebook import NotebookLine
 
@@ -28,7 +29,7 @@ class OnTerminal:
         self, console: Console, live: Live | Progress | NotebookLine, lively: bool = False
     ) -> None:
         self.console, self.live = console, live
-        self.lively = lively or console.is_terminal
+        self.lively = lively or redraws(console)
 
     def __enter__(self) -> Self:
         if self.lively:
@@ -56,7 +57,7 @@ class Preparing(OnTerminal):
         super().__init__(console, self._bars)
 
     def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
-        if done and self.console.is_terminal:
+        if done and self.lively:
             known = {task.description: task.id for task in self._bars.tasks}
             bar = known[what] if what in known else self._bars.add_task(what, total=None)
             self._bars.update(bar, completed=done, total=total or None, visible=done != total)

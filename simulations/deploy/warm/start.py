@@ -81,7 +81,7 @@ def _write_program(folder: Path, program: str) -> None:
     words = [sys.executable, "-I", "-S", str(script), str(folder / SOCKET), program]
     file = folder / "bin" / Path(program).name
     file.parent.mkdir(exist_ok=True)
-    file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    file.write_bytes(os.fsencode(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'))
     file.chmod(0o700)
 
 

@@ -9,6 +9,7 @@ from rich.live import Live
 
 from fedsuite.history import TIMINGS, line_about
 from fedsuite.history.quiet import Changes
+from fedsuite.storage.escaping import redraws
 from simulations.engines.nodes.following import Tail
 from simulations.results.watching.screen import line, screen, status_text
 from simulations.results.watching.state import Standing, standing
@@ -25,7 +26,7 @@ def watch_run(folder: Path, every_s: float, console: Console) -> None:
         now = standing(folder)
         if now.has_ended:
             console.print(screen(now, 0.0))
-        elif console.is_terminal:
+        elif redraws(console):
             _live(folder, every_s, console, now, changes)
         else:
             _lines(folder, every_s, console, now, changes)

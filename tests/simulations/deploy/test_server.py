@@ -13,6 +13,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from flwr.supercore.state.alembic import utils as alembic
+from sqlalchemy import create_engine, inspect
 
 import simulations.deploy.check.registered
 import simulations.deploy.serving as deployed
@@ -20,7 +22,7 @@ from fedsuite.errors import InputError, RunFailed
 from simulations.deploy.check.registered import register, registered
 from simulations.deploy.kit.keys import make_key
 from simulations.deploy.kit.server_folder import read_server
-from simulations.deploy.serving import run_server
+from simulations.deploy.serving import check_place, run_server
 from simulations.engines.flower import free_port
 from simulations.engines.processes import living_processes, wait_until
 from tests.deployment import answering, new_kit, write_program
@@ -48,6 +50,28 @@ def test_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         *("--database", f"{where}/superlink.db", "--disable-runtime-dependency-installation"),
     ]
     assert len(said) == 2
+
+
+@pytest.mark.parametrize("name", ["in words", "a,b", "50%", "ünd:so'weiter;"])
+def test_a_folder_that_flower_makes_no_database_from(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SuperLink would start, and answer every question with an internal error."""
+    here = tmp_path / name
+    shutil.copytree(
+        alembic.ALEMBIC_DIR, here / "flwr", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    monkeypatch.setattr(alembic, "ALEMBIC_DIR", here / "flwr")
+    engine = create_engine(f"sqlite:///{tmp_path / 'superlink.db'}")
+    with suppress(ValueError):
+        alembic.run_migrations(engine)
+    if "task" in inspect(engine).get_table_names():
+        check_place(here / "flwr")
+    else:
+        monkeypatch.setattr(deployed.flwr, "__file__", str(here / "flwr" / "__init__.py"))
+        server = read_server(new_kit(tmp_path / "kit", free_port()) / "server")
+        with pytest.raises(InputError, match=f"{name}.*make the Python environment in another one"):
+            run_server(server, print)
 
 
 def test_what_is_in_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:

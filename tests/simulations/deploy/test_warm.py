@@ -32,7 +32,8 @@ def place() -> Iterator[Path]:
     real = folder / "real" / "flwr-clientapp"
     real.parent.mkdir()
     text = "from tests.simulations.deploy.warm_main import main\n\nmain()\n"
-    real.write_text(f"#!{sys.executable}\n{text}")
+    # As pip writes it, for an interpreter whose path has blanks.
+    real.write_text(f"#!/bin/sh\n'''exec' '{sys.executable}' \"$0\" \"$@\"\n' '''\n{text}")
     real.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
@@ -153,7 +154,7 @@ def test_packages_of_an_app_go_before_those_of_the_server(
     warmed: dict[str, str], tmp_path: Path
 ) -> None:
     """As those of an app bundle do, whose folder comes first on the path."""
-    assert done(warmed, "where")[1].split()[2] == str(ROOT / "fedsuite" / "__init__.py")
+    assert done(warmed, "where")[1].splitlines()[1] == str(ROOT / "fedsuite" / "__init__.py")
     own = tmp_path / "app"
     for package in ("fedsuite", "strategies", "clients", "simulations"):
         (own / package).mkdir(parents=True)

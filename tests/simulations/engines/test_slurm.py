@@ -1,6 +1,7 @@
 """The sbatch file: played by stand-ins of srun and scontrol on two "nodes" of this machine, put back into the queue once."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,12 +17,13 @@ from tests.harness import ROOT, here, results_of, toml_from, wait_for_checkpoint
 
 LIMIT_S = 240.0
 JOB = 7
+PYTHON = shlex.quote(sys.executable)
 PROGRAMS = {
     "srun": 'while [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"',
     "scontrol": 'if [ "$1" = show ]; then printf "127.0.0.1\\n127.0.0.1\\n"; else echo "$@" >> queue; fi',
     "ray": 'more="--node-ip-address 127.0.0.1"\n[ "$2" = --head ] && more="$more --temp-dir $RAY_HOME"\n'
-    f'exec {sys.executable} -m tests.loopback_ray "$@" $more',
-    "fedsuite": f'exec {sys.executable} -m simulations.commands.cli "$@"',
+    f'exec {PYTHON} -m tests.loopback_ray "$@" $more',
+    "fedsuite": f'exec {PYTHON} -m simulations.commands.cli "$@"',
 }
 
 

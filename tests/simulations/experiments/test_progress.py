@@ -51,6 +51,34 @@ def test_a_terminal_gets_a_live_line_that_leaves_nothing() -> None:
     assert "train 2/3 clients" in out.getvalue()
 
 
+class Terminal(io.StringIO):
+    """What says of itself that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("out", "environment"),
+    [(Terminal(), {"TERM": "dumb"}), (io.StringIO(), {"FORCE_COLOR": "1"})],
+    ids=["cannot draw over", "coloured file"],
+)
+def test_lines_where_nothing_can_be_drawn_over(
+    out: io.StringIO, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    console = Console(file=out, width=100)
+    assert console.is_terminal
+    prepare(console)
+    with RunDisplay(console) as display:
+        for told in EVENTS:
+            display.show(told)
+        display.show({"round": 1, "kind": "round", "seconds": 2.0, "metrics": {"sr": 0.5}})
+    lines = ["reading", "houses: 30", "views: 2", "round 1/4  sr 0.5  (2.0 s)"]
+    assert out.getvalue().splitlines() == lines
+
+
 def prepare(console: Console) -> None:
     """Two kinds of many things, the second of a number that nobody knows; the first for two runs."""
     with Preparing(console) as progress:

@@ -272,7 +272,7 @@ def duet(shared: Path, tmp_path: Path) -> Path:
     (tmp_path / "data" / "released").symlink_to(released)
     for split in ("train", "val_seen", "val_unseen"):
         source = released / "annotations" / f"R2R_{split}_enc.json"
-        shutil.copy(source, tmp_path / "data" / "annotations" / f"R2R_{split}.json")
+        shutil.copyfile(source, tmp_path / "data" / "annotations" / f"R2R_{split}.json")
     return tmp_path / "data"
 
 
@@ -310,7 +310,7 @@ def test_released_annotations(duet: Path, name: str, told: str) -> None:
     prepared(duet)
     shutil.rmtree(duet.parent / "houses")
     for split in ("val_seen",) if told else ("train", "val_seen"):
-        shutil.copy(
+        shutil.copyfile(
             duet / "released" / "annotations" / name, duet / "annotations" / f"R2R_{split}.json"
         )
     if told:
