@@ -90,7 +90,9 @@ def run_folders(folder: Path) -> list[Path]:
     if has_begun(folder):
         return [folder]
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such run folder; `fedsuite runs` lists what is there")
+        raise InputError(
+            f"{folder}: no such run folder; `fedsuite run` makes one, `fedsuite runs` lists those in runs/"
+        )
     found = _begun_in(folder)
     if not is_experiment(folder):
         for path in sorted(path for path in folder.iterdir() if path.is_dir()):

@@ -4,6 +4,7 @@ each format that others typeset or open.
 HTML is escaped by Jinja (fedsuite/reports/page/formats/html.py). What comes to a terminal goes through `PlainConsole`.
 """
 
+import codecs
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LONGEST = 5000  # characters of a text
+STAND_IN = "fedsuite.stand-in"
+"""An error handler for terminals and logs that are not in UTF-8: a sign that they do not have becomes one of ASCII."""
+_SIGNS = str.maketrans("━╌▁▂▃▄▅▆▇█✓✗…±", "#-_.:-=+*#+x.~")
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end].translate(_SIGNS)
+    return signs.encode("ascii", "replace").decode("ascii"), error.end
+
+
+codecs.register_error(STAND_IN, _stand_in)
 
 
 def printable(text: str) -> str:
@@ -107,7 +121,7 @@ def csv_text(frame: "pd.DataFrame") -> str:
 
 class PlainConsole(Console):
     """A terminal on which nothing that is printed is markup, an emoji's name, a link, or moves the cursor: a text comes as
-    one line, and control characters that are left anywhere go.
+    one line, and control characters that are left anywhere go. What its encoding does not have is replaced (STAND_IN).
     """
 
     def render_str(
@@ -125,9 +139,8 @@ class PlainConsole(Console):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         for text, style, control in super().render(renderable, options):
-            yield Segment(
-                text if control else printable(text), style and style.update_link(None), control
-            )
+            plain = printable(text).encode(self.encoding, STAND_IN).decode(self.encoding)
+            yield Segment(text if control else plain, style and style.update_link(None), control)
 
 
 def redraws(console: Console) -> bool:

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the run failed; 2 bad input, found before training starts 
 possible; 130 stopped.
 """
 
+import io
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 
 from fedsuite import __version__
 from fedsuite.errors import InputError, RunFailed, one_line, understood
-from fedsuite.storage.escaping import PlainConsole
+from fedsuite.storage.escaping import STAND_IN, PlainConsole
 from simulations.app.run_config import as_toml
 from simulations.audits.command import add_to as add_audit
 from simulations.cdl import commands as cdl
@@ -34,6 +35,7 @@ from simulations.commands.options import (
     Start,
     Workers,
     WorkersPerGpu,
+    print_file,
 )
 from simulations.commands.results import add_to as add_look_commands
 from simulations.commands.roster import make_roster, prepare_node
@@ -185,7 +187,7 @@ def print_config(
     if len(experiment.chosen) > 1:
         labels = ", ".join(experiment.chosen)
         raise InputError(f"{config}: describes several runs; choose one with --only: {labels}")
-    print(as_toml(experiment.plans[experiment.chosen[0]].run_config), end="")
+    print_file(as_toml(experiment.plans[experiment.chosen[0]].run_config))
 
 
 @data.command()
@@ -217,6 +219,9 @@ def prepare(
 
 def main() -> None:
     """Entry point: known errors become one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=STAND_IN)
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

@@ -1,6 +1,8 @@
 """Arguments and options that several commands take."""
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,6 +87,13 @@ WorkersPerGpu = Annotated[
         metavar="1|2|4|8", help="Workers on each GPU (ray); default: as a dry step finds."
     ),
 ]
+
+
+def print_file(text: str) -> None:
+    """What is to be a file is in UTF-8, whatever the terminal's encoding; bytes of paths stay as they are."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    print(text, end="")
 
 
 def print_json(content: Any) -> None:

@@ -21,6 +21,7 @@ from fedsuite.roster.node_report import (
 )
 from fedsuite.settings.config import parse_text, read_config
 from fedsuite.storage.deleting import delete_file
+from simulations.commands.options import print_file
 
 Out = Annotated[Path | None, typer.Option(help="New file to write; default: stdout.")]
 
@@ -51,7 +52,7 @@ def prepare_node(
     if key is not None:
         part = replace(part, member=replace(part.member, key=fingerprint_of(key)))
     if out is None:
-        print(json.dumps(as_json(part), indent=2, sort_keys=True, ensure_ascii=False))
+        print_file(json.dumps(as_json(part), indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     else:
         write_part(out, part)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError
-from simulations.commands.options import Changes, Config, Only
+from simulations.commands.options import Changes, Config, Only, print_file
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 
@@ -108,4 +108,4 @@ def slurm(
         new=shlex.join(typed),
         folder=shlex.quote(str(folder)),
     )
-    print(text, end="")
+    print_file(text)

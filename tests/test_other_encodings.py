@@ -1,0 +1,75 @@
+"""Terminals and logs in an encoding that has not all signs: nothing ends there with an error, and files stay UTF-8."""
+
+import io
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedsuite.storage.escaping import PlainConsole
+from simulations.experiments.progress import RunDisplay
+from tests.harness import ROOT
+from tests.written_runs import client_row, round_row, write_run
+
+TOML = """system = "fedrl"
+results-dir = "für 猫"
+"""
+
+
+def printed(encoding: str, *lines: str) -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding, newline="")
+    console = PlainConsole(file=out, width=60)
+    for line in lines:
+        console.print(line)
+    out.seek(0)
+    return out.read()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "told"),
+    [
+        ("utf-8", "━╌█▁✓ 3 ± 1 für 猫…\n"),
+        ("iso8859-1", "#-#_+ 3 ± 1 für ?.\n"),
+        ("ascii", "#-#_+ 3 ~ 1 f?r ?.\n"),
+    ],
+)
+def test_a_console(encoding: str, told: str) -> None:
+    assert printed(encoding, "━╌█▁✓ 3 ± 1 für 猫…") == told
+
+
+def test_the_line_of_a_run() -> None:
+    out = io.TextIOWrapper(io.BytesIO(), "ascii")
+    with RunDisplay(PlainConsole(file=out, force_terminal=True, width=100)) as display:
+        display.show({"round": 2, "kind": "ready", "clients": 3, "rounds": 4, "seconds": 0.1})
+    out.seek(0)
+    assert "############------------" in out.read()
+    with RunDisplay(Console(file=io.StringIO(), force_terminal=True)) as display:
+        assert "╌" in str(display.line())
+
+
+def told(folder: Path, encoding: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """`fedsuite WORDS` in a process whose streams are in this encoding."""
+    own = {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, "-m", "simulations.commands.cli", *words],
+        cwd=folder, env={**os.environ, **own}, capture_output=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_commands(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(TOML, encoding="utf-8")
+    done = told(tmp_path, "ascii", "config", "mine.toml")
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads(done.stdout.decode("utf-8"))["results-dir"].endswith("/für 猫")
+    rows = [round_row(0, **{"val_unseen.sr": 0.1}), client_row(1, 0, "猫", "train")]
+    run = write_run(tmp_path / "für", "fedvln", [*rows, round_row(1, **{"val_unseen.sr": 0.2})])
+    for words in (["runs", "."], ["show", run.name], ["watch", run.name]):
+        done = told(tmp_path, "ascii", *words)
+        assert done.returncode == 0 and b"f?r" in done.stdout, done.stderr
+    done = told(tmp_path, "ascii", "show", "猫")
+    assert done.returncode == 2 and done.stderr.startswith(b"error: ?: no such run"), done.stderr
