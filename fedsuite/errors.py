@@ -1,8 +1,10 @@
 """The errors that users meet, told apart from bugs."""
 
+import codecs
 import difflib
 import errno
 import re
+import sys
 from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 
@@ -89,11 +91,22 @@ def understood(error: BaseException) -> InputError | RunFailed | None:
         return _uninstalled(error)
     if isinstance(error, OSError):
         return refused(error) if is_refusal(error) else None
+    if isinstance(error, UnicodeEncodeError) and _names_a_file(error):
+        return InputError(
+            f"{one_line(ascii(error.object))}: no file can have this name on a machine whose encoding is {error.encoding}; "
+            "choose another one, or set LC_ALL=C.UTF-8"
+        )
     if short_of_memory(error):
         return RunFailed(
             f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
         )
     return None
+
+
+def _names_a_file(error: UnicodeEncodeError) -> bool:
+    """Whether what could not be encoded was for a file system whose names are not in UTF-8."""
+    here = codecs.lookup(sys.getfilesystemencoding()).name
+    return here != "utf-8" and codecs.lookup(error.encoding).name == here
 
 
 def one_line(text: str, most: int = 500) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedsuite.storage.escaping import PlainConsole
+from fedsuite.errors import InputError, RunFailed, understood
+from fedsuite.storage.escaping import PlainConsole, print_every_sign
 from simulations.experiments.progress import RunDisplay
 from tests.harness import ROOT
 from tests.written_runs import client_row, round_row, write_run
@@ -73,3 +74,29 @@ def test_commands(tmp_path: Path) -> None:
         assert done.returncode == 0 and b"f?r" in done.stdout, done.stderr
     done = told(tmp_path, "ascii", "show", "猫")
     assert done.returncode == 2 and done.stderr.startswith(b"error: ?: no such run"), done.stderr
+
+
+def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(encoding: str) -> InputError | RunFailed | None:
+        return understood(UnicodeEncodeError(encoding, "data/猫", 5, 6, "ordinal not in range"))
+
+    assert of("utf-8") is None and of("ascii") is None
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ANSI_X3.4-1968")
+    error = of("ascii")
+    assert isinstance(error, InputError) and str(error) == (
+        r"'data/\u732b': no file can have this name on a machine whose encoding is ascii; choose another one, or set "
+        "LC_ALL=C.UTF-8"
+    )
+    assert of("utf-8") is None
+
+
+def test_a_process_prints_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Flower's words of a lost node, in the log of a run's server."""
+    out = io.TextIOWrapper(io.BytesIO(), "iso8859-1")
+    monkeypatch.setattr(sys, "stdout", out)
+    with pytest.raises(UnicodeEncodeError):
+        print("lost — für eine Weile", flush=True)
+    print_every_sign()
+    print("lost — für eine Weile", flush=True)
+    out.seek(0)
+    assert out.read() == "lost ? für eine Weile\n"

@@ -5,8 +5,10 @@ HTML is escaped by Jinja (fedsuite/reports/page/formats/html.py). What comes to 
 """
 
 import codecs
+import io
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,13 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(STAND_IN, _stand_in)
+
+
+def print_every_sign() -> None:
+    """From now on this process's output has stand-ins where it failed for a sign, and with it whoever wrote a line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=STAND_IN)
 
 
 def printable(text: str) -> str:

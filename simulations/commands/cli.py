@@ -4,7 +4,6 @@ Exit codes: 0 done; 1 the run failed; 2 bad input, found before training starts 
 possible; 130 stopped.
 """
 
-import io
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 
 from fedsuite import __version__
 from fedsuite.errors import InputError, RunFailed, one_line, understood
-from fedsuite.storage.escaping import STAND_IN, PlainConsole
+from fedsuite.storage.escaping import PlainConsole, print_every_sign
 from simulations.app.run_config import as_toml
 from simulations.audits.command import add_to as add_audit
 from simulations.cdl import commands as cdl
@@ -219,9 +218,7 @@ def prepare(
 
 def main() -> None:
     """Entry point: known errors become one line and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=STAND_IN)
+    print_every_sign()
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

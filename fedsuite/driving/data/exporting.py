@@ -67,7 +67,7 @@ def _write(folder: Path, source: Path, progress: Progress) -> None:
         place = {"chunk_index": number // CHUNK, "file_index": number % CHUNK}
         file, task = folder / DATA.format(**place), number % len(names)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(file, _schema(pa)) as out:
+        with file.open("wb") as opened, pq.ParquetWriter(opened, _schema(pa)) as out:
             for table in _tables(pa, part, number, first, task):
                 out.write_table(table)
         row: dict[str, Any] = {"episode_index": number, "tasks": [names[task]], "length": len(part)}
@@ -76,9 +76,8 @@ def _write(folder: Path, source: Path, progress: Progress) -> None:
         episodes.append(row | {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0})
         first += len(part)
         progress("silos' frames that are written", number + 1, len(parts))
-    pq.write_table(
-        pa.Table.from_pylist(episodes), meta / "episodes" / "chunk-000" / "file-000.parquet"
-    )
+    with (meta / "episodes" / "chunk-000" / "file-000.parquet").open("wb") as opened:
+        pq.write_table(pa.Table.from_pylist(episodes), opened)
     # LeRobot finds a task by its place, and its text in the index that pandas stores beside the columns.
     pd.DataFrame({"task_index": range(len(names))}, index=names).to_parquet(meta / "tasks.parquet")
     write_json(meta / "info.json", _info(parts, len(names)))

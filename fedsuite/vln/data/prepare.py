@@ -185,10 +185,10 @@ def prepare_houses(
         scan: {s: sum(len(i["instructions"]) for i in own[scan].get(s, ())) for s in splits}
         for scan in scans
     }
-    (out_dir / "vocabulary.json").write_text(json.dumps(vocabulary.words))
+    (out_dir / "vocabulary.json").write_text(json.dumps(vocabulary.words), encoding="utf-8")
     manifest = {"splits": order, "samples": samples, "panoramas": panoramas}
     manifest |= {"vocabulary": len(vocabulary), "content": content}
-    (out_dir / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    (out_dir / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 def _prepare_house(
@@ -206,7 +206,7 @@ def _prepare_house(
     for split, items in own.items():
         check_items(files[split], items, {scan: graph})
     (out_dir / scan).mkdir(parents=True)
-    (out_dir / scan / "episodes.json").write_text(json.dumps(own))
+    (out_dir / scan / "episodes.json").write_text(json.dumps(own), encoding="utf-8")
     learnt = json.dumps({split: items for split, items in own.items() if split != TEST})
     nav = (connectivity / f"{scan}_connectivity.json").read_bytes()
     longer = detours(own.get("train", ()), graph)

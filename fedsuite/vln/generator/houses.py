@@ -149,8 +149,8 @@ def write_houses(
     for split, entries in listed.items():
         entries.sort(key=lambda e: e[0])
         text = json.dumps([e for _, e in entries], indent=1)
-        (folder / "annotations" / f"R2R_{split}.json").write_text(text + "\n")
-    (folder / "connectivity" / "scans.txt").write_text("\n".join(scans) + "\n")
+        (folder / "annotations" / f"R2R_{split}.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "connectivity" / "scans.txt").write_text("\n".join(scans) + "\n", encoding="utf-8")
 
 
 def write_house(
@@ -159,7 +159,7 @@ def write_house(
     """Write graph and views of one house; its scan, and of every path the split, a key to mix houses by, and the record."""
     house = draw_house(settings.seed, number)
     file = folder / "connectivity" / f"{house.scan}_connectivity.json"
-    file.write_text(connectivity_json(house))
+    file.write_text(connectivity_json(house), encoding="utf-8")
     rng = rng_for(settings.seed, "generated-house-views", 0, number)
     looks = settings.feature_size, settings.style_strength, settings.view_noise
     np.save(folder / "views" / f"{house.scan}.npy", house_views(house, rng, *looks))

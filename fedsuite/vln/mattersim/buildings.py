@@ -98,7 +98,7 @@ class NavGraphs:
             return
         file = Path(folder) / "scans.txt"
         try:
-            scans = file.read_text(errors="replace").split()
+            scans = file.read_text(encoding="utf-8", errors="replace").split()
         except OSError:
             raise InputError(
                 f"MatterSim: Could not open list of scans at: {file}, is path valid?"

@@ -218,9 +218,9 @@ def _join_submissions(run_dir: Path) -> None:
     names = {split: f"submission_{split}.json" for split in VALIDATION}
     for split, name in (names | {TEST: "submit_test.json"}).items():
         files = sorted(run_dir.glob(f"clients/*/submission_{split}_*.json"))
-        entries = [e for f in files for e in json.loads(f.read_text())]
+        entries = [e for f in files for e in json.loads(f.read_text(encoding="utf-8"))]
         if entries:
-            (run_dir / name).write_text(json.dumps(entries))
+            (run_dir / name).write_text(json.dumps(entries), encoding="utf-8")
     there = {f.parent.name for f in run_dir.glob(f"clients/*/submission_{TEST}_*.json")}
     lost = [] if not there else sorted(_test_houses(run_dir) - there)
     if lost:  # the leaderboard takes whole submissions only

@@ -238,7 +238,7 @@ class RayGrid(LocalGrid):
         said = [
             line
             for file in self.logs.glob(f"worker-*-{pid}.err")
-            for line in file.read_text(errors="replace").splitlines()
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines()
             if line.strip() and not line.startswith(":")  # Ray's own marks
         ]
         last = f"; it said: {said[-1]}" if said else ""

@@ -34,7 +34,7 @@ def _last_words(logs: Path) -> list[str]:
             line
             for file in (logs / f"{program}.out", logs / f"{program}.err")
             if file.is_file()
-            for line in file.read_text(errors="replace").splitlines()
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines()
         ]
         complaints = [line for line in lines if _COMPLAINS.match(line)]
         found += [f"{program}: {_COMPLAINS.sub('', line)}" for line in complaints[-1:]]

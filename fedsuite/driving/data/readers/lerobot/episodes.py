@@ -55,7 +55,8 @@ def opened(file: Path) -> Iterator[Any]:
     if not file.exists():
         raise InputError(f"{file}: no such file; fetch the folder again")
     try:
-        with pq.ParquetFile(file) as table:
+        # Opened here: pyarrow takes names of files for UTF-8, whatever the machine's encoding of them.
+        with file.open("rb") as source, pq.ParquetFile(source) as table:
             yield table
     except InputError:
         raise
