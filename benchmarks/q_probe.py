@@ -45,11 +45,9 @@ def read(file: Path, folder: Path) -> None:
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
-    return (
-        [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        if file.exists()
-        else []
-    )
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def table(file: Path) -> None:

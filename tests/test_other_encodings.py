@@ -73,7 +73,7 @@ def test_commands(tmp_path: Path) -> None:
         done = told(tmp_path, "ascii", *words)
         assert done.returncode == 0 and b"f?r" in done.stdout, done.stderr
     done = told(tmp_path, "ascii", "show", "猫")
-    assert done.returncode == 2 and done.stderr.startswith(b"error: ?: no such run"), done.stderr
+    assert done.returncode == 2 and done.stderr.startswith(rb"error: \u732b: no such"), done.stderr
 
 
 def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch) -> None:

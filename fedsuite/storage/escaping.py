@@ -39,10 +39,10 @@ codecs.register_error(STAND_IN, _stand_in)
 
 
 def print_every_sign() -> None:
-    """From now on this process's output has stand-ins where it failed for a sign, and with it whoever wrote a line."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=STAND_IN)
+    """From now on stdout prints stand-ins for signs that it lacks, where whoever wrote such a line would fail. stderr prints
+    their numbers, as it does in every Python."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=STAND_IN)
 
 
 def printable(text: str) -> str:

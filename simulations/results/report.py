@@ -5,6 +5,7 @@ Runs of several systems are a part each.
 """
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,11 +66,13 @@ def make_report(runs: list[str]) -> "Report":
     from fedsuite.reports.page.build import report_of
     from fedsuite.reports.page.digest import digest_of, read_ahead
     from fedsuite.settings.config import read_config, to_flat
-    from fedsuite.storage.escaping import PlainConsole
+    from fedsuite.storage.escaping import PlainConsole, redraws
 
     places = places_of(runs)
     systems: dict[str, tuple[list[Digest], dict[str, Any]]] = {}
-    with PlainConsole(stderr=True).status("") as status:
+    console = PlainConsole(stderr=True)
+    status = console.status("")
+    with status if redraws(console) else nullcontext():
         for number, (place, run) in enumerate(read_ahead(places), 1):
             status.update(f"reading run {number} of {len(places)}")
             stored = read_stored_config(RunFolder(place.folder))

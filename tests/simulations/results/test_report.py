@@ -49,6 +49,12 @@ def test_tables_come_to_the_terminal_and_files_where_they_are_named(call, tmp_pa
     assert (tmp_path / "quick.md").read_bytes() == before
 
 
+def test_a_coloured_log_gets_no_turning_line(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, out, err = call("quick")
+    assert code == 0 and "\x1b[" in out and not err
+
+
 def test_it_loads_no_torch(tmp_path: Path) -> None:
     """But for a completed CDL run, whose network's parameters are counted."""
     houses_run(tmp_path / "vln", 0, 0.4)
