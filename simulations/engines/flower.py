@@ -18,6 +18,7 @@ from typing import Any
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.settings.config import Value
 from simulations.app.run_config import as_toml
+from simulations.engines.proxies import directly
 
 CONNECTION = "fedsuite"  # its name in the config.toml of a server folder
 
@@ -109,10 +110,8 @@ def flower_settings(home: Path) -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     programs = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    here = ",".join(filter(None, [os.environ.get("NO_PROXY", ""), "127.0.0.1,localhost"]))
     return {
-        "NO_PROXY": here,
-        "no_proxy": here,
+        **directly(),
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",

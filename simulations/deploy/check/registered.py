@@ -3,6 +3,7 @@
 It asks Flower's Control API, as `flwr supernode` does, whose answers leave out keys.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from simulations.deploy.check.probe import Unreachable, ask
 from simulations.deploy.kit.keys import read_public
 from simulations.deploy.kit.server_folder import ServerFolder
 from simulations.engines.processes import wait_until
+from simulations.engines.proxies import asked_for, directly
 
 MOST_RUNS, RUNNING = 100, "running"  # the newest ones are looked at
 GONE = "unregistered"
@@ -134,6 +136,7 @@ def client_of(server: ServerFolder) -> Iterator[ControlHttpClient]:
         raise RunFailed(
             f"{error}; start it with `fedsuite deploy server {as_typed(server.path)}`"
         ) from None
+    os.environ.update(directly())  # which the client reads
     client = ControlHttpClient.from_server_address(
         server_address=str(server.address),
         insecure=False,
@@ -147,8 +150,9 @@ def client_of(server: ServerFolder) -> Iterator[ControlHttpClient]:
         why = one_line(told.message if told else str(error))
         raise InputError(f"{server.address}: the SuperLink refuses this: {why}") from None
     except httpx.HTTPError as error:
+        proxy = asked_for(server.address.host)
         raise RunFailed(
-            f"{server.address}: the SuperLink does not answer any more ({error})"
+            f"{server.address}: the SuperLink does not answer any more ({error}){f'; {proxy}' if proxy else ''}"
         ) from None
     finally:
         client.close()

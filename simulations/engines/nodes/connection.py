@@ -12,6 +12,7 @@ from typing import Any
 from fedsuite.errors import InputError, one_line
 from fedsuite.storage.files import full_path
 from simulations.engines.flower import CONNECTION, Commands, complaint
+from simulations.engines.proxies import asked_for, directly
 
 CONFIG = "config.toml"
 PROBE_LIMIT_S = 5.0
@@ -54,7 +55,8 @@ class Connection:
             return f"{self.address} does not speak TLS; start the SuperLink with a certificate, or set insecure = true"
         except (OSError, ValueError) as error:
             return f"no SuperLink answers at {self.address} ({error}); start it, or correct the address"
-        return ""
+        proxy = asked_for(host.strip("[]"), not self.table.get("insecure"))
+        return f"the SuperLink at {self.address} is there, but {proxy}" if proxy else ""
 
     @property
     def _authority(self) -> Path | None:
@@ -90,7 +92,8 @@ def connection_of(said: str) -> Connection:
             f"--connection {said}: its address is {address or 'empty'}, expected HOST:PORT of a running SuperLink; "
             "simulate with --engine ray"
         )
-    environment = {**os.environ, "FLWR_HOME": str(home), "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    environment = {**os.environ, **directly(), "FLWR_HOME": str(home)}
+    environment["FLWR_DISABLE_UPDATE_CHECK"] = "1"
     return Connection(said, Commands(name, environment, server if named else None), known[name])
 
 

@@ -25,6 +25,7 @@ from simulations.deploy.kit.server_folder import read_server
 from simulations.deploy.serving import check_place, run_server
 from simulations.engines.flower import free_port
 from simulations.engines.processes import living_processes, wait_until
+from simulations.engines.proxies import NAMES
 from tests.deployment import answering, new_kit, write_program
 from tests.harness import ROOT
 
@@ -163,8 +164,11 @@ def remember(server: Path, seconds: float) -> None:
 
 
 @pytest.mark.slow
-def test_with_flower(tmp_path: Path, call: Call) -> None:
-    """Registered once; connected over TLS; a killed SuperLink and a killed node come back."""
+def test_with_flower(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registered once; connected over TLS; a killed SuperLink and a killed node come back. All behind a dead proxy."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
     kit = new_kit(tmp_path / "kit", free_port())
     server, node = kit / "server", str(kit / "nodes" / "oak" / "node.toml")
     limit_s = 120

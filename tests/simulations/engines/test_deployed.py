@@ -32,6 +32,7 @@ from simulations.engines.inprocess import run_inprocess
 from simulations.engines.nodes import deployed
 from simulations.engines.nodes.connection import Connection, connection_of
 from simulations.engines.nodes.deployed import attach_deployed, run_deployed
+from simulations.engines.proxies import NAMES, asked_for
 from simulations.experiments import attaching
 from simulations.experiments.progress import RunDisplay
 from tests.harness import write_toml
@@ -357,6 +358,21 @@ def test_a_wrong_authority_is_told(listener: socket.socket, tmp_path: Path) -> N
     assert "--connection c: the certificate of localhost:" in checked(listener, other)
     serve_once(listener, context)
     assert checked(listener, own) == "--connection c: unavailable"  # Flower's own word
+
+
+def test_a_proxy_in_the_way_is_told(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = self_signed(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own)
+    serve_once(listener, context)
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    said = checked(listener, own)
+    assert said.startswith("--connection c: the SuperLink at localhost:")
+    assert said.endswith(f"is there, but {asked_for('localhost')}") and "add it to NO_PROXY" in said
 
 
 def test_an_authority_that_is_not_there_is_told(listener: socket.socket, tmp_path: Path) -> None:
