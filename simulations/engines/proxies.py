@@ -22,5 +22,5 @@ def asked_for(host: str, secure: bool = True) -> str:
     proxy = known.get("https" if secure else "http") or known.get("all")
     if not proxy or proxy_bypass(host):
         return ""
-    place = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-    return f"the proxy {place.hostname}:{place.port} is asked for it; if {host} is to be reached without, add it to NO_PROXY"
+    place = urlsplit(proxy if "//" in proxy else f"//{proxy}").netloc.rpartition("@")[2]
+    return f"the proxy {place} is asked for it; if {host} is to be reached without, add it to NO_PROXY"

@@ -62,3 +62,7 @@ def test_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked_for("far.example") == ""
     monkeypatch.setenv("ALL_PROXY", "127.0.0.1:9")
     assert asked_for("far.example") == told
+    for text in ("http://me:secret@proxy.example/", "proxy.example", "http://proxy.example:port"):
+        monkeypatch.setenv("all_proxy", text)
+        said = asked_for("far.example")
+        assert said.startswith("the proxy proxy.example") and "None" not in said and "secret" not in said
