@@ -24,7 +24,7 @@ from fedsuite.roster.same_data import check_same_data
 from fedsuite.runs.folder import RunFolder, check_folder, folder_of
 from fedsuite.settings.config import to_flat
 from fedsuite.settings.unread import unread_lines
-from fedsuite.storage.escaping import LONGEST, print_every_sign
+from fedsuite.storage.escaping import LONGEST, replace_what_stdout_lacks
 from fedsuite.storage.files import write_atomically, write_json
 from fedsuite.storage.progress import Progress, in_lines, silent
 from simulations.deploy.log_lines import stamped
@@ -46,7 +46,7 @@ ENDED_BY_FLOWER = (
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """What it prints is shown by `flwr log` and `flwr run --stream`."""
-    print_every_sign()
+    replace_what_stdout_lacks()
     folder = folder_of(settings_of(context.run_config)[1])
     if is_real(grid) and not try_again_over(grid):
         _say("this Flower's server cannot be made to ask again after an error 500 of its SuperLink")

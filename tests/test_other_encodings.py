@@ -1,4 +1,4 @@
-"""Terminals and logs in an encoding that has not all signs: nothing ends there with an error, and files stay UTF-8."""
+"""Terminals and logs in an encoding that lacks some characters: nothing ends there with an error, and files stay UTF-8."""
 
 import io
 import os
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from fedsuite.errors import InputError, RunFailed, understood
-from fedsuite.storage.escaping import PlainConsole, print_every_sign
+from fedsuite.storage.escaping import PlainConsole, replace_what_stdout_lacks
 from simulations.experiments.progress import RunDisplay
 from tests.harness import ROOT
 from tests.written_runs import client_row, round_row, write_run
@@ -96,7 +96,7 @@ def test_a_process_prints_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", out)
     with pytest.raises(UnicodeEncodeError):
         print("lost — für eine Weile", flush=True)
-    print_every_sign()
+    replace_what_stdout_lacks()
     print("lost — für eine Weile", flush=True)
     out.seek(0)
     assert out.read() == "lost ? für eine Weile\n"

@@ -24,23 +24,22 @@ if TYPE_CHECKING:
 
 LONGEST = 5000  # characters of a text
 STAND_IN = "fedsuite.stand-in"
-"""An error handler for terminals and logs that are not in UTF-8: a sign that they do not have becomes one of ASCII."""
-_SIGNS = str.maketrans("━╌▁▂▃▄▅▆▇█✓✗…±", "#-_.:-=+*#+x.~")
+"""An error handler for terminals and logs that are not in UTF-8: a character that they lack becomes one of ASCII."""
+_ASCII = str.maketrans("━╌▁▂▃▄▅▆▇█✓✗…±", "#-_.:-=+*#+x.~")
 
 
 def _stand_in(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    signs = error.object[error.start : error.end].translate(_SIGNS)
-    return signs.encode("ascii", "replace").decode("ascii"), error.end
+    found = error.object[error.start : error.end].translate(_ASCII)
+    return found.encode("ascii", "replace").decode("ascii"), error.end
 
 
 codecs.register_error(STAND_IN, _stand_in)
 
 
-def print_every_sign() -> None:
-    """From now on stdout prints stand-ins for signs that it lacks, where whoever wrote such a line would fail. stderr prints
-    their numbers, as it does in every Python."""
+def replace_what_stdout_lacks() -> None:
+    """Of characters: without this, whoever prints one fails. On stderr Python itself prints their numbers."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=STAND_IN)
 

@@ -13,7 +13,7 @@ import typer
 
 from fedsuite import __version__
 from fedsuite.errors import InputError, RunFailed, one_line, understood
-from fedsuite.storage.escaping import PlainConsole, print_every_sign
+from fedsuite.storage.escaping import PlainConsole, replace_what_stdout_lacks
 from simulations.app.run_config import as_toml
 from simulations.audits.command import add_to as add_audit
 from simulations.cdl import commands as cdl
@@ -218,7 +218,7 @@ def prepare(
 
 def main() -> None:
     """Entry point: known errors become one line and an exit code."""
-    print_every_sign()
+    replace_what_stdout_lacks()
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

@@ -23,4 +23,6 @@ def asked_for(host: str, secure: bool = True) -> str:
     if not proxy or proxy_bypass(host):
         return ""
     place = urlsplit(proxy if "//" in proxy else f"//{proxy}").netloc.rpartition("@")[2]
-    return f"the proxy {place} is asked for it; if {host} is to be reached without, add it to NO_PROXY"
+    return (
+        f"the proxy {place} is asked for it; if {host} is to be reached without, add it to NO_PROXY"
+    )

@@ -65,4 +65,8 @@ def test_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("http://me:secret@proxy.example/", "proxy.example", "http://proxy.example:port"):
         monkeypatch.setenv("all_proxy", text)
         said = asked_for("far.example")
-        assert said.startswith("the proxy proxy.example") and "None" not in said and "secret" not in said
+        assert (
+            said.startswith("the proxy proxy.example")
+            and "None" not in said
+            and "secret" not in said
+        )
