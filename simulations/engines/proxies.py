@@ -20,7 +20,7 @@ def asked_for(host: str, secure: bool = True) -> str:
     """Which proxy is asked for this host, and what to do if none should be; "" if none is. Passwords are left out."""
     known = getproxies()
     proxy = known.get("https" if secure else "http") or known.get("all")
-    if not proxy or proxy_bypass(host):
+    if not proxy or host in HERE or proxy_bypass(host):
         return ""
     place = urlsplit(proxy if "//" in proxy else f"//{proxy}").netloc.rpartition("@")[2]
     return (

@@ -1,13 +1,16 @@
 """A running SuperLink, as Flower's config.toml names it, and what is wrong where it cannot be used."""
 
 import os
-import socket
 import ssl
 import tomllib
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 from fedsuite.errors import InputError, one_line
 from fedsuite.storage.files import full_path
@@ -34,39 +37,45 @@ class Connection:
         """InputError, with the cure, unless the SuperLink answers."""
         answer = self.commands.flwr("ls", self.commands.connection, "--limit", "1")
         if "runs" not in answer:
-            raise InputError(f"--connection {self.said}: {self._diagnosis() or complaint(answer)}")
+            secure = not self.table.get("insecure")
+            proxy = asked_for(urlsplit(f"//{self.address}").hostname or "", secure)
+            why = self._diagnosis(secure, direct=not proxy) or complaint(answer)
+            raise InputError(f"--connection {self.said}: {'; '.join(filter(None, (why, proxy)))}")
 
-    def _diagnosis(self) -> str:
-        """What keeps the SuperLink from being reached, as far as that can be told."""
-        host, _, port = self.address.rpartition(":")
+    def _diagnosis(self, secure: bool, direct: bool) -> str:
+        """What keeps the SuperLink from being reached, as far as that can be told; direct: without a proxy."""
         root = self._authority
         if root and not os.access(root, os.R_OK):
             return f"root-certificates is {root}, which cannot be read; correct it in {CONFIG} of Flower's folder"
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), PROBE_LIMIT_S) as plain:
-                if not self.table.get("insecure"):
-                    self._verify(plain, host)
-        except ssl.SSLCertVerificationError as error:
-            return (
-                f"the certificate of {self.address} does not hold ({error.verify_message}); give the SuperLink's own CA "
-                "as root-certificates, and the address that stands in the certificate"
+            opener = urllib.request.build_opener(
+                urllib.request.ProxyHandler({} if direct else None),
+                urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=root)),
             )
-        except ssl.SSLError:
-            return f"{self.address} does not speak TLS; start the SuperLink with a certificate, or set insecure = true"
-        except (OSError, ValueError) as error:
-            return f"no SuperLink answers at {self.address} ({error}); start it, or correct the address"
-        proxy = asked_for(host.strip("[]"), not self.table.get("insecure"))
-        return f"the SuperLink at {self.address} is there, but {proxy}" if proxy else ""
+            place = f"http{'s' if secure else ''}://{self.address}"
+            opener.open(f"{place}/health", timeout=PROBE_LIMIT_S).close()
+        except InvalidURL as error:
+            return self._explained(error)
+        except (HTTPError, HTTPException):
+            return ""  # somebody answers there
+        except OSError as error:
+            return self._explained(getattr(error, "reason", error))
+        return ""
 
     @property
     def _authority(self) -> Path | None:
         root = self.table.get("root-certificates")
         return (self.commands.folder or Path()) / str(root) if root else None
 
-    def _verify(self, plain: socket.socket, host: str) -> None:
-        trusted = ssl.create_default_context(cafile=self._authority)
-        with trusted.wrap_socket(plain, server_hostname=host):
-            pass
+    def _explained(self, error: Exception | str) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return (
+                f"the certificate of {self.address} does not hold ({error.verify_message}); give the SuperLink's own CA "
+                "as root-certificates, and the address that stands in the certificate"
+            )
+        if isinstance(error, ssl.SSLError):
+            return f"{self.address} does not speak TLS; start the SuperLink with a certificate, or set insecure = true"
+        return f"no SuperLink answers at {self.address} ({error}); start it, or correct the address"
 
 
 def connection_of(said: str) -> Connection:

@@ -325,11 +325,16 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-def serve_once(server: socket.socket, context: ssl.SSLContext | None) -> None:
+def serve_once(server: socket.socket, context: ssl.SSLContext | None, tunnel: bytes = b"") -> None:
+    """One connection. tunnel: how a proxy's CONNECT is answered, before what comes through it."""
+
     def answer() -> None:
         plain, _ = server.accept()
         with plain:
             try:
+                if tunnel:
+                    plain.recv(4096)
+                    plain.sendall(tunnel)
                 if context:
                     context.wrap_socket(plain, server_side=True).close()
                 else:
@@ -340,9 +345,9 @@ def serve_once(server: socket.socket, context: ssl.SSLContext | None) -> None:
     threading.Thread(target=answer, daemon=True).start()
 
 
-def checked(server: socket.socket, ca: Path | None) -> str:
+def checked(server: socket.socket, ca: Path | None, host: str = "localhost") -> str:
     """What is said of a connection to `server`, of which Flower has said only that it does not work."""
-    table = {"address": f"localhost:{server.getsockname()[1]}"}
+    table = {"address": f"{host}:{server.getsockname()[1]}"}
     commands = FakeFlower(RunFolder(Path()), lambda _: None)
     own = {"root-certificates": str(ca)} if ca else {}
     with pytest.raises(InputError) as caught:
@@ -360,19 +365,47 @@ def test_a_wrong_authority_is_told(listener: socket.socket, tmp_path: Path) -> N
     assert checked(listener, own) == "--connection c: unavailable"  # Flower's own word
 
 
-def test_a_proxy_in_the_way_is_told(
-    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("authority", "answer", "told"),
+    [
+        ("far.example", "200 OK", "unavailable"),  # Flower's own word
+        ("elsewhere", "200 OK", "the certificate of far.example:{port} does not hold"),
+        ("far.example", "403 Forbidden", "no SuperLink answers at far.example:{port}"),
+    ],
+)
+def test_a_superlink_is_looked_for_through_the_proxy(
+    listener: socket.socket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    authority: str,
+    answer: str,
+    told: str,
 ) -> None:
-    own = self_signed(tmp_path, "localhost")
+    """Only the proxy knows where far.example is."""
+    known = {host: self_signed(tmp_path, host) for host in ("far.example", "elsewhere")}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own)
-    serve_once(listener, context)
-    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    context.load_cert_chain(known["far.example"])
+    serve_once(listener, context, f"HTTP/1.1 {answer}\r\n\r\n".encode())
+    place = f"127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setenv("https_proxy", f"http://me:secret@{place}")
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    said = checked(listener, own)
-    assert said.startswith("--connection c: the SuperLink at localhost:")
-    assert said.endswith(f"is there, but {asked_for('localhost')}") and "add it to NO_PROXY" in said
+    said = checked(listener, known[authority], "far.example")
+    port = listener.getsockname()[1]
+    assert said.startswith(f"--connection c: {told.format(port=port)}")
+    assert said.endswith(f"; {asked_for('far.example')}") and f"the proxy {place} is asked" in said
+    assert answer == "200 OK" or answer in said
+
+
+def test_this_machine_is_looked_for_without_the_proxy(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    serve_once(listener, None)
+    said = checked(listener, None)
+    assert "does not speak TLS" in said and "proxy" not in said
 
 
 def test_an_authority_that_is_not_there_is_told(listener: socket.socket, tmp_path: Path) -> None:
