@@ -67,10 +67,12 @@ def serve(
     progress: Progress = silent,
     placement: Mapping[str, Any] | None = None,
     validated: bool = False,
+    tables: bool = True,
 ) -> None:
     """A whole run over any grid. However it ends, run.json says how, and a failure is raised.
 
-    placement: for run.json; validated: this process has put the settings through all checks already.
+    placement: for run.json; validated: this process has put the settings through all checks already; tables: whether
+    they are written here, and what is drawn, or by the caller.
     """
     check_installed()
     system, settings = settings_of(run_config)
@@ -99,9 +101,10 @@ def serve(
         write_atomically(folder.model, arrays_to_bytes(dict(result.state.arrays)))
         if roster.words:
             write_atomically(folder.path / VOCABULARY, json.dumps(roster.words).encode())
-        if not given:
+        if tables and not given:
             system.draw(settings, folder.path)
-        system.report(settings, folder.path)
+        if tables:
+            system.report(settings, folder.path)
 
 
 def in_log(event: Mapping[str, Any]) -> None:

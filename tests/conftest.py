@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +88,10 @@ def own_nav_graphs() -> None:
 @pytest.fixture(autouse=True)
 def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Modules that a test wrote and imported are forgotten: another test's module may have the same name."""
-    before = set(sys.modules)
+    last = next(reversed(sys.modules))
     yield
     written = str(tmp_path_factory.getbasetemp())
-    for name in set(sys.modules) - before:
+    for name in list(takewhile(lambda name: name != last, reversed(sys.modules))):
         module = sys.modules[name]
         paths = getattr(module, "__path__", ())  # of modules that make up their names: anything
         places = [

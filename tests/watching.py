@@ -20,6 +20,7 @@ class Watch:
 
     opened: Opened | None = None
     who = SERVER
+    hooked = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Python's audit hook."""
@@ -30,6 +31,11 @@ class Watch:
     @contextmanager
     def on(self) -> Iterator[Opened]:
         """Files that are opened meanwhile."""
+        if not self.hooked:
+            sys.addaudithook(
+                self
+            )  # which cannot be taken away again, and is asked at every step of Python's
+            self.hooked = True
         opened = self.opened = defaultdict(set)
         try:
             yield opened
@@ -47,7 +53,6 @@ class Watch:
 
 
 watch = Watch()
-sys.addaudithook(watch)  # cannot be taken away again
 
 
 def forget() -> None:

@@ -77,6 +77,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
+@cache
 def _version(name: str) -> str:
     try:
         return version(name)

@@ -5,6 +5,7 @@ is none the worse, but it has not the bytes of one that was never interrupted.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from fedsuite.errors import one_line
@@ -15,13 +16,15 @@ THEN = ", then "
 
 def versions_here() -> dict[str, str]:
     """Package -> version, or "not installed"."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {name: _version(name) for name in PACKAGES}
+
+
+@cache
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def carried_on(before: object, here: Mapping[str, str]) -> tuple[dict[str, str], str]:

@@ -5,7 +5,9 @@ possible; 130 stopped.
 """
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -220,13 +222,19 @@ def main() -> None:
     """Entry point: known errors become one line and an exit code."""
     replace_what_stdout_lacks()
     try:
-        app()
+        _command()()
     except KeyboardInterrupt:  # before a command has begun
         raise SystemExit(EXIT_STOPPED) from None
     except Exception as error:
         if (known := understood(error)) is None:
             raise
         raise _ended(known) from error
+
+
+@cache
+def _command() -> Callable[[], object]:
+    """Typer would make it anew at every call."""
+    return typer.main.get_command(app)
 
 
 def _ended(error: InputError | RunFailed) -> SystemExit:

@@ -130,23 +130,27 @@ def server_identity() -> Iterator[None]:
 
 
 def run_inprocess(
-    run_config: Mapping[str, Any], on_event: OnEvent = lambda _: None, validated: bool = False
+    run_config: Mapping[str, Any], on_event: OnEvent = lambda _: None, launched: bool = False
 ) -> None:
-    """Run server and clients of a resolved run-config here; validated: its settings have been through all checks."""
+    """Run server and clients of a resolved run-config here.
+
+    launched: by what has put the settings through all checks and will write the tables.
+    """
     from fedsuite.roster.members import read_roster
     from simulations.client_app import app as client_app
     from simulations.server_app import serve
     from simulations.systems import settings_of
 
     system, settings = settings_of(run_config)
-    if not validated:
+    if not launched:
         system.validate(settings)
     given = Path(settings.roster) if settings.roster else None
     members = len(read_roster(given) if given else system.prepare(settings, silent))
     nodes = system.simulated_nodes(settings, members)
     grid = InProcessGrid(client_app, nodes, run_config)
     with server_identity():
-        serve(grid, run_config, on_event, placement={"engine": "inprocess"}, validated=True)
+        placement = {"engine": "inprocess"}
+        serve(grid, run_config, on_event, placement=placement, validated=True, tables=not launched)
 
 
 def _with_own_state(context: Context) -> Context:

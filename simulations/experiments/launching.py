@@ -113,12 +113,12 @@ class Way:
             elif self.engine == "inprocess":
                 from simulations.engines.inprocess import run_inprocess
 
-                run_inprocess(plan.run_config, show, validated=True)
+                run_inprocess(plan.run_config, show, launched=True)
             else:
                 nodes = plan.system.simulated_nodes(plan.settings, clients)
                 from simulations.engines.ray.launch import run_ray
 
-                run_ray(plan.run_config, plan.folder, nodes, placement, show, validated=True)
+                run_ray(plan.run_config, plan.folder, nodes, placement, show, launched=True)
 
     def _placement(self, plan: Plan, clients: int, console: Console) -> Placement:
         """Where the workers of a run go. How many share a GPU, if nobody says, is found by trying."""

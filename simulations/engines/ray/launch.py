@@ -30,11 +30,11 @@ def run_ray(
     num_nodes: int,
     placement: Placement,
     on_event: OnEvent = lambda _: None,
-    validated: bool = False,
+    launched: bool = False,
 ) -> None:
     """Run to the end; InputError or RunFailed with one line if it does not get there. Ctrl-C stops the run.
 
-    validated: the settings have been through all checks already.
+    launched: by what has put the settings through all checks and will write the tables.
     """
     from simulations.server_app import serve
 
@@ -51,8 +51,14 @@ def run_ray(
                     _ready(grid)
                     waiting.what = "the clients"
                     with server_identity():
-                        record = placement.record()
-                        serve(grid, run_config, waiting.show, placement=record, validated=validated)
+                        serve(
+                            grid,
+                            run_config,
+                            waiting.show,
+                            placement=placement.record(),
+                            validated=launched,
+                            tables=not launched,
+                        )
                 except RunFailed as error:
                     if not grid.gave_up:
                         raise
