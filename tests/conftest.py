@@ -1,6 +1,7 @@
 """Fixtures of all tests: reference data if it is there, and three small houses made by hand."""
 
 import base64
+import io
 import json
 import math
 import os
@@ -10,11 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from matplotlib.figure import Figure
+from PIL import Image
 
 from fedsuite.vln.data.dataset import House, join_houses, load_house
 from fedsuite.vln.data.graph import NavGraph, load_graph
@@ -46,6 +50,13 @@ PLAN = (
 SCANS = tuple(row[0] for row in PLAN)
 
 
+def _dot() -> bytes:
+    with io.BytesIO() as file:
+        Image.new("L", (1, 1)).save(file, "png")
+        return file.getvalue()
+
+
+DOT = _dot()
 ABOUT_TERMINALS = "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"
 
 
@@ -61,12 +72,15 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # while slow tests that are not wanted are still there
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders of whole runs are slow. Files that start Ray go first, then those with slow tests: a long one at the end
-    would leave workers idle.
+    """Folders of whole runs are slow, those of reports paint. Files that start Ray go first, then those with slow tests: a
+    long one at the end would leave workers idle.
     """
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in WHOLE_RUNS:
+        folders = item.path.relative_to(TESTS).parts
+        if folders[0] in WHOLE_RUNS:
             item.add_marker("slow")
+        if "report" in folders:
+            item.add_marker("drawn")
     ray, slow = (
         {item.path for item in items if item.get_closest_marker(mark)} for mark in ("ray", "slow")
     )
@@ -83,6 +97,25 @@ def one_thread() -> None:
 def own_nav_graphs() -> None:
     """A process's simulators share the graphs of the folder that the first one named: not across test modules."""
     process_nav_graphs.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def unpainted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawings of runs are made and then not painted, which takes longer than a tiny run: a dot takes their place.
+
+    They are painted in tests that are marked `drawn`, and in all processes that tests start.
+    """
+    if request.node.get_closest_marker("drawn"):
+        return
+    paint = Figure.savefig
+
+    def savefig(figure: Figure, file: Any, **how: Any) -> None:
+        if how.get("bbox_inches") == "tight" and str(file).endswith(".png"):  # plots.py
+            Path(file).write_bytes(DOT)
+        else:
+            paint(figure, file, **how)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ from docs.drawings import Drawing, drawings_of
 from docs.scores import TableError, scores_of
 from tests.harness import ROOT
 
+pytestmark = pytest.mark.drawn
+
 FILE = "fedrl/figure4-8.csv"
 PAGE = """Scores:
 

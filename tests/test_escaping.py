@@ -29,6 +29,8 @@ from simulations.experiments.comparison import write_comparison
 from tests.harness import exit_code_of
 from tests.written_runs import client_row, round_row, write_experiment, write_run
 
+pytestmark = pytest.mark.drawn
+
 TEXTS = {
     "latex": "-1\\input{/etc/passwd} \\write18{id} $x$ %",
     "latex at a row's begin": "*[1cm] --",

@@ -39,15 +39,15 @@ TINY: Mapping[str, Keys] = {
     },
     "fedrl": fedrl_runs.TINY,
 }  # fmt: skip
-_HOUSES = {"data.generated-unseen-houses": 3}
+_EXPLORED = {"stage": "pre-explore", "data.generated-unseen-houses": 3, "objective.batch-size": 64}
 _SEEDED = {"privacy.noise": "seeded"}
 RUNS: Mapping[str, list[Keys]] = {
     "fedvln": [
         {}, {"objective.kind": "a2c"}, {"objective.kind": "none"}, {"stage": "speaker"}, {"stage": "augment"},
-        {"stage": "pre-explore", **_HOUSES}, {METHOD: "centralised"}, {METHOD: "local-only"},
+        _EXPLORED, {METHOD: "centralised"}, {METHOD: "local-only"},
         {"federation.aggregation": "sequential"}, {"federation.share": "language-encoder"}, {"federation.group-size": 2},
         {"federation.local-method": "ditto"}, {"privacy.unit": "example", **_SEEDED}, {"privacy.unit": "client", **_SEEDED},
-        {"stage": "pre-explore", METHOD: "local-only", **_HOUSES}, {"stage": "speaker", METHOD: "centralised"},
+        {**_EXPLORED, METHOD: "local-only"}, {"stage": "speaker", METHOD: "centralised"},
     ],
     "cdl": [
         {}, *({SCENARIO: name} for name in ("star", "cll", "local", "matcha", "complete")),

@@ -163,6 +163,7 @@ def test_what_is_said_of_drives_names_drives(
     check_refusal(call({"data-dir": "drives", "num-silos": 0, **changes}), words)
 
 
+@pytest.mark.drawn
 def test_rows_that_are_left_out_stand_in_the_results(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

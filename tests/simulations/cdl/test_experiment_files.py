@@ -17,6 +17,8 @@ from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 from tests.cdl_runs import config_of, settings_from, write_drives
 
+pytestmark = pytest.mark.drawn
+
 TOMLS = Path(__file__).parents[3] / "simulations" / "cdl"
 TWO = """
 [variants.plain]

@@ -20,6 +20,8 @@ from simulations.commands import cli as command
 from tests.cdl_runs import config_of, round_rows, write_drives
 from tests.harness import exit_code_of, recorded
 
+pytestmark = pytest.mark.drawn
+
 Runs = Callable[[str], Path]
 VARIANTS = {
     "group": {"silos_per_client": 2},

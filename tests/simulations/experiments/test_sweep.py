@@ -20,6 +20,7 @@ def losses_of(folder: RunFolder) -> dict[int, float]:
     }
 
 
+@pytest.mark.drawn
 def test_every_combination_is_an_ordinary_run(call, tmp_path: Path) -> None:
     write(tmp_path)
     code, out, err = call("run", "exp.toml")

@@ -13,6 +13,8 @@ from fedsuite.reports.rounds_to_target import course_of
 from simulations.experiments.sweep import Sweep
 from simulations.experiments.sweep_table import write_sweep
 
+pytestmark = pytest.mark.drawn
+
 
 def recorded(
     folder: Path, label: str, seed: int, rows: list[dict], closing: dict | None = None

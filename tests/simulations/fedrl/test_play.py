@@ -18,6 +18,8 @@ from fedsuite.history.finished import closing_metrics
 from fedsuite.runs.folder import RunFolder
 from tests.fedrl_runs import config_of, play
 
+pytestmark = pytest.mark.drawn
+
 Runs = Callable[[str], Path]
 TEXT: dict[str, Any] = {
     "world": "text2action", "max_words": 12, "parallel_episodes": 8, "round_length": 64, "num_rounds": 1

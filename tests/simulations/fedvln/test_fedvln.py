@@ -142,6 +142,7 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
     assert finished(tmp_path, "whole") == finished(tmp_path, "killed")
 
 
+@pytest.mark.drawn
 def test_closing_leaves_table_and_plots(cache: Path, tmp_path: Path) -> None:
     run_inprocess(config_of(cache, tmp_path, "run", system="fedvln", submission=True))
     run = tmp_path / "run"

@@ -9,6 +9,8 @@ from fedsuite.roster.members import ROSTER, read_roster
 from simulations.fedvln.commands import short_names
 from tests.fedvln_runs import chain_in
 
+pytestmark = pytest.mark.drawn
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
