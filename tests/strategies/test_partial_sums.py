@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 HOUSES = 7
 RUN = RUNS["vln-train-parallel"] | {
     "generated-seen-houses": HOUSES, "participation-rate": 1.0, "num-rounds": 2, "server-optimizer": "adam",
-    "server-learning-rate": 1e-3, "client-optimizer": "kept", "evaluate-every": 2,
+    "server-learning-rate": 1e-3, "client-optimizer": "kept", "evaluate-every": 2, "max-instruction-length": 16,
 }  # fmt: skip
 
 
