@@ -9,6 +9,7 @@ from PIL import Image
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.plan import plan_of
+from fedsuite.driving.report import run as report
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
 from fedsuite.storage.progress import silent
@@ -30,9 +31,16 @@ evaluation.cross-evaluation = true
 DRAWINGS = ("learning.png", "wall-clock.png", "steering.png", "frames.png", "overlay.png")
 
 
-def test_an_experiment_compares_its_runs(call: Any, tmp_path: Path) -> None:
+def test_an_experiment_compares_its_runs(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = report.write_results, []
+    monkeypatch.setattr(
+        report, "write_results", lambda config, run: (write(config, run), written.append(run.name))
+    )
     code, _, err = call({"silos-per-client": 4}, TWO)
     assert (code, err) == (0, "")
+    assert written == ["plain", "cdl"]  # once each, when the data's baselines are there
     folder = tmp_path / "runs" / "cdl-x"
     lines = (folder / "results.md").read_text().splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["plain", "cdl"]
