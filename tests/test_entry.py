@@ -64,7 +64,7 @@ def test_ctrl_c_before_a_command_has_begun(
     def stopped() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "app", stopped)
+    monkeypatch.setattr(cli, "_command", stopped)
     assert exit_code_of(cli.main) == 130
     assert capsys.readouterr() == ("", "")
 
