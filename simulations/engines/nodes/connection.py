@@ -38,8 +38,11 @@ class Connection:
         answer = self.commands.flwr("ls", self.commands.connection, "--limit", "1")
         if "runs" not in answer:
             secure = not self.table.get("insecure")
-            proxy = asked_for(urlsplit(f"//{self.address}").hostname or "", secure)
-            why = self._diagnosis(secure, direct=not proxy) or complaint(answer)
+            try:
+                proxy = asked_for(urlsplit(f"//{self.address}").hostname or "", secure)
+                why = self._diagnosis(secure, direct=not proxy) or complaint(answer)
+            except ValueError as error:
+                proxy, why = "", self._explained(error)
             raise InputError(f"--connection {self.said}: {'; '.join(filter(None, (why, proxy)))}")
 
     def _diagnosis(self, secure: bool, direct: bool) -> str:
@@ -48,11 +51,15 @@ class Connection:
         if root and not os.access(root, os.R_OK):
             return f"root-certificates is {root}, which cannot be read; correct it in {CONFIG} of Flower's folder"
         try:
-            opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({} if direct else None),
-                urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=root)),
-            )
-            place = f"http{'s' if secure else ''}://{self.address}"
+            trusted = ssl.create_default_context(cafile=root)
+        except ssl.SSLError:
+            return f"root-certificates is {root}, which is no certificate in PEM form; give the SuperLink's ca.crt"
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({} if direct else None),
+            urllib.request.HTTPSHandler(context=trusted),
+        )
+        place = f"http{'s' if secure else ''}://{self.address}"
+        try:
             opener.open(f"{place}/health", timeout=PROBE_LIMIT_S).close()
         except InvalidURL as error:
             return self._explained(error)

@@ -413,6 +413,18 @@ def test_an_authority_that_is_not_there_is_told(listener: socket.socket, tmp_pat
     assert f"root-certificates is {tmp_path}/ca.crt, which cannot be read; correct it in" in said
 
 
+def test_an_authority_that_is_none_is_told(listener: socket.socket, tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("none", encoding="utf-8")
+    said = checked(listener, tmp_path / "ca.crt")
+    assert f"root-certificates is {tmp_path}/ca.crt, which is no certificate in PEM form" in said
+
+
+@pytest.mark.parametrize("address", ["localhost:port", "[::1:9092", "local host:9092"])
+def test_an_address_that_is_none_is_told(address: str) -> None:
+    with pytest.raises(InputError, match=r"no SuperLink answers at .*; start it, or correct"):
+        Connection("c", FakeFlower(RunFolder(Path()), lambda _: None), {"address": address}).check()
+
+
 def test_a_superlink_without_tls_is_told(listener: socket.socket) -> None:
     serve_once(listener, None)
     assert "does not speak TLS; start the SuperLink with a certificate" in checked(listener, None)
