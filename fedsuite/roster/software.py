@@ -10,11 +10,11 @@ import os
 import platform
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import fedsuite
 from fedsuite.errors import one_line
+from fedsuite.storage.installed import version_of
 
 FACTS = ("roster", "version", "flwr")
 PROGRAMS = ("torch", "numpy", "python")
@@ -29,13 +29,13 @@ def of_here() -> Mapping[str, str]:
     import torch
 
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
-    found = {name: _version(name) for name in ("torch", "numpy")}
+    found = {name: version_of(name) for name in ("torch", "numpy")}
     return found | {"python": platform.python_version(), "cpu": _processor(), "gpu": gpu}
 
 
 def facts(roster: str) -> dict[str, str]:
     """What all that take part must have in common; roster: its digest."""
-    return {"roster": roster, "version": fedsuite.__version__, "flwr": _version("flwr")}
+    return {"roster": roster, "version": fedsuite.__version__, "flwr": version_of("flwr")}
 
 
 def keeping_out(here: Mapping[str, object], there: Mapping[str, object]) -> str:
@@ -75,14 +75,6 @@ def _shared(key: str, value: object) -> object:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
-
-
-@cache
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _processor() -> str:

@@ -5,10 +5,9 @@ is none the worse, but it has not the bytes of one that was never interrupted.
 """
 
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 from fedsuite.errors import one_line
+from fedsuite.storage.installed import version_of
 
 PACKAGES = ("fedsuite", "flwr", "ray", "torch", "numpy")
 THEN = ", then "
@@ -16,15 +15,7 @@ THEN = ", then "
 
 def versions_here() -> dict[str, str]:
     """Package -> version, or "not installed"."""
-    return {name: _version(name) for name in PACKAGES}
-
-
-@cache
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+    return {name: version_of(name) for name in PACKAGES}
 
 
 def carried_on(before: object, here: Mapping[str, str]) -> tuple[dict[str, str], str]:

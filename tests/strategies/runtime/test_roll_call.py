@@ -250,16 +250,16 @@ def at_node_50(monkeypatch: pytest.MonkeyPatch, **versions: str) -> Callable[...
         with monkeypatch.context() as patch:
             software.of_here.cache_clear()
             if context.node_id == 50:
-                patch.setattr(software, "_version", lambda name: versions.get(name) or real(name))
+                patch.setattr(software, "version_of", lambda name: versions.get(name) or real(name))
             return client_app(message, context)
 
-    real = software._version
+    real = software.version_of
     return answer
 
 
 def minor(step: int) -> str:
     """A release of Flower, whose minor version is so many steps from the one here."""
-    major, second, *_ = software._version("flwr").split(".")
+    major, second, *_ = software.version_of("flwr").split(".")
     return f"{major}.{int(second) + step}.7"
 
 
@@ -268,7 +268,7 @@ def test_a_node_with_another_minor_version_of_flower_is_refused(
     ground: Field, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     ground.add(50, "site-2")
-    own = software.minor_of(software._version("flwr"))
+    own = software.minor_of(software.version_of("flwr"))
     found = (
         f"node 50 calls itself 'site-2', and has Flower {minor(step)}, expected {own}, which the server has; install "
         f"flwr {own} there"
@@ -288,7 +288,7 @@ def test_what_nodes_run_on_is_kept_and_differences_are_told_once(
     assert set(nodes) == {"site-0", "site-1", "site-2"}
     assert nodes["site-2"].items() >= {**other, "fedsuite": fedsuite.__version__}.items()
     assert nodes["site-0"] == {
-        **software.of_here(), "fedsuite": fedsuite.__version__, "flwr": software._version("flwr")
+        **software.of_here(), "fedsuite": fedsuite.__version__, "flwr": software.version_of("flwr")
     }  # fmt: skip
     lines = [line for row in read_rows(done.path / TIMINGS) if (line := line_about(row))]
     assert len(lines) == 1 and lines[0].startswith(
