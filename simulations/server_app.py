@@ -71,8 +71,8 @@ def serve(
 ) -> None:
     """A whole run over any grid. However it ends, run.json says how, and a failure is raised.
 
-    placement: for run.json; validated: this process has put the settings through all checks already; tables: whether
-    they are written here, and what is drawn, or by the caller.
+    placement: for run.json; validated: this process has put the settings through all checks already; tables: write
+    them here, and draw; False where the caller does.
     """
     check_installed()
     system, settings = settings_of(run_config)

@@ -134,7 +134,7 @@ def run_inprocess(
 ) -> None:
     """Run server and clients of a resolved run-config here.
 
-    launched: by what has put the settings through all checks and will write the tables.
+    launched: the caller has put the settings through all checks, and writes the tables when this has ended.
     """
     from fedsuite.roster.members import read_roster
     from simulations.client_app import app as client_app

@@ -107,7 +107,7 @@ class Playing:
 
     @property
     def system(self) -> System:
-        """It, without tables and pictures."""
+        """The system that the runs are of."""
         return load_system(str(TINY[self.name]["system"]))
 
     def keys_of(self, line: Keys) -> dict[str, Any]:

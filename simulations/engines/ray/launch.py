@@ -34,7 +34,7 @@ def run_ray(
 ) -> None:
     """Run to the end; InputError or RunFailed with one line if it does not get there. Ctrl-C stops the run.
 
-    launched: by what has put the settings through all checks and will write the tables.
+    launched: the caller has put the settings through all checks, and writes the tables when this has ended.
     """
     from simulations.server_app import serve
 
