@@ -83,6 +83,14 @@ def test_an_empty_folder_of_others_is_foreign_too(tmp_path: Path) -> None:
         delete(tmp_path / "run", NAMES)
 
 
+def test_an_empty_folder_that_bears_a_name_of_our_files_is_foreign_too(tmp_path: Path) -> None:
+    for name in ("run.json", "checkpoints/round-000001.safetensors"):
+        (tmp_path / name).mkdir(parents=True)
+        with pytest.raises(InputError, match=f"{name}: fedsuite does not write this"):
+            delete(tmp_path, NAMES)
+        (tmp_path / name).rmdir()
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     elsewhere = fill(tmp_path / "elsewhere", "round-000001.safetensors", "model")
     folder = fill(tmp_path / "run", "checkpoints/round-000001.safetensors")

@@ -19,6 +19,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     monkeypatch.setattr(torch, "use_deterministic_algorithms", SET.append)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     SET.clear()
     yield monkeypatch
     for own, value in zip(flags, before, strict=True):
@@ -37,6 +38,7 @@ def test_a_gpu_repeats_itself_in_the_precision_that_is_set(
     assert device_of(device, precision) == "cuda"
     assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is tf32
     assert SET == [True] and torch.backends.cudnn.benchmark is False
+    assert torch.utils.deterministic.fill_uninitialized_memory is False  # type: ignore[attr-defined]
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 

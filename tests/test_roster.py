@@ -44,6 +44,13 @@ def test_a_place_in_the_list_is_the_partition() -> None:
         ROSTER.partition_of("elm")
 
 
+def test_what_all_have_in_common() -> None:
+    assert Roster((OAK,), {"chains": 0}).fact("chains", int) == 0
+    for found in (-1, 1.0, True, "1", None):
+        with pytest.raises(InputError, match="facts must hold chains, one of whole numbers >= 0"):
+            Roster((OAK,), {"chains": found}).fact("chains", int)
+
+
 def test_what_an_operator_may_leave_out(tmp_path: Path) -> None:
     """details and key of a member."""
     members = [{"name": "a", "role": "silo", "examples": 3}]
@@ -96,6 +103,12 @@ def first(**changes: Any) -> Any:
         (first(examples=1.5), "oak: examples must be a whole number >= 0, got 1.5"),
         (first(examples=True), "oak: examples must be a whole number >= 0, got True"),
         (first(examples="3"), "oak: examples must be a whole number >= 0, got '3'"),
+        (first(details=[1]), "oak: details must be a table and key a text, got [1]"),
+        (
+            first(key=3),
+            "details must be a table and key a text, got {'houses': ['oak'], 'numbers': [0]}, 3",
+        ),
+        (lambda c: {**c, "words": ["left", 3]}, "words must be texts"),
     ],
 )
 def test_bad_content_is_named_with_the_file(tmp_path: Path, change: Any, complaint: str) -> None:

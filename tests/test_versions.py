@@ -66,6 +66,31 @@ def test_load_gives_the_newest_version_before_a_round(tmp_path: Path) -> None:
     assert versions.load(2) is None
 
 
+def test_files_of_other_names_are_no_versions(tmp_path: Path) -> None:
+    versions = with_rounds(tmp_path, 2)
+    for name in (
+        "round-000009",
+        "000009.safetensors",
+        "9",
+        "round-9.safetensors",
+        "round-.safetensors",
+    ):
+        (versions.folder / name).write_bytes(b"")
+    assert versions.rounds() == [2]
+    versions.prune([2])
+    assert len(list(versions.folder.iterdir())) == 6
+
+
+def test_what_is_missing_is_said_with_what_it_was(tmp_path: Path) -> None:
+    versions = Versions(tmp_path, "oak", "see to it")
+    with pytest.raises(InputError) as caught:
+        versions.load(3, least=2)
+    assert str(caught.value) == (
+        f"{versions.path(2)}: missing private state of oak, which trained in round 2; see to it"
+    )
+    assert "of this client, which the run began with; " in str(Versions(tmp_path).missing(0))
+
+
 def test_saving_a_round_twice_keeps_the_second(tmp_path: Path) -> None:
     versions = with_rounds(tmp_path, 1)
     versions.save(1, arrays(7), {})
@@ -220,7 +245,11 @@ def test_a_damaged_checkpoint_can_be_deleted(tmp_path: Path) -> None:
         checkpoints.latest()
     text = str(caught.value)
     assert f"{checkpoints.path(1)}: damaged checkpoint" in text
-    assert "put it back from a copy" in text and "--overwrite" not in text
+    assert "put it back from a copy, or move it away to resume from round 0" in text
+    assert "--overwrite" not in text
     checkpoints.path(1).unlink()
     loaded = checkpoints.latest()
     assert loaded is not None and loaded.round == 0
+    checkpoints.path(0).write_bytes(b"torn")
+    with pytest.raises(InputError, match="put it back from a copy; without one, "):
+        checkpoints.latest()

@@ -58,7 +58,7 @@ def check_arrays(where: str, arrays: Any) -> None:
 
 
 def forms(arrays: Mapping[str, np.ndarray]) -> Forms:
-    return {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
+    return {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
 
 
 def check_forms(where: str, arrays: Named, expected: Forms) -> None:

@@ -150,7 +150,7 @@ class Drive:
                 replies = self._replies(where, number, given, tasks)
                 arrays = [*(dict(t.arrays) for t in tasks), *(dict(r.arrays) for r in replies)]
                 watched += [(a, fingerprint(a)) for a in arrays]
-                sent = list(replies)
+                sent = replies
         except StopIteration as stop:
             result = stop.value
         same = all(fingerprint(a) == digest for a, digest in watched)

@@ -54,9 +54,9 @@ class Versions:
             names = os.listdir(self.folder)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        ours = (n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX))
-        numbers = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in ours)
-        return sorted(int(n) for n in numbers if n.isdecimal())
+        numbers = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in names)
+        found = {int(n) for n in numbers if n.isdecimal()}
+        return sorted(r for r in found if self.path(r).name in names)
 
     def path(self, round: int) -> Path:
         return self.folder / f"{_PREFIX}{round:06d}{_SUFFIX}"

@@ -168,6 +168,14 @@ def drawing(self, actions):
     return before, after + np.random.default_rng().integers(9, size=after.shape, dtype=np.int32)
 
 
+def counting(self, actions):
+    """Ticks, which state() does not have: what an action does hangs on them."""
+    self.ticks = getattr(self, "ticks", 0) + 1
+    before = self.at.copy()
+    self.at[:, 0] -= (actions == 1) * self.ticks
+    return before, self.at.copy()
+
+
 def given_away(self, actions):
     before = self.at.copy()
     self.at[:, 0] -= actions == 1
@@ -192,9 +200,11 @@ CORPUS: dict[str, tuple[Any, str]] = {
     "records": (view(records=lambda self: self.at.astype(float)), "records of whole numbers [3, R]"),
     "records' type": (view(records=lambda self: self.at.astype(np.int64)), "records (dtype('int64')"),
     "given away": (view(move=given_away), "records given away as they were"),
+    "ticks": (view(move=counting), "the same after a tick of IDLE"),
     "inputs": (view(inputs=lambda self, r: View.inputs(self, r)[0]), "a tuple of tensors of inputs()"),
     "rows": (view(inputs=lambda self, r: (torch.ones(1, 1),)), "3 rows of inputs, got [1]"),
     "moving": (view(inputs=moving_inputs), "inputs() that changes nothing"),
+    "inputs that draw": (view(inputs=lambda self, r: (torch.rand(len(r), 1),)), "inputs() that changes nothing"),
     "network": (world(network=lambda self, r, g: torch.nn.Linear(1, 2)), "drawn from its generator alone"),
     "q": (world(network=lambda self, r, g: torch.nn.Identity()), "finite Q (3, 2), got (3, 1)"),
     "draws": (view(move=drawing), "the same outcome twice"),
@@ -213,6 +223,16 @@ def test_wrong_worlds_are_told_what_is_wrong(name: str) -> None:
     assert complaint in str(caught.value) and "likely cause: " in str(caught.value)
 
 
+class Late(RewardFunction):
+    """Nobody comes to the end before the last step that there can be."""
+
+    def step(self, actions):
+        acts = actions != IDLE
+        self.steps += acts
+        ended = acts & (self.steps == 5)
+        return Step(acts.astype(np.float32), ended, np.zeros_like(ended))
+
+
 class Broken(gymnasium.Env):
     """Observes outside of its space."""
 
@@ -226,5 +246,6 @@ class Broken(gymnasium.Env):
 @pytest.mark.filterwarnings("ignore")
 def test_a_right_world_is_accepted_and_a_broken_environment_is_not() -> None:
     check_environment(World())
+    check_environment(world(reward_class=Late, longest=5))
     with pytest.raises(ContractError, match="Broken: expected no exception, got AssertionError"):
         check_environment(Broken())

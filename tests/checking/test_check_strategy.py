@@ -134,6 +134,11 @@ def tasks_of(**changes: Any) -> Callable[..., Any]:
     ]
 
 
+def two_kinds(self, number, state, clients):
+    first, *rest = Mean.tasks(self, number, state, clients)
+    return [replace(first, kind="evaluate"), *rest]
+
+
 def no_generator(self, clients):
     return RoundResult(ServerState({}))
 
@@ -168,6 +173,7 @@ CORPUS: dict[str, tuple[RoundStrategy, str]] = {
     "unknown partition": (wrong(tasks=tasks_of(partition=9)), "partitions among [0, 1, 2, 3], got [9"),
     "twice": (wrong(tasks=tasks_of(partition=1)), "one task for each partition, got [1, 1"),
     "kind": (wrong(tasks=tasks_of(kind="fit")), "train or evaluate, got ['fit']"),
+    "two kinds": (wrong(tasks=two_kinds), "one kind an exchange, train or evaluate, got ['evaluate', 'train']"),
     "evaluation": (wrong(tasks=tasks_of(kind="evaluate", returns={"w": (3,)})), "asking for no arrays"),
     "config": (wrong(tasks=tasks_of(config={"a": [1]})), "config, a: expected an int, float, str or bool"),
     "reserved": (wrong(tasks=tasks_of(config={"round": 1})), "got ['round']; likely cause: the loop fills"),

@@ -57,6 +57,7 @@ def network(links: list[tuple[int, int]], km: float = 1.0, **changes: Any) -> Ne
 
 
 PATH = [(0, 1), (1, 2)]
+PARTLY = nx.Graph([(0, 1, {"distance_km": 1.0}), (1, 2)])
 RING = Overlay("ring", 3, ((0, 1), (1, 2), (2, 0)))
 TREE = Overlay("tree", 3, both_ways(PATH))
 PLAN = plan_matcha(nx.path_graph(3))
@@ -84,6 +85,7 @@ CORPUS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "positions": (network(PATH, position_deg=np.zeros((2, 2))), {}, "positions [3, 2] or None"),
     "apart": (network([(0, 1)]), {}, "a connected underlay, got [[2]] apart"),
     "distance": (network(PATH, km=-1.0), {}, "distances >= 0"),
+    "a distance": (network(PATH, underlay=PARTLY), {}, "distances >= 0 on all links or none, got [1.0]"),
     "underlay loop": (network([*PATH, (1, 1)]), {}, "no loops, got [(1, 1)]"),
     "silos from 1": (replace(RING, edges=((1, 2), (2, 3), (3, 1))), {}, "edges between 0..2"),
     "loop": (replace(RING, edges=((0, 0), *RING.edges)), {}, "overlay ring: expected no loops"),
@@ -114,6 +116,8 @@ CORPUS: dict[str, tuple[Any, dict[str, Any], str]] = {
 def test_right_ones_are_accepted() -> None:
     for thing in (network(PATH), RING, TREE, MATCHA, HALVES, HUB):
         check_topology(thing)
+    check_topology(network(PATH, position_deg=None, underlay=nx.path_graph(3)))
+    check_topology(network(PATH, km=0.0))  # two sites in one town
     check_topology(HALVES, overlay=RING, doubly_stochastic=True)
     check_topology(schedule(HALVES, HALVES), overlay=RING)
 
