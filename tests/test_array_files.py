@@ -19,7 +19,7 @@ from fedsuite.arrays import arrays_to_bytes
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.runs import array_files
 from fedsuite.runs.array_files import write_arrays
-from fedsuite.runs.versions import Versions
+from fedsuite.runs.versions import Checkpoints, Versions
 from fedsuite.storage.deleting import delete
 
 NAMES = ("round-*.safetensors",)
@@ -77,6 +77,29 @@ def test_nobody_else_may_read_it(
         seen[0 if not copied else 1 :] == [0o700, 0o600][bool(copied) :]
         and stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     )
+
+
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize("kind", [Checkpoints, Versions])
+def test_checkpoints_last_through_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Versions]
+) -> None:
+    """What a file holds is on the disk before it has its name, and then the name; private states need not."""
+    done, replace = list[str](), os.replace
+
+    def synced(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        done.append(f"{kind} on disk")
+
+    def renamed(source: Path, target: Path) -> None:
+        done.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    kind(tmp_path).save(1, odd_arrays(), {})
+    lasting = ["file on disk", "renamed", "folder on disk"]
+    assert done == (lasting if kind is Checkpoints else ["renamed"])
 
 
 @pytest.mark.usefixtures("copied")

@@ -178,6 +178,7 @@ CORPUS: dict[str, tuple[RoundStrategy, str]] = {
     "config": (wrong(tasks=tasks_of(config={"a": [1]})), "config, a: expected an int, float, str or bool"),
     "reserved": (wrong(tasks=tasks_of(config={"round": 1})), "got ['round']; likely cause: the loop fills"),
     "arrays": (wrong(tasks=tasks_of(arrays={"w": 1.0})), "array w: expected a plain numpy array"),
+    "a list": (wrong(tasks=tasks_of(arrays=[np.ones(3)])), "a dict of arrays by name, got list"),
     "names": (wrong(tasks=tasks_of(arrays={"a\nb": np.ones(1)})), "names of one line"),
     "state changed": (wrong(merged=in_place), "train(1): expected "),
     "reply changed": (wrong(merged=reply_in_place), "arrays of tasks and replies as they were"),
@@ -220,6 +221,24 @@ def test_wrong_ones_are_told_what_is_wrong(name: str) -> None:
     with pytest.raises(ContractError) as caught:
         check_strategy(strategy, HOUSES)
     assert complaint in str(caught.value) and "likely cause: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"arrays": {}}, "expected arrays ['w'], got []"),
+        ({"num_examples": -1}, "a whole number of examples >= 0, got -1"),
+        ({"metrics": {"steps": 0.5}}, "a whole number of steps >= 0"),
+    ],
+)
+def test_made_up_replies_are_held_to_the_contract_too(
+    given: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        check_strategy(Mean(), HOUSES, answer=lambda task: replace(echo(task), **given))
+    assert str(caught.value).startswith("train(1), reply of partition 0") and complaint in str(
+        caught.value
+    )
 
 
 def test_state_that_only_the_object_has_is_found_by_a_new_object() -> None:

@@ -90,6 +90,7 @@ CORPUS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "silos from 1": (replace(RING, edges=((1, 2), (2, 3), (3, 1))), {}, "edges between 0..2"),
     "loop": (replace(RING, edges=((0, 0), *RING.edges)), {}, "overlay ring: expected no loops"),
     "unsorted": (replace(RING, edges=RING.edges[::-1]), {}, "every edge once, sorted"),
+    "twice": (replace(RING, edges=((0, 1), *RING.edges)), {}, "every edge once, sorted"),
     "one way": (replace(RING, edges=tuple(PATH)), {}, "a way from every silo to every other"),
     "no matching": (
         replace(MATCHA, matcha=replace(PLAN, matchings=(tuple(PATH),), probabilities=(0.5,))), {},
