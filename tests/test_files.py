@@ -1,5 +1,7 @@
 """Names that become paths, folders that several processes want at once, and JSON files that are none."""
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +9,19 @@ from pathlib import Path
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.storage.files import locked, make_folder, path_name, read_json
+from fedsuite.storage.files import (
+    as_typed,
+    check_readable,
+    full_path,
+    lock_of,
+    locked,
+    make_folder,
+    make_new_folder,
+    parsed_json,
+    path_name,
+    read_json,
+    read_object,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -99,3 +113,77 @@ def test_files_that_are_no_json(tmp_path: Path, text: str | bytes) -> None:
     for path, problem in ((tmp_path / "b", "no such file"), (tmp_path, "not a table")):
         with pytest.raises(InputError, match=problem):
             read_json(path, "a table", "fetch it again")
+    file.write_text("[1]")
+    assert read_json(file, "a table", "fetch it again") == [1]
+    with pytest.raises(InputError, match=r"not a table \(no JSON object\); fetch it again"):
+        read_object(file, "a table", "fetch it again")
+
+
+def test_half_a_character_is_no_text() -> None:
+    """JSON can say a surrogate by itself, and no file can hold it; a pair is a character, and a backslash is one too."""
+    assert parsed_json(r'{"a": "\ud83d\ude00"}') == {"a": "\U0001f600"}
+    assert parsed_json(r'"\\ud800"') == r"\ud800"
+    for text in (r'"\ud800"', r'["\uDFFF"]', r'{"\ude00\ud83d": 1}'):
+        with pytest.raises(ValueError, match="surrogates not allowed"):
+            parsed_json(text)
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    found = {
+        "pipe": "a pipe or a device, not a file",
+        "": "a folder, not a file",
+        "loop": "Too many levels",
+    }
+    for name, complaint in found.items():
+        with pytest.raises(InputError, match=complaint) as error:
+            check_readable(tmp_path / name)
+        assert str(error.value).startswith(f"{tmp_path / name}: ")
+    for name in ("nothing", "a\0b"):  # readers say that there is none
+        check_readable(tmp_path / name)
+    (tmp_path / "file").touch()
+    check_readable(tmp_path / "file")
+
+
+def test_a_folder_that_is_there_is_said_before_anything_is_filled(tmp_path: Path) -> None:
+    folder, filled = tmp_path / "new", list[Path]()
+
+    def fill(partial: Path) -> None:
+        filled.append(partial)
+        partial.mkdir()
+        (partial / "x").touch()
+
+    make_new_folder(folder, fill)
+    with pytest.raises(InputError, match=f"{folder}: is there already, nothing in it was touched"):
+        make_new_folder(folder, fill)
+    assert len(filled) == 1 and [p.name for p in folder.iterdir()] == ["x"]
+    (tmp_path / "empty").mkdir()
+    make_new_folder(tmp_path / "empty", fill)
+
+
+def test_whoever_waits_for_another_process_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def progress(what: str, done: int = 0, total: int = 0) -> None:
+        said.append(what)
+        other.kill()
+
+    assert make_folder(tmp_path / "a", Path.mkdir, progress) and not said
+    holding = "import fcntl, sys, time; f = open(sys.argv[1], 'ab'); fcntl.flock(f, 2); print(flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", holding, str(lock_of(tmp_path / "b"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        assert make_folder(tmp_path / "b", Path.mkdir, progress)
+    assert said == [f"waiting for another process that writes {tmp_path / 'b'}"]
+
+
+def test_paths_as_they_are_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("runs/a", "a b", "it's", "$HOME", "a;b", "ü"):
+        assert shlex.split(as_typed(name)) == [name]
+    assert as_typed("runs/a-1.toml") == "runs/a-1.toml"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert full_path("~/runs", "x") == full_path("runs", "x") == tmp_path / "runs"
+    with pytest.raises(InputError, match=r"^results-dir: '~nobody-here/a' starts at a home folder"):
+        full_path("~nobody-here/a", "results-dir")

@@ -9,7 +9,7 @@ from fedsuite.averaging.merging import merged_metrics
 from fedsuite.errors import InputError
 from fedsuite.history.metrics import METRICS, metrics_of, write_metrics
 from fedsuite.history.tidy import evaluations
-from fedsuite.settings.metrics import SHARE, SHARED, Metric, Metrics
+from fedsuite.settings.metrics import SHARE, SHARED, Metric, Metrics, with_own
 from fedsuite.vln.metrics import AGENT_METRICS
 from simulations.experiments.sweep import read_sweep
 from simulations.systems import BUILT_IN, load_system
@@ -29,6 +29,68 @@ def test_the_row_says_how_clients_become_one() -> None:
     of_sums = Metrics((Metric("per", averaged=lambda s: s["a"] / s["b"]),))
     parts = [{"a": 1.0, "b": 2.0, "count": 1.0}, {"a": 5.0, "b": 1.0, "count": 1.0}]
     assert merged_metrics(of_sums, parts) == {"per": 2.0, "count": 2.0}
+
+
+def test_what_tables_show_of_a_row() -> None:
+    rows = {name: TABLE.row(name) for name in ("speed", "falls", "sure", "val_seen.sure", "other")}
+    assert [row.scale for row in rows.values()] == [1, 1, 100, 100, 1]
+    assert [row.heading for row in rows.values()] == ["speed", "falls", "surely", "surely", "other"]
+    assert [row.percent for row in rows.values()] == ["", "", " (%)", " (%)", ""]
+
+
+def test_values_of_sums() -> None:
+    sums = {"speed": 6.0, "falls": 3.0, "squares": 20.0, "count": 4.0}
+    assert (TABLE.row("speed").of(sums), TABLE.row("falls").of(sums)) == (1.5, 3.0)
+    root = Metric("rms", sends="squares", averaged=lambda s: s["squares"] ** 0.5)
+    assert root.of(sums) == 20**0.5 and Metric("mean", sends="squares").of(sums) == 5.0
+    assert [row.sent for row in (root, TABLE.row("speed"))] == ["squares", "speed"]
+
+
+def test_values_are_one_for_each_example() -> None:
+    twice = Metric("twice", compute=lambda x, y: [2 * a for a in x])
+    found = twice.values(2, [1, 2], [0, 0])
+    assert found.dtype == float and found.tolist() == [2.0, 4.0]
+    for count, given in ((3, [1, 2]), (1, [[1, 2]])):
+        with pytest.raises(InputError, match=rf"twice gives numbers of shape .*each of {count} ex"):
+            twice.values(count, given, given)
+
+
+def test_rows_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_rows.py").write_text(
+        "from fedsuite.settings.metrics import Metric\n"
+        "def zero(x): return 0 * x\n"
+        "ONE = Metric('grip', compute=zero)\n"
+        "TWO = [ONE, Metric('slip', compute=zero)]\n"
+        "AGAIN = Metric('speed', compute=zero)\n"
+        "TWICE = [ONE, ONE]\n"
+        "DOTTED = Metric('a.b', compute=zero)\n"
+        "NAMELESS = Metric('', compute=zero)\n"
+        "OF_ALL = Metric('epsilon', compute=zero)\n"
+        "NOTHING = []\n"
+        "UNCOMPUTED = Metric('grip')\n"
+        "MIXED = [ONE, 3]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = TABLE.rows
+    assert with_own(rows, "") == TABLE
+    assert [r.name for r in with_own(rows, "own_rows:ONE").rows] == [
+        "speed",
+        "falls",
+        "sure",
+        "grip",
+    ]
+    assert [r.name for r in with_own(rows, "own_rows:TWO").rows[3:]] == ["grip", "slip"]
+    for name in ("AGAIN", "TWICE", "DOTTED", "NAMELESS", "OF_ALL"):
+        with pytest.raises(InputError, match=f'"own_rows:{name}" has a metric .*rename it'):
+            with_own(rows, f"own_rows:{name}")
+    for name, kind in (
+        ("NOTHING", "list"),
+        ("UNCOMPUTED", "Metric"),
+        ("MIXED", "list"),
+        ("zero", "function"),
+    ):
+        with pytest.raises(InputError, match=f'"own_rows:{name}" is a {kind}, expected a Metric'):
+            with_own(rows, f"own_rows:{name}")
 
 
 def test_what_is_shown_where() -> None:

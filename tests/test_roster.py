@@ -1,13 +1,21 @@
 """The list of who takes part: written by whoever has the data, read by everybody."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.roster.members import Member, Roster, read_roster, write_roster
+from fedsuite.roster.members import (
+    CONTENT,
+    Member,
+    Roster,
+    read_roster,
+    roster_of,
+    write_roster,
+)
 
 KEY = "SHA256:" + 43 * "k"
 OAK = Member("oak", "seen", 18, {"houses": ["oak"], "numbers": [0]}, key=KEY)
@@ -49,6 +57,44 @@ def test_what_all_have_in_common() -> None:
     for found in (-1, 1.0, True, "1", None):
         with pytest.raises(InputError, match="facts must hold chains, one of whole numbers >= 0"):
             Roster((OAK,), {"chains": found}).fact("chains", int)
+
+
+def test_details_are_of_the_kind_that_is_asked_for() -> None:
+    member = Member(
+        "oak", "silo", 3, {"houses": ["oak", "ash"], "numbers": (0, 2), "up": ["../oak"]}
+    )
+    assert member.names("houses") == ["oak", "ash"] and member.listed("numbers", int) == [0, 2]
+    with pytest.raises(InputError, match=r"^roster: oak: one of up must be letters, digits"):
+        member.names("up")
+    wrong = {str: ([1], ["a", 1], "oak", {"a": 1}, None), int: ([True], [0, -1], [1.0], 3)}
+    for kind, found in [(kind, found) for kind, values in wrong.items() for found in values]:
+        with pytest.raises(InputError, match=r"^roster: oak: details must hold houses, a list of "):
+            Member("oak", "silo", 3, {"houses": found}).listed("houses", kind)
+
+
+def test_server_and_nodes_have_a_roster_in_common_whose_keys_differ() -> None:
+    unbound = [replace(OAK, key=""), ASH]
+    assert (
+        ROSTER.digest == Roster(tuple(unbound), {**ROSTER.facts, CONTENT: "x"}, ROSTER.words).digest
+    )
+    for other in (
+        Roster((ASH, OAK), ROSTER.facts, ROSTER.words),
+        Roster((OAK,), ROSTER.facts, ROSTER.words),
+        Roster((replace(OAK, examples=19), ASH), ROSTER.facts, ROSTER.words),
+        Roster((replace(OAK, details={}), ASH), ROSTER.facts, ROSTER.words),
+        replace(ROSTER, facts={"feature-size": 65}),
+        replace(ROSTER, words=("<PAD>", "left")),
+    ):
+        assert other.digest != ROSTER.digest
+
+
+def test_clients_of_one_kind() -> None:
+    assert roster_of(["a", "b"], [3, 0]).members == (
+        Member("a", "client", 3),
+        Member("b", "client", 0),
+    )
+    with pytest.raises(ValueError, match="shorter"):
+        roster_of(["a", "b"], [3])
 
 
 def test_what_an_operator_may_leave_out(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from threading import Timer
 import pytest
 
 from fedsuite.errors import InputError
-from fedsuite.runs.folder import RunFolder, check_folder, folder_of
+from fedsuite.runs.folder import RunFolder, check_folder, folder_of, variant_of
 from fedsuite.settings.config import RunSettings, to_flat
 from fedsuite.storage.files import write_json
 
@@ -139,3 +139,24 @@ def test_a_runs_key_is_drawn_once(tmp_path: Path) -> None:
         folder.run_key()
     (tmp_path / "run-key").unlink()
     assert folder.run_key() != key
+
+
+def test_variants_of_an_experiments_runs() -> None:
+    found = {
+        "seed-3": "", "rate-2": "rate-2", "rate-2/seed-3": "rate-2", "rate-2/mean": "rate-2", "a/b/seed-0": "a/b",
+        "seed-x": "seed-x", "seed-3b": "seed-3b", "": "",
+    }  # fmt: skip
+    assert {label: variant_of(label) for label in found} == found
+
+
+def test_what_a_folder_says_of_a_run_before_it_has_settings(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert not folder.never_began() and not folder.is_beginning()
+    folder.path.mkdir()
+    assert not folder.never_began() and not folder.is_beginning()
+    (folder.path / ".unfinished").touch()
+    assert folder.is_beginning() and not folder.never_began()
+    (folder.path / ".lock").touch()
+    assert folder.is_beginning() and folder.never_began()
+    (folder.path / "notes.txt").touch()
+    assert not folder.is_beginning() and not folder.never_began()

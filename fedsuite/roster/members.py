@@ -48,7 +48,7 @@ class Member:
     def listed(self, key: str, kind: type[T]) -> list[T]:
         """A detail that is a list of one kind; InputError if it is none."""
         found = self.details.get(key)
-        if not isinstance(found, list | tuple) or any(type(value) is not kind for value in found):
+        if not isinstance(found, list | tuple) or not all(_is(value, kind) for value in found):
             raise InputError(
                 f"roster: {self.name}: details must hold {key}, a list of {_KINDS[kind]}, got {shown(found)}; "
                 f"have it made anew where the data are"
@@ -86,19 +86,24 @@ class Roster:
 
     def fact(self, key: str, kind: type[T]) -> T:
         """What all have in common; InputError if it is not there or of another kind."""
-        found = self.facts.get(key)
-        if type(found) is not kind or (isinstance(found, int) and found < 0):
+        found: Any = self.facts.get(key)
+        if not _is(found, kind):
             raise InputError(
                 f"roster: facts must hold {key}, one of {_KINDS[kind]}, got {shown(found)}; "
                 "have it made anew where the data are"
             )
-        return found
+        return kind(found)
 
     def partition_of(self, name: str) -> int:
         """The place of a member; InputError if it is none."""
         if name not in self.names:
             raise InputError(f"{name!r} is not on the roster; expected one of {self.names}")
         return self.names.index(name)
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether it is of this one of _KINDS."""
+    return type(value) is kind and not (isinstance(value, int) and value < 0)
 
 
 def roster_of(names: Sequence[str], counts: Sequence[int], role: str = "client") -> Roster:

@@ -153,6 +153,11 @@ def in_place(self, state, replies):
     return Mean.merged(self, state, replies)
 
 
+def scalars_in_place(self, state, replies):
+    state.scalars["seen"] += 1
+    return Mean.merged(self, replace(state, scalars={**state.scalars}), replies)
+
+
 def reply_in_place(self, state, replies):
     replies[0].arrays["w"] *= 2
     return Mean.merged(self, state, replies)
@@ -181,6 +186,7 @@ CORPUS: dict[str, tuple[RoundStrategy, str]] = {
     "a list": (wrong(tasks=tasks_of(arrays=[np.ones(3)])), "a dict of arrays by name, got list"),
     "names": (wrong(tasks=tasks_of(arrays={"a\nb": np.ones(1)})), "names of one line"),
     "state changed": (wrong(merged=in_place), "train(1): expected "),
+    "scalars changed": (wrong(merged=scalars_in_place), "the state that was given as it was"),
     "reply changed": (wrong(merged=reply_in_place), "arrays of tasks and replies as they were"),
     "hidden count": (wrong(tasks=counting), "the same tasks as the first time"),
     "lost reply": (wrong(merged=keyed), "when a reply is lost (or may_lose=False): train(1): expected no exc"),
@@ -239,6 +245,36 @@ def test_made_up_replies_are_held_to_the_contract_too(
     assert str(caught.value).startswith("train(1), reply of partition 0") and complaint in str(
         caught.value
     )
+
+
+def test_a_strategy_is_led_as_the_round_loop_leads_it() -> None:
+    """Steps of training add up, the rate begins at its start, and the best round is told to those who train."""
+    seen: list[tuple[int, int, float, object]] = []
+
+    def answer(task: Task) -> Reply:
+        config = task.config
+        if task.kind == "train" and task.partition == 3:
+            seen.append(
+                (config["round"], config["steps"], config["rate"], config.get("best-round"))
+            )
+        return replace(echo(task), metrics={"steps": 2} if task.kind == "train" else {"steps": 5})
+
+    class Scoring(Mean):
+        def train(self, number, state, clients):
+            told = {
+                "steps": state.scalars["local-steps"],
+                "rate": state.scalars["server-learning-rate"],
+            }
+            replies = yield [Task(c.partition, "train", state.arrays, told) for c in clients]
+            return self.merged(state, replies)
+
+        def evaluate(self, number, state, clients):
+            yield [Task(c.partition, "evaluate", state.arrays) for c in clients]
+            return RoundResult(state, {"score": 1.0} if number else {})  # none before round 1
+
+    scoring = Scoring(Selection(("score",)), RateSchedule(1.5))
+    check_strategy(scoring, HOUSES, rounds=3, answer=answer)
+    assert seen[:3] == [(1, 0, 1.5, None), (2, 8, 1.5, 1), (3, 16, 1.5, 2)]
 
 
 def test_state_that_only_the_object_has_is_found_by_a_new_object() -> None:
