@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -67,6 +68,8 @@ def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "mine"
 
 
+HOLDING = "import fcntl, sys, time; f = open(sys.argv[1], 'ab'); fcntl.flock(f, 2); print(flush=True); time.sleep(60)"
+
 MAKER = """
 import sys, time
 from pathlib import Path
@@ -93,6 +96,12 @@ def test_of_several_processes_one_writes_and_the_others_wait(tmp_path: Path) -> 
 
 
 def test_a_lock_is_waited_for_with_patience(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDING, str(tmp_path / "l")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        Timer(0.3, other.kill).start()
+        with locked(tmp_path / "l", 60) as ours:
+            assert ours
     with locked(tmp_path / "l") as ours, locked(tmp_path / "l", 0.15) as theirs:
         assert ours and not theirs
     with locked(tmp_path / "l", 0) as ours:
@@ -170,8 +179,7 @@ def test_whoever_waits_for_another_process_says_so(tmp_path: Path) -> None:
         other.kill()
 
     assert make_folder(tmp_path / "a", Path.mkdir, progress) and not said
-    holding = "import fcntl, sys, time; f = open(sys.argv[1], 'ab'); fcntl.flock(f, 2); print(flush=True); time.sleep(60)"
-    command = [sys.executable, "-c", holding, str(lock_of(tmp_path / "b"))]
+    command = [sys.executable, "-c", HOLDING, str(lock_of(tmp_path / "b"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         assert make_folder(tmp_path / "b", Path.mkdir, progress)

@@ -7,7 +7,7 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import InputError
-from fedsuite.roster.node import NodeSettings, own_paths, read_node
+from fedsuite.roster.node import NodeSettings, drawn_noise_seed, own_paths, read_node
 from fedsuite.vln.config import FedVLNConfig
 from simulations.app.own_node import as_own
 
@@ -77,10 +77,14 @@ def test_device_and_threads_are_the_nodes_where_it_says_them(place: Path) -> Non
         ({"data__word_vectors": '"data"'}, "data is no file"),
         ({"allow_systems": '"cdl"'}, 'allow-systems must be a list such as ["fedvln"], got "cdl"'),
         ({"allow_systems": "[3]"}, "allow-systems must be a list"),
+        ({"allow_systems": '["cdl", 3]'}, "allow-systems must be a list"),
+        ({"allow_systems": '["cdl", ""]'}, "allow-systems must be a list"),
+        ({"allow_systems": '["cdl,fedrl"]'}, "allow-systems must be a list"),
         ({"least_noise_sigma": "0.5"}, "noise-seed: -1, so others can draw the same noise"),
         ({"noise_seed": "5"}, "noise-seed: fewer than 64 bits, so it could be found by trial"),
         ({"noise_seed": str(2**63 - 1)}, "noise-seed: fewer than 64 bits"),
         ({"noise_seed": str(2**128)}, "noise-seed"),
+        ({"fewest_members": "2"}, "fewest-members must be a value >= 3, got 2"),
         ({"name": '"oak'}, "cannot be read as TOML"),
     ],
 )
@@ -95,6 +99,13 @@ def test_everything_else_is_one_line(place: Path, changes: dict[str, str], compl
 def test_a_file_that_is_not_there(place: Path) -> None:
     with pytest.raises(InputError, match="no such file; name the node's own TOML in its node-conf"):
         read_node(place / "other.toml")
+
+
+def test_a_drawn_seed_of_noise_is_one_that_a_node_may_have(place: Path) -> None:
+    drawn = {drawn_noise_seed() for _ in range(20)}
+    assert len(drawn) == 20 and all(2**127 <= seed < 2**128 for seed in drawn)
+    for seed in (min(drawn), max(drawn)):
+        assert read_node(written(place, noise_seed=str(seed))).noise_seed == seed
 
 
 def test_no_path_of_a_run_is_left_to_the_server() -> None:

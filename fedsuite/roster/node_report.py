@@ -159,9 +159,8 @@ def disagreement(part: Part, roster: Roster) -> str:
     pairs = [("role", own.role, listed.role), ("examples", own.examples, listed.examples)]
     pairs += [(k, v, listed.details.get(k)) for k, v in own.details.items() if k != part.numbered]
     pairs += [(k, v, roster.facts.get(k)) for k, v in part.facts.items()]
-    pairs += [
-        (k, v, known) for k, v in part.largest.items() if v > (known := roster.facts.get(k, 0))
-    ]
+    known = [(k, v, roster.facts.get(k)) for k, v in part.largest.items()]
+    pairs += [(k, v, largest) for k, v, largest in known if v > (largest or 0)]
     for key, here, there in pairs:
         if json.dumps(here) != json.dumps(there):
             return (
