@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    "name", ["17DRP5sb8fy", "ash tree", "São Paulo", "drive (1)", "a.b", "été"]
+    "name", ["17DRP5sb8fy", "ash tree", "São Paulo", "drive (1)", "a.b", "été", "é" * 100]
 )
 def test_names_that_are_fit_for_a_folder(name: str, tmp_path: Path) -> None:
     (tmp_path / path_name(name, "x")).mkdir()
@@ -43,6 +43,13 @@ def test_names_that_may_lead_elsewhere(name: object) -> None:
         path_name(name, "here: a name")
     line = str(error.value)
     assert line.startswith("here: a name must be ") and repr(name)[:60] in line and "\n" not in line
+
+
+def test_names_that_are_fit_for_a_command_line() -> None:
+    assert path_name("a-B_1.x", "x", plain=True) == "a-B_1.x"
+    for name in ("ash tree", "été", "a(1)", "a'b", "a$b", "~a"):
+        with pytest.raises(InputError, match=r"letters, digits, '.', '_' and '-', starting with"):
+            path_name(name, "x", plain=True)
 
 
 def test_a_folder_is_there_in_full_or_not_at_all(tmp_path: Path) -> None:

@@ -27,6 +27,20 @@ def test_arrays_come_back_as_they_were() -> None:
         assert found[name].flags.writeable and found[name].flags.aligned
 
 
+@pytest.mark.parametrize("sign", ["a", "ü", '"', "\\", "\x01", "\U0001f600"])
+@pytest.mark.parametrize("dimensions", [0, 1, 32])
+def test_names_and_shapes_that_take_much_room_fit_into_what_a_header_may_be(
+    sign: str, dimensions: int
+) -> None:
+    """Where it is known what must come, so that longer headers are not read."""
+    arrays = {
+        f"{i}{sign * 500}": np.zeros((1,) * (dimensions - 1) + (0,) * bool(dimensions), np.float32)
+        for i in range(40)
+    }
+    expected = {name: (array.shape, "float32") for name, array in arrays.items()}
+    assert list(unpack(pack(arrays), expected)) == list(arrays)
+
+
 @pytest.mark.parametrize("array", [np.array(["text"]), np.array([1j]), np.array([{}])])
 def test_what_is_no_number_is_refused_where_it_is_sent(array: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"array w has type (<U4|complex128|object)"):

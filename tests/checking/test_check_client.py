@@ -107,6 +107,7 @@ def unasked(self, parameters, config):
 
 
 CORPUS: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing": ({"properties": lambda self: None}, "get_properties: expected a dict, got NoneType"),
     "partition": (properties(partition=np.int64(1)), "partition: expected an int, float, str or bool"),
     "missing": (properties(name=1), "expected name (str), got 1"),
     "name": (properties(name=" oak"), "a name of one line without blanks around"),

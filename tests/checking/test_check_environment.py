@@ -211,6 +211,7 @@ CORPUS: dict[str, tuple[Any, str]] = {
     "envs": (view(move=mixed_up), "as if it were alone"),
     "idle": (view(move=idle_moves), "IDLE to change nothing"),
     "state": (view(state=lambda self: {"at": self.at}), "state() to stay as it was"),
+    "a list as state": (view(state=lambda self: {"at": self.at.tolist()}), "array at: expected a plain numpy array"),
     "restore": (view(restore=lambda self, state: None), "the same after restore(state())"),
 }  # fmt: skip
 
