@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from clients.keeping import KeepingClient
 from clients.numpy_client_app import Config, Fitted, Parameters, named_arrays, named_reply
 from clients.side_by_side import Ask, aside
-from clients.trainings import OPTIMIZER, Lessons, Trainings
+from clients.trainings import Lessons, Trainings
 from fedsuite.arrays import (
     LARGEST_COUNT,
     Arrays,
@@ -29,6 +29,7 @@ from fedsuite.arrays import (
     under_prefix,
     with_prefix,
 )
+from fedsuite.averaging.beside import BESIDE
 from fedsuite.averaging.control_variates import CONTROL, Correction
 from fedsuite.averaging.exchange import RESIDUAL, Exchange
 from fedsuite.averaging.gradients import Gradients
@@ -166,6 +167,5 @@ class LocalClient(KeepingClient):
 
     def _whole(self, received: Arrays, kept: Arrays) -> Arrays:
         """The model that was received, with what stays here put in."""
-        beside = (OPTIMIZER, CONTROL)
         own = under_prefix(kept, AGENT)
-        return {**own, **{k: v for k, v in received.items() if not k.startswith(beside)}}
+        return {**own, **{k: v for k, v in received.items() if not k.startswith(BESIDE)}}

@@ -25,6 +25,7 @@ from clients.numpy_client_app import (
 from clients.sum_messages import instruction_of, read_list, refuse, table
 from clients.sum_state import Peers, Stage, SumState, secrets_of
 from fedsuite.arrays import Arrays
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.merging import relative_weights
 from fedsuite.messages.instructions import Instruction, task
 from fedsuite.privacy.secure_sum import SEALED_BYTES, Listed, masked, opened_shares, sealed_shares
@@ -148,11 +149,12 @@ class SummingClient(NumPyClient):
         received = named_arrays(parameters, config)
         sent, examples, metrics = self.inner.fit(parameters, own)
         names = {NAMES: metrics.pop(NAMES, config[NAMES])}
-        change = _change(received, named_arrays(sent, names))
+        model = named_arrays(sent, names)
         relative = relative_weights([listed.counts[p] for p in members], self.terms.most)
         weight = float(relative[members.index(self.partition)])
+        change, weights = _change(received, model), _weights(model, weight)
         levels = self.terms.levels(len(listed.keys), len(members), clip)
-        words = levels.rounded(change, weight, self.noise(number))
+        words = levels.rounded(change, weights, self.noise(number))
         vector = masked(self.partition, secrets_of(at), listed, members, words)
         self.state.write(at.with_vector(members, vector, examples, metrics))
         return named_reply({"masked": vector}, examples, metrics)
@@ -203,6 +205,19 @@ class SummingClient(NumPyClient):
 
 
 def _change(start: Arrays, model: Arrays) -> np.ndarray:
-    """What training has changed, by name, as one vector [d] float64."""
-    parts = [(model[k].astype(np.float64) - start[k]).ravel() for k in sorted(model)]
+    """What training has changed, by name, as one vector [d] float64; of control variates it is what was sent."""
+    parts = [
+        model[k].astype(np.float64).ravel() - (0 if k.startswith(CONTROL) else start[k].ravel())
+        for k in sorted(model)
+    ]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _weights(model: Arrays, weight: float) -> float | np.ndarray:
+    """What a change is multiplied by, [d] where it has control variates: members' count alike."""
+    if not any(k.startswith(CONTROL) for k in model):
+        return weight
+    parts = [
+        np.full(model[k].size, 1.0 if k.startswith(CONTROL) else weight) for k in sorted(model)
+    ]
+    return np.concatenate(parts)

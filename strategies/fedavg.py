@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from fedsuite.arrays import Share, module_arrays
+from fedsuite.averaging.beside import check_names
 from fedsuite.averaging.exchange import exchange_of
 from fedsuite.averaging.merging import ServerStep
 from fedsuite.averaging.robust import MERGE_RULES, Merge
@@ -54,6 +55,7 @@ class FedAvg(Averaging):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng_for(config.seed, "initial model").integers(2**63)))
             made = model()
+        check_names(made.state_dict(), "model")
         exchange = exchange_of(config.federation, made.state_dict())
         trained = Share(tuple(name for name, _ in made.named_parameters()))  # no buffers
         able = trainers(clients_of(roster))

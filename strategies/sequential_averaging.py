@@ -8,6 +8,7 @@ from the round's w, and the server merges as FedAvg does.
 from dataclasses import dataclass, replace
 
 from fedsuite.arrays import LARGEST_COUNT, Arrays, under_prefix, with_prefix
+from fedsuite.averaging.beside import OPTIMIZER
 from fedsuite.averaging.merging import ServerStep, mean, server_step
 from fedsuite.averaging.stored import picked
 from fedsuite.federation import (
@@ -19,7 +20,6 @@ from fedsuite.federation import (
     ServerState,
     Task,
 )
-from fedsuite.vln.message_keys import OPTIMIZER
 from strategies.chains import ChainEnd, trainers, weights_of, weights_of_chains
 from strategies.house_averaging import HouseAveraging
 from strategies.language_encoder_fedavg import LanguageEncoderFedAvg

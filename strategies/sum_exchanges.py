@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.arrays import Arrays, Form
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.merging import relative_weights
 from fedsuite.errors import RunFailed
 from fedsuite.federation import (
@@ -166,10 +167,14 @@ class OneSum:
         starts = {t.partition: t.arrays for t in self.tasks}
         model, at = {}, 0
         for name, (shape, _) in sorted(self.tasks[0].expected.items()):
-            start = mean_start([starts[p][name] for p in alive], weights / weights.sum())
-            size = math.prod(shape)
-            model[name] = (start + change[at : at + size].reshape(shape)).astype(np.float32)
-            at += size
+            own = change[at : at + math.prod(shape)].reshape(shape)
+            at += own.size
+            if name.startswith(CONTROL):  # changes in themselves, of members that count alike
+                mean = own * (weights.sum() / len(alive))
+            else:
+                share = weights / weights.sum()
+                mean = mean_start([starts[p][name] for p in alive], share) + own
+            model[name] = mean.astype(np.float32)
         return {name: model[name] for name in self.tasks[0].expected}, counted
 
     def _enough(

@@ -75,7 +75,6 @@ def in_plain_sight(own: AveragingSettings) -> Iterator[str]:
         "merge": (own.merge, "mean"),
         "update-bound": (own.update_bound, 0.0),
         "codec": (own.codec, "none"),
-        "control-variates": (own.control_variates, False),
         "houses-per-message": (getattr(own, "houses_per_message", 0), 0),
     }
     if not own.secure_sum:

@@ -158,7 +158,6 @@ def _check_sums(config: CDLConfig) -> None:
         )
     needed: dict[str, tuple[object, object]] = {
         "federation.merge": (own.merge, "mean"),
-        "federation.control-variates": (own.control_variates, False),
         "federation.codec": (own.codec, "none"),
         "federation.silos-per-client": (own.silos_per_client, 1),
         "federation.mixings-per-round": (own.mixings_per_round, 1),

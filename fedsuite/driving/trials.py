@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsuite.averaging.beside import check_names
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.model.layers import Output
 from fedsuite.driving.model.networks import STEERING_NETWORKS
@@ -73,6 +74,7 @@ def tried_network(config: CDLConfig) -> torch.nn.Module:
         return initial_network(config)
     with tried(key, name):
         network = initial_network(config)
+        check_names(network.state_dict(), f"{key}: {shown(name)}")
         side = config.data.image_size
         frames = torch.zeros(FRAMES, config.data.channels, side, side)
         with torch.no_grad():

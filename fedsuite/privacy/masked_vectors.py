@@ -36,9 +36,15 @@ class Levels:
         return 1 << (32 - self.members.bit_length())
 
     def rounded(
-        self, change: np.ndarray, weight: float, noise: np.random.Generator | None = None
+        self,
+        change: np.ndarray,
+        weight: float | np.ndarray,
+        noise: np.random.Generator | None = None,
     ) -> np.ndarray:
-        """A change [d] as d + 1 words: its levels, and how many of its numbers were clipped. noise: nothing is drawn."""
+        """A change [d] as d + 1 words: its levels, and how many of its numbers were clipped.
+
+        weight: of all its numbers, or of each [d], 1 at most; noise: nothing is drawn.
+        """
         clipped = np.clip(change.astype(np.float64), -self.bound, self.bound)
         levels = np.rint((weight * clipped + self.bound) * (self.steps / (2 * self.bound)))
         count = np.count_nonzero(np.abs(change) > self.bound)

@@ -60,7 +60,9 @@ class NoisedLevels:
         fine = not counted or counted >= LEAST_DEVIATION
         return fine and self.deviation >= LEAST_DEVIATION * self.step
 
-    def rounded(self, change: np.ndarray, weight: float, noise: np.random.Generator) -> np.ndarray:
+    def rounded(
+        self, change: np.ndarray, weight: float | np.ndarray, noise: np.random.Generator
+    ) -> np.ndarray:
         """A change [d] as d + 1 words, the last of the count, or 0. weight: 1, for noise hides one among members that weigh
         alike."""
         most = self.clip - self.step * math.sqrt(change.size) / 2

@@ -3,9 +3,6 @@
 MODULES = ("encoder", "decoder", "critic")
 """Of an agent; the name of an array starts with its module's and a dot."""
 
-OPTIMIZER = "optimizer."
-"""Prefix of an optimizer's arrays, where its state travels (client-optimizer = shared)."""
-
 SPEAKER = "speaker."
 """Prefix of the speaker's arrays, sent once to every house that learns from what it says."""
 

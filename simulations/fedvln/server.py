@@ -3,13 +3,12 @@
 from functools import partial
 from typing import Any
 
-from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.beside import BESIDE
 from fedsuite.federation import Clients, RoundStrategy
 from fedsuite.privacy.example_level import sampling_rate
 from fedsuite.roster.members import Roster
 from fedsuite.storage.progress import Progress
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.message_keys import OPTIMIZER
 from fedsuite.vln.metrics import metrics_of
 from fedsuite.vln.plan import (
     check_scored,
@@ -62,13 +61,13 @@ def prepare(config: FedVLNConfig, progress: Progress) -> Roster:
 def make_strategy(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     """The run's algorithm, with saboteurs among its clients if there are any; the roster may be a given one."""
     _check_roster(config, roster)
-    strategy, beside = _algorithm(config, roster), (OPTIMIZER, CONTROL)
-    strategy = with_saboteurs(strategy, config.sabotage, config.seed, beside=beside)
+    strategy = _algorithm(config, roster)
+    strategy = with_saboteurs(strategy, config.sabotage, config.seed, beside=BESIDE)
     exchange = exchange_of(config)
     strategy = with_secure_sum(
         strategy, config, lambda: exchange.share.select(starting_model(config, roster))
     )
-    strategy = with_codec(strategy, exchange, beside)
+    strategy = with_codec(strategy, exchange, BESIDE)
     return in_shared_messages(strategy, config.federation.houses_per_message)
 
 

@@ -70,6 +70,12 @@ class Doubles(Steers):
         return Output(*(part.double() for part in super().forward(images)))
 
 
+class Controls(Steers):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.control = torch.nn.Linear(1, 1)
+
+
 class Loud(Steers):
     def forward(self, images: torch.Tensor) -> Any:
         raise RuntimeError("no such\nlayer")
@@ -114,6 +120,7 @@ def test_ones_own_are_taken(stacked: str) -> None:
         ({"model": "Column"}, r"gives predictions \[3, 1\] and features \[3, 1\] for 3 frames"),
         ({"model": "Doubles"}, r"numbers of type torch\.float64"),
         ({"model": "Loud"}, r"RuntimeError: no such.*layer\); correct it"),
+        ({"model": "Controls"}, "the network has a layer 'control', .*rename it"),
         ({"model": "number"}, r"makes a int, expected a torch\.nn\.Module"),
         ({"model": "GOOD"}, r"expected a Python function of \(image_size, channels"),
         ({"model": "Steers", "share_stem": True}, "has no stem to share"),

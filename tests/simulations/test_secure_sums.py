@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import load_run
 from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Checkpoints
 from simulations.engines.inprocess import run_inprocess
 from tests import summed_runs
 from tests.harness import arrays_in
@@ -58,6 +59,25 @@ def test_it_is_the_mean_of_those_whose_change_arrived(tmp_path: Path, name: str)
     name_of = ["update-norm", "loss", "local-steps", "train.loss"]
     found, expected = (load_run(f.path).rounds[name_of] for f in (summed, plain))
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_control_variates_are_a_plain_mean_in_the_sum_too(tmp_path: Path, name: str) -> None:
+    """Of members that count alike, though their models do not; who is lost forgets its visit."""
+    scaffold = {"federation.control-variates": True, "training.local-steps": 3}
+    usual = {(r, "train"): who for (r, stage), who in LOSSES[name].items() if stage != UNMASK}
+    summed = run(tmp_path, "summed", LOSSES[name], **scaffold)
+    plain = run(tmp_path, "plain", usual, **scaffold, **PLAIN)
+    one, other = (Checkpoints(f.checkpoints).latest() for f in (summed, plain))
+    assert one is not None and other is not None
+    for found, expected in (
+        (one.state.arrays, other.state.arrays),
+        (one.state.optimizer, other.state.optimizer),
+    ):
+        assert found.keys() == expected.keys() and len(found) == 2
+        assert all(abs(found[k] - expected[k]).max() < 1e-6 for k in expected)
+        assert all(abs(expected[k]).max() > 1e-2 for k in expected)
+    assert (load_run(summed.path).rounds["secure-sum.cut"].dropna() == 0).all()
 
 
 def test_a_cap_on_weights_holds_in_the_sum(tmp_path: Path) -> None:
@@ -196,7 +216,6 @@ def test_secrets_are_gone_after_the_round(tmp_path: Path) -> None:
         ({"federation.group-size": 2}, "federation.group-size = 1"),
         ({"federation.merge": "median"}, 'federation.merge = "mean"'),
         ({"federation.update-bound": 2.0}, "federation.update-bound"),
-        ({"federation.control-variates": True}, "federation.control-variates"),
         ({"federation.server-optimizer": "fedexp"}, "federation.server-optimizer = fedexp"),
     ],
 )

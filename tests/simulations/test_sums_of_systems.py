@@ -45,15 +45,16 @@ def config_of(system: str, cache: Path, results: Path, name: str, **changes: Any
 
 
 @pytest.mark.parametrize("system", ["cdl", "fedvln"])
+@pytest.mark.parametrize("more", [{}, {"control_variates": True}], ids=["plain", "scaffold"])
 def test_the_plain_integer_sum_and_the_mean(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, system: str
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, system: str, more: dict[str, Any]
 ) -> None:
     """Of those whose change arrived, bit for bit; and to float32's last bits what plain averaging makes."""
     found = {}
     for name in ("plain", "summed", "twin"):
         if name == "twin":
             without_masks(monkeypatch)
-        on = {"secure_sum": name != "plain"}
+        on = {"secure_sum": name != "plain", **more}
         config = config_of(system, cache, tmp_path, name, **on)
         lost = PLAINLY_LOST if name == "plain" else LOST
         found[name] = played(LosingGrid(config, lost), config)
@@ -77,7 +78,6 @@ def test_the_plain_integer_sum_and_the_mean(
         ("cdl", {"merge": "clipped"}, 'federation.merge = "mean"'),
         ("cdl", {"batch_norm": "average"}, "network.batch-norm = average"),
         ("cdl", {"optimizer": "gradient-tracking"}, "training.optimizer"),
-        ("cdl", {"control_variates": True}, "federation.control-variates = false"),
         ("fedvln", {"aggregation": "sequential"}, 'federation.aggregation = "parallel"'),
         ("fedvln", {"client_optimizer": "shared"}, "federation.client-optimizer = shared"),
         ("fedvln", {"houses_per_message": 2}, "federation.houses-per-message = 0"),
@@ -125,7 +125,9 @@ def nodes_of(tmp_path: Path, roster: Roster, **keys: Any) -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize("own", [{}, NOISED], ids=["plain", "noised"])
+@pytest.mark.parametrize(
+    "own", [{}, NOISED, {"federation.control-variates": True}], ids=["plain", "noised", "scaffold"]
+)
 def test_nodes_that_know_each_other_make_the_bytes_of_a_simulation(
     tmp_path: Path, own: dict[str, Any]
 ) -> None:

@@ -214,6 +214,18 @@ def test_too_few_clients_for_a_merge_rule_are_refused_before_training() -> None:
         FedAvg(config, roster_of("abcde", [1, 1, 0, 1, 1]), lambda: torch.nn.Linear(4, 3))
 
 
+@pytest.mark.parametrize("layer", ["control", "optimizer"])
+def test_layers_named_as_what_goes_beside_a_network_are_refused(layer: str) -> None:
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.controls = torch.nn.Linear(4, 4)
+            self.add_module(layer, torch.nn.Linear(4, 3))
+
+    with pytest.raises(InputError, match=f"^model: the network has a layer '{layer}', .*rename it"):
+        FedAvg(read_config(FedAvgSettings, {}), roster_of("abc", [1, 1, 1]), Network)
+
+
 # --- the client -------------------------------------------------------------------------------
 
 
