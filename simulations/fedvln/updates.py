@@ -8,7 +8,8 @@ from flwr.client import NumPyClient
 
 from clients.house import HouseClient
 from clients.summing import SummingClient
-from fedsuite.arrays import Arrays
+from fedsuite.arrays import Arrays, under_prefix, with_prefix
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.privacy.attacks.words import row_lengths
 from fedsuite.privacy.sum_terms import MASKED
 from fedsuite.settings.config import limits_of, value_of
@@ -57,12 +58,15 @@ def houses_of(audited: Audited, partition: int) -> tuple[House, ...]:
 
 
 def updates(played: Round, config: FedVLNConfig, most: int) -> list[tuple[Visit, Arrays]]:
-    """What the server has of the first `most` clients that trained: each visit, and the model that came of it; under secure
-    sums of every one of them the same, what the server has made of their sum."""
+    """What the server has of the first `most` clients that trained: each visit, and the model that came of it, with how much
+    control variates have changed; under secure sums of every one of them the same, what the server has made of their sum."""
     found = []
     if config.federation.secure_sum:
         masked = [visit for visit in played.training if MASKED in visit.task.expected]
-        model = exchange_of(config).share.select(played.result.state.arrays)
+        state = played.result.state
+        model = exchange_of(config).share.select(state.arrays)
+        for name, now in with_prefix(under_prefix(state.optimizer, CONTROL), CONTROL).items():
+            model[name] = now - masked[0].task.arrays[name]
         return [(visit, model) for visit in masked[:most]]
     for visit in played.training[:most]:
         exchange = exchange_of(config)
@@ -72,7 +76,12 @@ def updates(played: Round, config: FedVLNConfig, most: int) -> list[tuple[Visit,
 
 
 def moved_rows(visit: Visit, model: Arrays, vocabulary: int) -> np.ndarray:
-    """How far each word's row has moved [V]; zeros where the table does not leave the house."""
+    """How far each word's row has moved [V]; zeros where the table does not leave the house.
+
+    Control variates move rows of all words; where they travel, it is the row of the mean gradient that has changed.
+    """
+    if (gradient := model.get(CONTROL + EMBEDDING)) is not None:
+        return row_lengths(np.zeros_like(gradient), gradient)
     if EMBEDDING not in model:
         return np.zeros(vocabulary)
     return row_lengths(visit.task.arrays[EMBEDDING], model[EMBEDDING])

@@ -114,6 +114,20 @@ def test_what_does_not_leave_tells_nothing(tmp_path: Path, cache: Path, call: Ca
     assert (recall["value"], recall["undefended"]) == (0.0, 1.0) and recall["counts"]
 
 
+def test_control_variates_tell_what_their_corrections_would_hide(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    """Corrections move the rows of words that a house does not use; what it sends beside the model is its mean gradient."""
+    run = play(tmp_path, cache, aggregation="parallel", control_variates=True)
+    code, _, err = call("audit", "run", "--attacks", "words,canaries", *FEW, engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    found = {m: rows["words of a house", m]["value"] for m in ("precision", "recall")}
+    assert found == {"precision": 1.0, "recall": 1.0}
+    (bound,) = (line for (_, measure), line in rows.items() if measure == AT_LEAST)
+    assert bound["counts"] and bound["value"] == bound["control"] > 0
+
+
 def test_a_run_with_differential_privacy_is_attacked_as_it_is(
     tmp_path: Path, cache: Path, call: Call
 ) -> None:
