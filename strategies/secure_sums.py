@@ -2,7 +2,7 @@
 
 One batch of training tasks becomes four exchanges (sum_exchanges.py). The strategy is sent, for each client whose masked
 change was added, the same model, which is the weighted mean of all of theirs: means of it are that mean, and nothing that it
-computes can be of a single client.
+computes can be of a single client. So it is with control variates, whose plain mean it is sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence

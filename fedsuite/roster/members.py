@@ -48,7 +48,7 @@ class Member:
     def listed(self, key: str, kind: type[T]) -> list[T]:
         """A detail that is a list of one kind; InputError if it is none."""
         found = self.details.get(key)
-        if not isinstance(found, list | tuple) or not all(_is(value, kind) for value in found):
+        if not isinstance(found, list | tuple) or not all(_is_of(value, kind) for value in found):
             raise InputError(
                 f"roster: {self.name}: details must hold {key}, a list of {_KINDS[kind]}, got {shown(found)}; "
                 f"have it made anew where the data are"
@@ -87,7 +87,7 @@ class Roster:
     def fact(self, key: str, kind: type[T]) -> T:
         """What all have in common; InputError if it is not there or of another kind."""
         found: Any = self.facts.get(key)
-        if not _is(found, kind):
+        if not _is_of(found, kind):
             raise InputError(
                 f"roster: facts must hold {key}, one of {_KINDS[kind]}, got {shown(found)}; "
                 "have it made anew where the data are"
@@ -101,8 +101,8 @@ class Roster:
         return self.names.index(name)
 
 
-def _is(value: object, kind: type) -> bool:
-    """Whether it is of this one of _KINDS."""
+def _is_of(value: object, kind: type) -> bool:
+    """Whether it is a text, or a whole number >= 0, as `kind` asks."""
     return type(value) is kind and not (isinstance(value, int) and value < 0)
 
 
