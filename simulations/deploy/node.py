@@ -18,7 +18,7 @@ from fedsuite.storage.files import locked, make_private, telling, write_atomical
 from simulations.deploy.check.probe import Unreachable, ask
 from simulations.deploy.kit.address import Address, read_address
 from simulations.deploy.kit.keys import fingerprint_of_private, read_private
-from simulations.deploy.polling import DEFAULT_S, FLOWERS_S, POLL_S
+from simulations.deploy.polling import ANOTHER, DEFAULT_S, POLL_S
 from simulations.deploy.programs import WARM, ended, run_program
 from simulations.engines.flower import command_path, flower_settings, free_port
 
@@ -49,8 +49,7 @@ class NodeStart:
     def command(self, warm: str = "") -> list[str]:
         """warm: the folder of programs that start warm, as `warm_clients` names it; "" for a process of its own."""
         program = command_path(SUPERNODE)
-        quicker = [sys.executable, "-m", "simulations.deploy.polling", f"{self.poll_s:g}"]
-        cold = [*(quicker if self.poll_s < FLOWERS_S else []), program]
+        cold = [sys.executable, "-m", "simulations.deploy.polling", f"{self.poll_s:g}", program]
         return [
             *([str(Path(warm) / SUPERNODE)] if warm else cold),
             *("--superlink", str(self.superlink)),
@@ -195,7 +194,10 @@ def _identity(start: NodeStart) -> str:
 
 @dataclass
 class _Ears:
-    """Listens to a SuperNode: what it says before it has connected is kept, for where it never does."""
+    """Listens to a SuperNode: what it says before it has connected is kept, for where it never does.
+
+    What our own part of its process says (polling.py) is passed on at once.
+    """
 
     start: NodeStart
     say: Say
@@ -214,6 +216,8 @@ class _Ears:
             self.say(
                 f"{self.start.own.name} is connected to {self.start.superlink}; Ctrl-C ends it"
             )
+        elif line.startswith(ANOTHER):
+            self.say(line)
         elif "retrying in" in line and not self.waits:
             self.waits = True
             self.say(f"{self.start.superlink} does not answer any more; trying on")

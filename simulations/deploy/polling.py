@@ -9,7 +9,7 @@ wait becomes more than a twentieth longer. It looks for its clients' answers, wh
 second at first.
 The node's SuperExec, which asks the SuperNode for work five times a second, asks as often after a piece of work, and
 every 2 s at last. Where the loop of another version has no such clock, that is said, and the SuperNode runs as Flower made
-it. It also has the patience of `trying_again`.
+it. It also has the patience of `trying_again`, and the connection of `lines`.
 """
 
 import importlib
@@ -25,6 +25,7 @@ from simulations.deploy.trying_again import try_again
 LOOP = "flwr.supernode.start_client_internal"
 EXEC_LOOP, GIVEN_WORK = "flwr.supercore.superexec.run_superexec", "_handle_launch_result"
 DEFAULT_S, FLOWERS_S = 1.0, 3.0
+ANOTHER = "this Flower's "  # how lines begin that say what another version does not let us do
 POLL_S = "FEDSUITE_POLL_S"  # in the environment of `supernode`
 FIRST_LOOK_S, LONGEST_S, LONGEST_EXEC_S, SHARE_OF_ELAPSED = 0.1, 10.0, 2.0, 0.05
 
@@ -101,13 +102,24 @@ def main(arguments: list[str]) -> None:
     seconds, program = float(arguments[0]), arguments[1]
     if not ask_every(seconds):
         print(
-            f"this Flower's SuperNode cannot be made to ask every {seconds:g} s; it asks as it does",
+            f"{ANOTHER}SuperNode cannot be made to ask every {seconds:g} s; it asks as it does",
             flush=True,
         )
     if not try_again():
-        print("this Flower's SuperNode cannot be made to ask again after an error 500", flush=True)
+        print(f"{ANOTHER}SuperNode cannot be made to ask again after an error 500", flush=True)
+    if not _over_any_line():
+        print(f"{ANOTHER}SuperNode cannot be made fit for lines that are slow or break", flush=True)
     sys.argv = arguments[1:]
     runpy.run_path(program, run_name="__main__")
+
+
+def _over_any_line() -> bool:
+    """What `lines` does to this process; whether this Flower has all that it needs."""
+    try:
+        from simulations.deploy.lines import over_any_line
+    except ImportError:
+        return False
+    return over_any_line()
 
 
 def supernode() -> None:
@@ -118,7 +130,7 @@ def supernode() -> None:
 def superexec() -> None:
     """In a process forked for the node's SuperExec."""
     if not ask_seldom_when_idle():
-        print("this Flower's SuperExec cannot be made to ask more seldom when idle", flush=True)
+        print(f"{ANOTHER}SuperExec cannot be made to ask more seldom when idle", flush=True)
     from flwr.supercore.cli import flower_superexec
 
     flower_superexec()

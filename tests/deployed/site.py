@@ -34,6 +34,8 @@ class Site:
     words: FedVLN's, where the nodes have data of their own; a file of them.
     """
 
+    host = "127.0.0.1"  # the SuperLink's
+
     def __init__(self, home: Path, world: World, toml: Path, words: Path | None = None) -> None:
         self.home, self.toml, self.kit, self.logs = home, toml, home / "kit", home / "logs"
         self.logs.mkdir(parents=True)
@@ -43,7 +45,7 @@ class Site:
         )
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._before: dict[str, int] = {}  # bytes of the logs when their latest process began
-        place = ["--host", "127.0.0.1", "--port", str(free_port())]
+        place = ["--host", self.host, "--port", str(free_port())]
         if world.own is None:
             self.do("deploy", "init", str(self.kit), *place, "--run", str(toml))
         else:

@@ -16,7 +16,7 @@ import simulations.deploy.node as deployed
 from fedsuite.errors import InputError, RunFailed
 from simulations.deploy.kit.address import Address
 from simulations.deploy.node import run_node, start_of
-from simulations.deploy.polling import FLOWERS_S
+from simulations.deploy.polling import ANOTHER
 from simulations.engines.processes import can_follow, living_processes, wait_until
 from tests.deployment import answering, new_kit, write_program
 from tests.harness import ROOT, WAIT_S
@@ -49,11 +49,11 @@ def start(kit: Path, superlink: Address, tmp_path: Path, monkeypatch: pytest.Mon
 
     def run(refusals: int, then: str = ONLINE, **words: str) -> list[str]:
         program = write_program(tmp_path / "flower-supernode", refusals, then, **words)
-        monkeypatch.setattr(deployed, "command_path", lambda _: str(program))
+        monkeypatch.setattr(deployed.NodeStart, "command", lambda *_: [str(program)])
         said: list[str] = []
         file = kit / "nodes" / "oak" / "node.toml"
         with pytest.raises((RunFailed, InputError)) as caught:
-            run_node(start_of(file, str(superlink), None, None, 0, FLOWERS_S), said.append)
+            run_node(start_of(file, str(superlink), None, None, 0), said.append)
         return [*said, str(caught.value)]
 
     return run
@@ -109,6 +109,13 @@ def test_other_refusals_are_one_line(start: Start, words: str, complaint: str) -
     assert complaint in said and "\n" not in said
 
 
+def test_what_this_flower_cannot_be_made_to_do_is_said(start: Start, superlink: Address) -> None:
+    """Before it has connected, too."""
+    line = f"{ANOTHER}SuperNode cannot be made to wait"
+    said = start(0, f"print({line!r})\n{ONLINE}")
+    assert said[:2] == [line, f"oak is connected to {superlink}; Ctrl-C ends it"]
+
+
 def test_a_wrong_authority_starts_nothing(start: Start, kit: Path, tmp_path: Path) -> None:
     other = new_kit(tmp_path / "other")
     (kit / "nodes" / "oak" / "ca.crt").write_bytes((other / "ca" / "ca.crt").read_bytes())
@@ -133,11 +140,11 @@ def test_an_unreachable_superlink_is_waited_for_and_said_once(
 
     monkeypatch.setattr(deployed, "ask", ask)
     program = write_program(tmp_path / "flower-supernode", 0, ONLINE)
-    monkeypatch.setattr(deployed, "command_path", lambda _: str(program))
+    monkeypatch.setattr(deployed.NodeStart, "command", lambda *_: [str(program)])
     said: list[str] = []
     with pytest.raises(RunFailed, match="after it had connected"):
         file = kit / "nodes" / "oak" / "node.toml"
-        run_node(start_of(file, str(address), None, None, 0, FLOWERS_S), said.append)
+        run_node(start_of(file, str(address), None, None, 0), said.append)
     assert len(asked) == 4
     assert "cannot be reached" in said[0] and said[0].endswith("trying on")
     assert said[1] == f"{address} answers" and len(said) == 4
@@ -145,12 +152,12 @@ def test_an_unreachable_superlink_is_waited_for_and_said_once(
 
 def test_what_it_is_started_with(kit: Path) -> None:
     folder = kit / "nodes" / "elm"
-    start = start_of(folder / "node.toml", "", None, None, 9094, 3.0)
-    quick = start_of(folder / "node.toml", "", None, None, 9094, 0.5).command()
-    assert quick[1:4] == ["-m", "simulations.deploy.polling", "0.5"]
-    assert quick[4:] == start.command()
-    assert start.command("/warm") == ["/warm/flower-supernode", *start.command()[1:]]
-    words = start.command()[1:]
+    start = start_of(folder / "node.toml", "", None, None, 9094, 0.5)
+    _, *ours, program = start.command()[:5]
+    assert ours == ["-m", "simulations.deploy.polling", "0.5"]
+    assert Path(program).name == "flower-supernode"
+    words = start.command()[5:]
+    assert start.command("/warm") == ["/warm/flower-supernode", *words]
     assert words == [
         *("--superlink", "localhost:9092", "--root-certificates", str(folder / "ca.crt")),
         *("--auth-supernode-private-key", str(folder / "node.key")),

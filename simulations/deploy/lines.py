@@ -1,0 +1,123 @@
+"""A SuperNode's connection over lines that are slow, and over lines that break.
+
+*Slow ones.* Flower (1.41, 1.42) sends up to 5 MB of a model in one piece, two of them at a time, and gives each 30 s: first
+until the operating system has taken it, then until the SuperLink has answered. An uplink of less than 2.8 Mbit/s does not do
+that, and the node sends the same again and again. Here each PIECE has 30 s of its own, and the system takes no more than it
+sends soon (TCP_NOTSENT_LOWAT), so that those for the answer begin when all but UNSENT_BYTES have left. A heartbeat, which
+waits for its turn behind them, may take HEARTBEAT_S, not 5 s.
+
+*Broken ones.* A SuperLink hands out a message once. Where its answer to "is there a message?" is lost on the way, so is the
+message, while the node counts as there: its server waits for the reply until `reply-deadline-s`. Here a node whose
+question was not answered, and that gets no message when it asks again, says anew that it is there; the server
+(strategies/runtime/patience.py) then sends again what it waits for. A node that serves several runs at once may get another
+run's message when it asks again; then nothing is said.
+"""
+
+import importlib
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    ActivateNodeResponse,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PullMessagesResponse,
+)  # fmt: skip
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
+from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
+from flwr.supernode.fleet_http_client import FleetHttpClient
+
+from simulations.deploy.trying_again import CONNECTION
+
+PIECE, UNSENT_BYTES = 64 * 1024, 128 * 1024
+HEARTBEAT_S = 20.0  # Flower beats every 20 s and misses a node after 60
+_CONNECTED = "connection.connect_tcp.complete"  # of httpcore, which makes httpx's connections
+SAID = (
+    "an answer of the SuperLink was lost, and perhaps a message with it: this node says anew that it is there, so that the "
+    "message is sent again"
+)
+# A question that has not left is none.
+_NOT_ASKED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class LineClient(FleetHttpClient):
+    """Flower's client of a SuperLink, for such lines."""
+
+    def __init__(self, *given: Any, interceptors: Any = (), **more: Any) -> None:
+        super().__init__(*given, interceptors=(*interceptors, InPieces()), **more)
+        self._activation: ActivateNodeRequest | None = None
+        self._unanswered = False
+
+    def ActivateNode(self, request: ActivateNodeRequest) -> ActivateNodeResponse:
+        self._activation = request
+        return super().ActivateNode(request)
+
+    def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:
+        return self._unary_unary(
+            path="/v1/fleet/send-node-heartbeat",
+            rpc_method="/flwr.proto.Fleet/SendNodeHeartbeat",
+            request=request,
+            response_type=SendNodeHeartbeatResponse,
+            timeout=HEARTBEAT_S,
+        )
+
+    def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:
+        try:
+            response = super().PullMessages(request)
+            if self._unanswered and not response.messages_list:
+                self._say_anew(request.node.node_id)
+        except _NOT_ASKED:
+            raise
+        except (httpx.TransportError, httpx.HTTPStatusError):
+            self._unanswered = True
+            raise
+        self._unanswered = False
+        return response
+
+    def _say_anew(self, node: int) -> None:
+        if self._activation is None:
+            return
+        print(SAID, flush=True)
+        with suppress(httpx.HTTPStatusError):  # it counts as gone already
+            self.DeactivateNode(DeactivateNodeRequest(node_id=node))
+        with suppress(httpx.HTTPStatusError):  # a heartbeat was quicker, or will do it
+            self.ActivateNode(self._activation)
+
+
+class InPieces:
+    """Sends a client's requests piece by piece, on connections that hold back little."""
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        context.request.stream = Pieces(context.request.content)
+        context.request.extensions["trace"] = _bound
+        return call_next(context)
+
+
+class Pieces(httpx.SyncByteStream):
+    """What a request carries."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = memoryview(content)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for begin in range(0, len(self._content), PIECE):
+            yield bytes(self._content[begin : begin + PIECE])
+
+
+def over_any_line() -> bool:
+    """Have the SuperNode's connection use this client; whether it has one to replace."""
+    connection = importlib.import_module(CONNECTION)
+    if getattr(connection, "FleetHttpClient", None) is not FleetHttpClient:
+        return False
+    connection.FleetHttpClient = LineClient  # type: ignore[attr-defined]
+    return True
+
+
+def _bound(event: str, about: dict[str, Any]) -> None:
+    if event == _CONNECTED and hasattr(socket, "TCP_NOTSENT_LOWAT"):  # not on Windows
+        connection = about["return_value"].get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
