@@ -1,10 +1,10 @@
 """A SuperNode's connection over lines that are slow, and over lines that break.
 
-*Slow ones.* Flower (1.41, 1.42) sends up to 5 MB of a model in one piece, two of them at a time, and gives each 30 s: first
-until the operating system has taken it, then until the SuperLink has answered. An uplink of less than 2.8 Mbit/s does not do
-that, and the node sends the same again and again. Here each PIECE has 30 s of its own, and the system takes no more than it
-sends soon (TCP_NOTSENT_LOWAT), so that those for the answer begin when all but UNSENT_BYTES have left. A heartbeat, which
-waits for its turn behind them, may take HEARTBEAT_S, not 5 s.
+*Slow ones.* Flower (1.41, 1.42) sends a model in objects of up to 5 MB, two at a time, and gives each 30 s: first until the
+operating system has taken it, then until the SuperLink has answered. An uplink of less than 2.8 Mbit/s may not do that, and
+the node sends the same again and again. Here an object goes in pieces of PIECE bytes, each of which has 30 s of its own, and
+the system takes no more than it sends soon (TCP_NOTSENT_LOWAT), so that those for the answer begin when all but UNSENT_BYTES
+have left.
 
 *Broken ones.* A SuperLink hands out a message once. Where its answer to "is there a message?" is lost on the way, so is the
 message, while the node counts as there: its server waits for the reply until `reply-deadline-s`. Here a node whose
@@ -16,7 +16,7 @@ run's message when it asks again; then nothing is said.
 import importlib
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -27,14 +27,12 @@ from flwr.proto.fleet_pb2 import (
     PullMessagesRequest,
     PullMessagesResponse,
 )  # fmt: skip
-from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from simulations.deploy.trying_again import CONNECTION
 
 PIECE, UNSENT_BYTES = 64 * 1024, 128 * 1024
-HEARTBEAT_S = 20.0  # Flower beats every 20 s and misses a node after 60
 _CONNECTED = "connection.connect_tcp.complete"  # of httpcore, which makes httpx's connections
 SAID = (
     "an answer of the SuperLink was lost, and perhaps a message with it: this node says anew that it is there, so that the "
@@ -56,15 +54,6 @@ class LineClient(FleetHttpClient):
         self._activation = request
         return super().ActivateNode(request)
 
-    def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:
-        return self._unary_unary(
-            path="/v1/fleet/send-node-heartbeat",
-            rpc_method="/flwr.proto.Fleet/SendNodeHeartbeat",
-            request=request,
-            response_type=SendNodeHeartbeatResponse,
-            timeout=HEARTBEAT_S,
-        )
-
     def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:
         try:
             response = super().PullMessages(request)
@@ -82,9 +71,9 @@ class LineClient(FleetHttpClient):
         if self._activation is None:
             return
         print(SAID, flush=True)
-        with suppress(httpx.HTTPStatusError):  # it counts as gone already
+        with _unless_refused():  # it counts as gone already
             self.DeactivateNode(DeactivateNodeRequest(node_id=node))
-        with suppress(httpx.HTTPStatusError):  # a heartbeat was quicker, or will do it
+        with _unless_refused():  # a heartbeat was quicker
             self.ActivateNode(self._activation)
 
 
@@ -115,6 +104,16 @@ def over_any_line() -> bool:
         return False
     connection.FleetHttpClient = LineClient  # type: ignore[attr-defined]
     return True
+
+
+@contextmanager
+def _unless_refused() -> Iterator[None]:
+    """A refusal is no error; one of the SuperLink, or of a proxy before it, is."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        if error.response.is_server_error:
+            raise
 
 
 def _bound(event: str, about: dict[str, Any]) -> None:
