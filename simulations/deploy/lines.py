@@ -26,7 +26,7 @@ from flwr.proto.fleet_pb2 import (
     DeactivateNodeRequest,
     PullMessagesRequest,
     PullMessagesResponse,
-)  # fmt: skip
+)
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 

@@ -45,7 +45,7 @@ def play(home: Path, name: str, breaks: int) -> None:
         try:
             site.start("--warm")
             site.start_run()
-            site.wait_for("run", "round 0/")
+            site.wait_for("run", r"round \d+/")
             began = time.monotonic()
             while site.processes["run"].poll() is None:
                 assert time.monotonic() - began < LIMIT_S, site.said("run")

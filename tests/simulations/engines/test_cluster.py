@@ -40,7 +40,11 @@ from tests.harness import (
 )
 
 LIMIT_S = 120.0
-SYSTEMS = {"fedvln": "vln-train-parallel", "cdl": "cdl-ring", "fedrl": "rl-joint"}
+RUN_OF = {
+    "fedvln": RUNS["vln-train-parallel"],
+    "cdl": RUNS["cdl-ring"],
+    "fedrl": {**RUNS["rl-joint"], "num-rounds": 1, "round-length": 16},
+}
 APART = "no shared disk with"
 
 
@@ -97,7 +101,7 @@ def _started(command: list[str], family: Family, log: Path) -> None:
 
 def here(cluster: Cluster, system: str, cache: Path) -> RunFolder:
     """The run in one process, beside which the TOML lies."""
-    values = {**RUNS[SYSTEMS[system]], "system": system}
+    values = {**RUN_OF[system], "system": system}
     (cluster.runs / f"{system}.toml").write_text(toml_from(values, cache_dir=str(cache)))
     place = {"name": f"{system}-here", "results-dir": str(cluster.runs / "runs")}
     folder = RunFolder(cluster.runs / "runs" / place["name"])
@@ -108,7 +112,7 @@ def here(cluster: Cluster, system: str, cache: Path) -> RunFolder:
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", RUN_OF)
 def test_two_hosts_without_a_common_disk_make_the_bytes_of_one_process(
     cluster: Cluster, cache: Path, system: str
 ) -> None:
@@ -123,7 +127,7 @@ def test_two_hosts_without_a_common_disk_make_the_bytes_of_one_process(
         "--set",
         f"name={there.path.name}",
     ]
-    rounds = RUNS[SYSTEMS[system]]["num-rounds"]
+    rounds = RUN_OF[system]["num-rounds"]
     if system == "fedvln":
         done = cli(cluster.runs, *typed, "--set", "num-rounds=2")
         assert done.returncode == 0 and APART in done.stdout, done.stderr
