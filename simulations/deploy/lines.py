@@ -8,9 +8,9 @@ have left.
 
 *Broken ones.* A SuperLink hands out a message once. Where its answer to "is there a message?" is lost on the way, so is the
 message, while the node counts as there: its server waits for the reply until `reply-deadline-s`. Here a node whose
-question was not answered, and that gets no message when it asks again, says anew that it is there; the server
-(strategies/runtime/patience.py) then sends again what it waits for. A node that serves several runs at once may get another
-run's message when it asks again; then nothing is said.
+question was not answered, and that gets no message when it asks again, says anew that it is there (in Flower's words it is
+activated once more). The server (strategies/runtime/patience.py) then sends again what it waits for. A node that serves
+several runs at once may get another run's message when it asks again; then nothing is said.
 """
 
 import importlib

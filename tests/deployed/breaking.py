@@ -17,9 +17,8 @@ from fedsuite.randomness import rng_for
 from fedsuite.settings.config import Value
 from simulations.deploy.lines import SAID
 from tests.deployed import hosts
-from tests.deployed.digests import unlike
+from tests.deployed.digests import of_a_simulation, unlike
 from tests.deployed.hosts import Hosts
-from tests.deployed.test_hosts import of_a_simulation
 from tests.deployed.test_one_node_killed import WORLDS
 from tests.deployed.worlds import World
 
@@ -68,7 +67,7 @@ def play(home: Path, name: str, breaks: int) -> None:
         finally:
             site.end()
     assert site.processes["run"].returncode == 0, site.said("run")
-    differ = unlike(site.results(), of_a_simulation(site, home))
+    differ = unlike(site.results(), of_a_simulation(site.toml, site.server / "roster.json", home))
     said = site.said("run")
     anew = sum(site.said(member).count(SAID) for member in names)
     lost, again = said.count(" is lost"), said.count("was sent its task again")

@@ -19,8 +19,8 @@ from fedsuite.randomness import rng_for
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import Value
 from tests.deployed import worlds
-from tests.deployed.digests import unlike
-from tests.deployed.site import Site, command, environment, simulated
+from tests.deployed.digests import simulated, unlike
+from tests.deployed.site import Site, command, environment
 from tests.deployed.worlds import World
 
 # What is killed: a word of its command line.

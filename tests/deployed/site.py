@@ -40,9 +40,7 @@ class Site:
         self.home, self.toml, self.kit, self.logs = home, toml, home / "kit", home / "logs"
         self.logs.mkdir(parents=True)
         self.watched = False  # whether the files that processes open are written down from now on
-        self.heartbeats = (
-            False  # whether nodes that are started from now on are missed after 12 s, not after 60
-        )
+        self.heartbeats = False  # whether nodes started from now on are missed after 12 s, not 60
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._before: dict[str, int] = {}  # bytes of the logs when their latest process began
         place = ["--host", self.host, "--port", str(free_port())]
@@ -225,14 +223,9 @@ class Site:
         return wrong if own else ["no node opened its data: nothing was watched"]
 
     def results(self) -> dict[str, str]:
-        """SHA-256 of history, model and the members' newest private states; compare `results_of` a simulation."""
+        """SHA-256 of history, model and the members' newest private states; compare `simulated`."""
         state = {n: self.node(n) / "state" / self.folder.run_key() / n for n in self.roster.names}
         return digests(self.folder, state)
-
-
-def simulated(folder: RunFolder, names: Sequence[str]) -> dict[str, str]:
-    """The same of a simulation's folder."""
-    return digests(folder, {name: folder.client(name) for name in names})
 
 
 def command(*arguments: str) -> list[str]:

@@ -11,18 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.runs.folder import RunFolder
-from simulations.app.in_python import run
 from simulations.deploy.lines import SAID
 from tests.deployed import hosts
+from tests.deployed.digests import of_a_simulation
 from tests.deployed.hosts import Hosts
-from tests.deployed.site import simulated
 from tests.deployed.test_one_node_killed import HOUSES, wait_for_task
 
 SERVER, FIRST = 1, 2  # hosts
 LIMIT_S = 300.0  # of each wait; seconds on a quiet machine, but for the time that a line is broken
 THREE = replace(HOUSES, settings={**HOUSES.settings, "num-rounds": 2})
-# A reply of 8 MB: two pieces of Flower's.
+# A model of 7 MB: two of Flower's objects.
 LARGE = replace(HOUSES, settings={**HOUSES.settings, "hidden-size": 384, "evaluate-every": 0})
 
 
@@ -79,7 +77,7 @@ def test_a_line_breaks(tmp_path: Path, name: str) -> None:
             assert "Traceback" not in site.said("run") + site.said(first)
         finally:
             site.end()
-    assert site.results() == of_a_simulation(site, tmp_path)
+    assert site.results() == of_a_simulation(site.toml, site.server / "roster.json", tmp_path)
 
 
 @pytest.mark.deployed
@@ -98,12 +96,4 @@ def test_lines_that_are_slow(tmp_path: Path) -> None:
             assert "is lost" not in site.said("run")
         finally:
             site.end()
-    assert site.results() == of_a_simulation(site, tmp_path)
-
-
-def of_a_simulation(site: Hosts, home: Path) -> dict[str, str]:
-    run(
-        site.toml, name="simulated", results_dir=home, quiet=True,
-        **{"data.cache-dir": str(home / "cache"), "roster": str(site.server / "roster.json")},
-    )  # fmt: skip
-    return simulated(RunFolder(home / "simulated"), site.roster.names)
+    assert site.results() == of_a_simulation(site.toml, site.server / "roster.json", tmp_path)

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from fedsuite.history import TIMINGS, Kind, kind_of
-from fedsuite.runs.folder import RunFolder
-from simulations.app.in_python import run
 from simulations.engines.nodes.following import Tail
 from tests.deployed import worlds
-from tests.deployed.site import Site, simulated
+from tests.deployed.digests import of_a_simulation
+from tests.deployed.site import Site
 from tests.deployed.worlds import World
 
 LIMIT_S = 400.0  # of each wait; seconds on a quiet machine
@@ -83,8 +82,4 @@ def test_a_killed_node_is_told_and_waited_for(tmp_path: Path, name: str) -> None
         assert site.processes["run"].wait(LIMIT_S) == 0, site.said("run")
         assert "Traceback" not in site.said("run")
         found = site.results()
-    run(
-        site.toml, name="simulated", results_dir=tmp_path, quiet=True,
-        **{"data.cache-dir": str(tmp_path / "cache"), "roster": str(site.kit / "server" / "roster.json")},
-    )  # fmt: skip
-    assert found == simulated(RunFolder(tmp_path / "simulated"), site.roster.names)
+    assert found == of_a_simulation(site.toml, site.server / "roster.json", tmp_path)

@@ -23,8 +23,8 @@ from typing import Any
 from fedsuite.settings.config import Value
 from tests.deployed import worlds
 from tests.deployed.campaign import simulate
-from tests.deployed.digests import unlike
-from tests.deployed.site import Site, command, environment, simulated
+from tests.deployed.digests import simulated, unlike
+from tests.deployed.site import Site, command, environment
 from tests.deployed.worlds import World
 
 FIRST_USER, LIMIT_S = 61000, 1200.0

@@ -250,7 +250,7 @@ def test_a_supernode_uses_it(connection: Callable[[], object]) -> None:
 
 
 def test_another_flower_keeps_its_own(
-    connection: Callable[[], object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    connection: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.import_module(lines.CONNECTION), "FleetHttpClient", None)
     assert not lines.over_any_line()
