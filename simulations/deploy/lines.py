@@ -11,6 +11,9 @@ message, while the node counts as there: its server waits for the reply until `r
 question was not answered, and that gets no message when it asks again, says anew that it is there (in Flower's words it is
 activated once more). The server (strategies/runtime/patience.py) then sends again what it waits for. A node that serves
 several runs at once may get another run's message when it asks again; then nothing is said.
+
+*Heartbeats.* Where one is answered by an error 500 (trying_again.py says when), Flower's node sends none any more, without a
+word, and counts as gone from a minute later on. Here it goes on.
 """
 
 import importlib
@@ -27,6 +30,7 @@ from flwr.proto.fleet_pb2 import (
     PullMessagesRequest,
     PullMessagesResponse,
 )
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
@@ -53,6 +57,15 @@ class LineClient(FleetHttpClient):
     def ActivateNode(self, request: ActivateNodeRequest) -> ActivateNodeResponse:
         self._activation = request
         return super().ActivateNode(request)
+
+    def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:
+        """An error inside the SuperLink counts as a lost answer: after any other, Flower's node sends no more of them."""
+        try:
+            return super().SendNodeHeartbeat(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.is_server_error:
+                raise httpx.RemoteProtocolError(str(error), request=error.request) from error
+            raise
 
     def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:
         try:

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from simulations.deploy.trying_again import try_again
+from simulations.deploy.trying_again import EXEC_LOOP, try_again
 
 LOOP = "flwr.supernode.start_client_internal"
-EXEC_LOOP, GIVEN_WORK = "flwr.supercore.superexec.run_superexec", "_handle_launch_result"
+GIVEN_WORK = "_handle_launch_result"  # of EXEC_LOOP
 DEFAULT_S, FLOWERS_S = 1.0, 3.0
 ANOTHER = "this Flower's "  # how lines begin that say what another version does not let us do
 POLL_S = "FEDSUITE_POLL_S"  # in the environment of `supernode`

@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fedsuite.errors import RunFailed
 from simulations.engines.guard import Guard
-from simulations.engines.processes import MARK, Family
+from simulations.engines.processes import MARK, Family, Process, is_alive
 
 WARM = "FEDSUITE_WARM"  # in an environment: the folder of programs that start warm
+SUPEREXEC = (
+    "flower-superexec"  # started by SuperLink and SuperNode, it starts the processes of runs
+)
 FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
+LOOK_S, ENDING_S = 2.0, 5.0
 _TRACEBACK = "Traceback (most recent call last):"
 _LOGGED = re.compile(r"(\x1b\[[\d;]*m)*((DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|\d{4}-\d\d-\d\d)")
 
@@ -24,6 +29,8 @@ def run_program(
     on_line: Callable[[str], None],
 ) -> int:
     """Run to its end, in `folder`; every line that it says goes to `on_line`. Its exit status, negative for a signal.
+
+    RunFailed where its SuperExec ends, without which it would stay and do nothing.
 
     KeyboardInterrupt, which stands for all that asks us to end, ends it first. Flower's processes are then ended while they
     still speak with one another, and print what that comes to: such tracebacks are not passed on.
@@ -47,7 +54,7 @@ def run_program(
             reader = threading.Thread(target=_read, args=(process, leaving, on_line), daemon=True)
             reader.start()
             try:
-                status = process.wait()
+                status = _status(process, family)
             except KeyboardInterrupt:
                 leaving.set()
                 raise
@@ -58,6 +65,23 @@ def run_program(
             guard.dismiss()
         reader.join(5)
         return status
+
+
+def _status(process: subprocess.Popen[str], family: Family) -> int:
+    """Of a program that has ended; RunFailed if its SuperExec has, and it has not."""
+    superexec: Process | None = None
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(LOOK_S)
+        if superexec is None:
+            superexec = family.running(SUPEREXEC)
+        elif not is_alive(superexec):
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(ENDING_S)  # both were to end
+            raise RunFailed(
+                f"{SUPEREXEC}, which starts the processes of runs, has ended; if no line above says why, it was killed, as "
+                "where memory is short; start it again"
+            )
 
 
 def _read(

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -26,7 +27,8 @@ PATIENCE_S = 15.0
 def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
     """Run until we are asked to end (KeyboardInterrupt); RunFailed if it ends by itself."""
     check_place(Path(flwr.__file__).parent)
-    command = [command_path("flower-superlink"), *server.superlink_arguments()]
+    superlink = [command_path("flower-superlink"), *server.superlink_arguments()]
+    command = [sys.executable, "-m", "simulations.deploy.superexec", *superlink]
     environment = {**os.environ, **flower_settings(server.home), NOW: str(server.now)}
     environment |= {METRICS: str(server.metrics or ""), **SELDOM}
     with locked(server.path / ".lock", PATIENCE_S) as ours:

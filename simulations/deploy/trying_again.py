@@ -1,10 +1,11 @@
-"""Flower's SuperNode and a run's server, asking again where the SuperLink failed inside.
+"""Flower's SuperNode, a SuperLink's SuperExec and a run's server, asking again where the SuperLink failed inside.
 
 A SuperLink answers HTTP 500 where its database was locked by other requests for five seconds, as happens on a machine with
-more to do than cores. Flower (1.41) asks again after errors 502 to 504 and lost connections, not after this one: the
-reply that a client has computed is dropped, the node stays online, and the server waits for it until the run's reply
-deadline. Where the server itself had asked, its run ends. Here both ask again for LIMIT_S with Flower's own growing
-pauses, each of which their logs have. A message that was stored after all is not stored twice: the SuperLink knows it by
+more to do than cores, or where its disk is full. Flower (1.41, 1.42) asks again after errors 502 to 504 and lost
+connections, not after this one: the reply that a client has computed is dropped, the node stays online, and the server waits
+for it until the run's reply deadline. Where the server itself had asked, its run ends; where it was the SuperExec, no run
+begins any more (superexec.py). Here all ask again for LIMIT_S with Flower's own growing pauses, each of which their logs
+have. A message that was stored after all is not stored twice: the SuperLink knows it by
 its number.
 """
 
@@ -13,6 +14,7 @@ import time
 from typing import Any
 
 CONNECTION, MAKER = "flwr.supernode.fleet_http_connection", "make_simple_http_retry_invoker"
+EXEC_LOOP = "flwr.supercore.superexec.run_superexec"
 OF_A_GRID = "_retry_invoker"  # of Flower's HttpGrid
 FAILED_INSIDE = 500
 LIMIT_S = 300.0
@@ -42,9 +44,10 @@ class Patience:
         self._succeeds(state)
 
 
-def try_again() -> bool:
-    """Give the SuperNode's connection this patience; whether it has an invoker that can be given one."""
-    connection = importlib.import_module(CONNECTION)
+def try_again(name: str = CONNECTION) -> bool:
+    """Give the SuperNode's connection this patience, or another module of Flower's that makes an invoker; whether it makes
+    one that can be given it."""
+    connection = importlib.import_module(name)
     make = getattr(connection, MAKER, None)
     if make is None or not _can_be_patient(make()):
         return False

@@ -63,6 +63,14 @@ class Family:
                 return pid
         return None
 
+    def running(self, program: str) -> Process | None:
+        """A member that runs a program of this name, by itself or by its interpreter."""
+        for pid in self.update():
+            words = _read(pid, "cmdline").split("\0")
+            if program in map(os.path.basename, words):
+                return _living(pid)
+        return None
+
     def end(self) -> None:
         """Terminate all members, then kill those that are left."""
         for number, wait_s in ((signal.SIGTERM, 1.5), (signal.SIGKILL, 5.0)):
@@ -90,12 +98,19 @@ def can_follow() -> bool:
 
 def living_processes() -> list[Process]:
     """All processes of the machine that have not ended."""
-    found = []
-    for entry in _PROC.glob("[0-9]*"):
-        fields = _read(int(entry.name), "stat").rpartition(")")[2].split()
-        if len(fields) > 19 and fields[0] not in "ZX":
-            found.append(Process(int(entry.name), int(fields[19]), int(fields[1])))
-    return found
+    found = (_living(int(entry.name)) for entry in _PROC.glob("[0-9]*"))
+    return [process for process in found if process]
+
+
+def _living(pid: int) -> Process | None:
+    fields = _read(pid, "stat").rpartition(")")[2].split()
+    ended = len(fields) <= 19 or fields[0] in "ZX"
+    return None if ended else Process(pid, int(fields[19]), int(fields[1]))
+
+
+def is_alive(process: Process) -> bool:
+    """Whether it has not ended."""
+    return _living(process.pid) == process
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float, pause_s: float = 0.05) -> bool:

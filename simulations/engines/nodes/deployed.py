@@ -28,6 +28,7 @@ BEGIN_LIMIT_S = 120.0  # from `flwr run` to the first word of the server
 GONE_LIMIT_S = 90.0  # without a process that works on the run, as after the end of a SuperLink
 STOP_LIMIT_S = 40.0  # Flower lets a server go on for a heartbeat
 ASK_SOON_S, ASK_LATE_S = 5.0, 60.0  # a question to Flower costs a second of a core
+PENDING = "pending"  # of Flower's: nobody has begun it
 OVER = ("completed", "failed", "stopped")
 
 
@@ -109,9 +110,12 @@ def _give_up(folder: RunFolder, begun: bool, reported: str, ours: bool) -> None:
         )
         _note(folder, ours, reason)
         raise RunFailed(reason)
+    cure = "give the command on the SuperLink's machine, as its user, or share its results-dir with this one"
+    if PENDING in reported:
+        cure = "nobody there begins runs, as where its flower-superexec has ended; start `fedsuite deploy server` again"
     raise RunFailed(
         f"{folder.path}: the server has not begun to write here within {BEGIN_LIMIT_S:g} s ({reported}), so the run was "
-        "stopped; give the command on the SuperLink's machine, as its user, or share its results-dir with this one"
+        f"stopped; {cure}"
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, PullMessagesResponse
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import Message, PushObjectRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -110,6 +111,19 @@ def test_what_this_is_for(superlink: SuperLink) -> None:
     with activated(superlink, FleetHttpClient) as client:
         ask(client)
     assert superlink.asked == ["pull-messages"] * 2
+
+
+@pytest.mark.parametrize("kind", [FleetHttpClient, LineClient])
+@pytest.mark.parametrize("code", [500, 503, 404])
+def test_an_error_inside_the_superlink_is_a_lost_answer_to_a_heartbeat(
+    superlink: SuperLink, kind: type[FleetHttpClient], code: int
+) -> None:
+    """Flower's node goes on after those, and after errors 502 to 504; after any other it sends no more heartbeats."""
+    own = kind is LineClient and code >= 500
+    wanted = httpx.TransportError if own else httpx.HTTPStatusError
+    superlink.codes = {"send-node-heartbeat": code}
+    with activated(superlink, kind) as client, pytest.raises(wanted, match=str(code)):
+        client.SendNodeHeartbeat(SendNodeHeartbeatRequest(heartbeat_interval=30))
 
 
 def test_nothing_was_lost_where_a_message_comes(superlink: SuperLink) -> None:

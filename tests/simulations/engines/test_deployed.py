@@ -173,6 +173,12 @@ def test_a_folder_that_nobody_writes_to_is_told(folder: RunFolder) -> None:
     assert "share its results-dir" in str(flower.error) and flower.stopped == ["7"]
 
 
+def test_a_run_that_nobody_begins_is_told(folder: RunFolder) -> None:
+    flower = play(folder, lambda _: None, ("pending", "N/A"))
+    assert "(Flower reports pending: N/A), so the run was stopped" in str(flower.error)
+    assert str(flower.error).endswith("start `fedsuite deploy server` again")
+
+
 def watched(folder: RunFolder, *answers: tuple[str, str]) -> FakeFlower:
     """What somebody sees who only watches."""
     flower = FakeFlower(folder, lambda _: None, *answers)
