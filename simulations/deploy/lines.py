@@ -12,12 +12,18 @@ question was not answered, and that gets no message when it asks again, says ane
 activated once more). The server (strategies/runtime/patience.py) then sends again what it waits for. A node that serves
 several runs at once may get another run's message when it asks again; then nothing is said.
 
+*Parts of a reply.* A SuperLink that could not store a part says so, and Flower's node throws the reply away. A part that is
+there already is answered in the same way, as where the first answer was lost. Here a part is sent again for STORE_LIMIT_S,
+and one that was sent before without an answer counts as stored. Should it not be, the SuperLink says after 3 minutes that
+the reply is none, and the server sends the task again.
+
 *Heartbeats.* Where one is answered by an error 500 (trying_again.py says when), Flower's node sends none any more, without a
 word, and counts as gone from a minute later on. Here it goes on.
 """
 
 import importlib
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,12 +37,14 @@ from flwr.proto.fleet_pb2 import (
     PullMessagesResponse,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
+from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from simulations.deploy.trying_again import CONNECTION
+from simulations.deploy.trying_again import CONNECTION, FIRST_PAUSE_S, LONGEST_PAUSE_S
 
 PIECE, UNSENT_BYTES = 64 * 1024, 128 * 1024
+STORE_LIMIT_S = 120.0  # after 180 s without a part Flower's SuperLink forgets the others
 _CONNECTED = "connection.connect_tcp.complete"  # of httpcore, which makes httpx's connections
 SAID = (
     "an answer of the SuperLink was lost, and perhaps a message with it: this node says anew that it is there, so that the "
@@ -53,6 +61,7 @@ class LineClient(FleetHttpClient):
         super().__init__(*given, interceptors=(*interceptors, InPieces()), **more)
         self._activation: ActivateNodeRequest | None = None
         self._unanswered = False
+        self._sent: set[tuple[str, str]] = set()  # parts to which no answer came
 
     def ActivateNode(self, request: ActivateNodeRequest) -> ActivateNodeResponse:
         self._activation = request
@@ -79,6 +88,23 @@ class LineClient(FleetHttpClient):
             raise
         self._unanswered = False
         return response
+
+    def PushObject(self, request: PushObjectRequest) -> PushObjectResponse:
+        part, give_up = (request.session_id, request.object_id), time.monotonic() + STORE_LIMIT_S
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                response = super().PushObject(request)
+            except (httpx.TransportError, httpx.HTTPStatusError):
+                self._sent.add(part)
+                raise
+            if response.stored or part in self._sent:
+                self._sent.discard(part)
+                return PushObjectResponse(stored=True)
+            if time.monotonic() > give_up:
+                return response
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _say_anew(self, node: int) -> None:
         if self._activation is None:

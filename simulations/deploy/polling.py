@@ -9,13 +9,14 @@ wait becomes more than a twentieth longer. It looks for its clients' answers, wh
 second at first.
 The node's SuperExec, which asks the SuperNode for work five times a second, asks as often after a piece of work, and
 every 2 s at last. Where the loop of another version has no such clock, that is said, and the SuperNode runs as Flower made
-it. It also has the patience of `trying_again`, and the connection of `lines`.
+it. It also has the patience of `trying_again`, and the connection of `lines`, and ends where its loop has ended.
 """
 
 import importlib
 import os
 import runpy
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -111,6 +112,17 @@ def main(arguments: list[str]) -> None:
         print(f"{ANOTHER}SuperNode cannot be made fit for lines that are slow or break", flush=True)
     sys.argv = arguments[1:]
     runpy.run_path(program, run_name="__main__")
+    _leave()
+
+
+def _leave() -> None:
+    """End a SuperNode whose loop has ended by an error, which it has printed: Flower's lives on, by the threads of its own
+    API, and does nothing."""
+    main = threading.main_thread()
+    if any(t is not main and not t.daemon for t in threading.enumerate()):
+        print("the SuperNode has stopped asking for messages; why stands above", flush=True)
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _over_any_line() -> bool:

@@ -17,7 +17,7 @@ SUPEREXEC = (
     "flower-superexec"  # started by SuperLink and SuperNode, it starts the processes of runs
 )
 FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
-LOOK_S, ENDING_S = 2.0, 5.0
+LOOK_S, ENDING_S = 0.5, 5.0
 _TRACEBACK = "Traceback (most recent call last):"
 _LOGGED = re.compile(r"(\x1b\[[\d;]*m)*((DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|\d{4}-\d\d-\d\d)")
 

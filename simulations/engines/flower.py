@@ -21,6 +21,7 @@ from simulations.app.run_config import as_toml
 from simulations.engines.proxies import directly
 
 CONNECTION = "fedsuite"  # its name in the config.toml of a server folder
+INSIDE = "Internal server error"  # what Flower says of an error 500
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Commands:
         (app / "pyproject.toml").write_text(app_toml(run_config), encoding="utf-8")
         answer = self.flwr("run", str(app), self.connection)
         if not answer.get("run-id"):
-            raise RunFailed(f"`flwr run` refused the run: {complaint(answer)}")
+            told = complaint(answer)
+            log = "; why stands in the SuperLink's log" if INSIDE in told else ""
+            raise RunFailed(f"`flwr run` refused the run: {told}{log}")
         return str(answer["run-id"])
 
     def status(self, run_id: str) -> tuple[str, str]:

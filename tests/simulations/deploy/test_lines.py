@@ -14,7 +14,7 @@ import httpx
 import pytest
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, PullMessagesResponse
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import Message, PushObjectRequest
+from flwr.proto.message_pb2 import Message, PushObjectRequest, PushObjectResponse
 from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
@@ -24,15 +24,19 @@ from tests.deployment import NAMES, new_kit
 
 NOTHING = PullMessagesResponse().SerializeToString()
 SOMETHING = PullMessagesResponse(messages_list=[Message()]).SerializeToString()
+STORED = PushObjectResponse(stored=True).SerializeToString()
+UNSTORED = PushObjectResponse(stored=False).SerializeToString()
 LOST = None  # the request has come, its answer does not arrive
 Answers = list[bytes | int | None]
 
 
 class SuperLink(HTTPServer):
-    """answers: to questions for messages, one after another, none in the end; codes: to other paths; asked: paths."""
+    """answers: to questions for messages, one after another, none in the end; stores: to parts of replies, stored at last;
+    codes: to other paths; asked: paths."""
 
     def __init__(self) -> None:
         self.answers: Answers = []
+        self.stores: Answers = []
         self.codes: dict[str, int] = {}
         self.asked: list[str] = []
         super().__init__(("127.0.0.1", 0), Handler)
@@ -49,7 +53,11 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["content-length"]))
         what, server = self.path.rpartition("/")[2], self.server
         server.asked.append(what)
-        answer = server.answers.pop(0) if what == "pull-messages" and server.answers else NOTHING
+        answer: bytes | int | None = NOTHING
+        if what == "pull-messages" and server.answers:
+            answer = server.answers.pop(0)
+        if what == "push-object":
+            answer = server.stores.pop(0) if server.stores else STORED
         if answer is LOST:
             self.close_connection = True
             return
@@ -132,6 +140,49 @@ def test_nothing_was_lost_where_a_message_comes(superlink: SuperLink) -> None:
         assert ask(client).messages_list
         assert not ask(client).messages_list
     assert superlink.asked == ["pull-messages"] * 3
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses between two attempts to send a part, which are over at once."""
+    found: list[float] = []
+    now = time.monotonic()
+    monkeypatch.setattr(lines.time, "sleep", found.append)
+    monkeypatch.setattr(lines.time, "monotonic", lambda: now + sum(found))
+    return found
+
+
+def test_a_part_that_was_not_stored_is_sent_again(
+    superlink: SuperLink, paused: list[float]
+) -> None:
+    superlink.stores = [UNSTORED, UNSTORED, UNSTORED]
+    with superlink.client(LineClient) as client:
+        assert client.PushObject(PushObjectRequest(object_id="a")).stored
+    assert superlink.asked == ["push-object"] * 4 and paused == [1, 2, 4]
+
+
+@pytest.mark.parametrize("answer", [LOST, 500])
+def test_a_part_is_there_already_where_an_answer_was_lost(
+    superlink: SuperLink, paused: list[float], answer: int | None
+) -> None:
+    """Only that part, and only once."""
+    superlink.stores = [answer, UNSTORED, UNSTORED]
+    with superlink.client(LineClient) as client:
+        with pytest.raises((httpx.TransportError, httpx.HTTPStatusError)):
+            client.PushObject(PushObjectRequest(object_id="a"))
+        assert client.PushObject(PushObjectRequest(object_id="a")).stored
+        assert paused == []
+        assert client.PushObject(PushObjectRequest(object_id="a")).stored
+        assert paused == [1]
+
+
+def test_a_part_that_cannot_be_stored_is_given_up(
+    superlink: SuperLink, paused: list[float]
+) -> None:
+    superlink.stores = [UNSTORED] * 100
+    with superlink.client(LineClient) as client:
+        assert not client.PushObject(PushObjectRequest(object_id="a")).stored
+    assert lines.STORE_LIMIT_S < sum(paused) < lines.STORE_LIMIT_S + 10
 
 
 def test_a_question_that_never_left_is_none(superlink: SuperLink) -> None:
@@ -225,7 +276,8 @@ def take_slowly(server: socket.socket, secure: ssl.SSLContext) -> None:
                 return
             got += len(data)
             time.sleep(PAUSE_S * len(data) / PIECE)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(STORED)}\r\n\r\n"
+        connection.sendall(head.encode() + STORED)
 
 
 def push(slow_line: tuple[str, bytes], kind: type[FleetHttpClient]) -> None:

@@ -120,3 +120,31 @@ def test_the_program_runs_as_if_started_by_itself(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == f"__main__ {[str(program), '--a', 'b']} 0.5"
     assert done.returncode == 7
+
+
+LEAVES = """
+import sys, threading, time
+sys.path.insert(0, {root!r})
+from simulations.deploy import polling
+polling.ask_every = polling.try_again = lambda *_: True
+polling._over_any_line = lambda: True
+polling.main(["1", {program!r}])
+print("ended by itself", flush=True)
+"""
+ON_ITS_OWN = (
+    "import threading, time; threading.Thread(target=time.sleep, args=[{s}], daemon={d}).start()"
+)
+
+
+@pytest.mark.parametrize("lives_on", [True, False])
+def test_a_supernode_whose_loop_has_ended_ends(tmp_path: Path, lives_on: bool) -> None:
+    """Where it would live on by threads that wait for nobody."""
+    program = tmp_path / "program.py"
+    program.write_text(ON_ITS_OWN.format(s=600, d=not lives_on), encoding="utf-8")
+    code = LEAVES.format(root=str(ROOT), program=str(program))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    wanted = "the SuperNode has stopped asking for messages; why stands above"
+    assert done.stdout.strip() == (wanted if lives_on else "ended by itself"), done.stderr
+    assert done.returncode == int(lives_on)

@@ -3,12 +3,14 @@
 import importlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 from flwr.proto.fleet_pb2 import PullMessagesRequest
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
+from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.superlink.grid import HttpGrid
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
@@ -80,18 +82,20 @@ def test_other_errors_are_what_they_were(
     assert answers == [200]
 
 
-def test_an_error_that_stays_is_raised(
-    superlink: tuple[str, list[int]], patient: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the limit, counted from the first of the errors."""
-    address, answers = superlink
-    now = iter(range(0, 10_000, 100))
+@pytest.fixture
+def hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by 100 s whenever somebody looks, and pauses that are over at once."""
+    now = iter(range(0, 10_000_000, 100))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
-    monkeypatch.setattr(trying_again, "LIMIT_S", 1000.0)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
+def test_a_node_has_all_the_time(
+    superlink: tuple[str, list[int]], patient: None, hours: None
+) -> None:
+    address, answers = superlink
     answers += [500] * 100
-    with pytest.raises(httpx.HTTPStatusError, match="500"):
-        asked(address)
-    assert 50 < len(answers) < 99
+    assert asked(address) is not None and answers == []
 
 
 def test_a_flower_without_such_an_invoker_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +129,61 @@ def test_a_server_asks_again_where_flower_itself_gives_up(
             grid.get_nodes()
         assert answers == [503, 500]
     grid.close()
+
+
+def test_an_error_that_stays_ends_a_servers_run(
+    superlink: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch, hours: None
+) -> None:
+    """After the limit, counted from the first of the errors."""
+    address, answers = superlink
+    monkeypatch.setattr(trying_again, "LIMIT_S", 1000.0)
+    grid = grid_of(address)
+    assert trying_again.try_again_over(grid)
+    answers += [500] * 100
+    with pytest.raises(httpx.HTTPStatusError, match="500"):
+        grid.get_nodes()
+    assert 50 < len(answers) < 99
+
+
+class Unable:
+    """A grid whose SuperLink can store no parts, so many times."""
+
+    def __init__(self, times: int, error: Exception) -> None:
+        self._retry_invoker = make_simple_http_retry_invoker()
+        self.times, self.error, self.pushed = times, error, list[list[str]]()
+
+    def push_messages(self, messages: Iterable[str]) -> list[str]:
+        self.pushed.append(list(messages))
+        if len(self.pushed) <= self.times:
+            raise self.error
+        return [f"number of {m}" for m in messages]
+
+
+NOT_STORED = ObjectPushError("object", 7, "session")
+
+
+def test_a_message_that_was_not_stored_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr(time, "sleep", paused.append)
+    grid = Unable(6, NOT_STORED)
+    assert trying_again.try_again_over(grid)
+    assert grid.push_messages(iter(["a", "b"])) == ["number of a", "number of b"]
+    assert grid.pushed == [["a", "b"]] * 7 and paused == [1, 2, 4, 8, 10, 10]
+    assert capsys.readouterr().out.count("the SuperLink could not store a message") == 6
+
+
+@pytest.mark.parametrize("error", [NOT_STORED, ValueError("no message")])
+def test_a_message_that_cannot_be_stored_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, hours: None, error: Exception
+) -> None:
+    monkeypatch.setattr(trying_again, "LIMIT_S", 1000.0)
+    grid = Unable(100, error)
+    assert trying_again.try_again_over(grid)
+    with pytest.raises(type(error), match=str(error)):
+        grid.push_messages(["a"])
+    assert len(grid.pushed) == (11 if error is NOT_STORED else 1)
 
 
 def test_a_grid_without_such_an_invoker_is_left_alone() -> None:
