@@ -39,7 +39,7 @@ test: install
 test-%: .venv-%/installed
 	.venv-$*/bin/python -m pytest -q -m "not deployed" -n $(WORKERS) $(FILES)
 
-# Every system over TLS, with nodes that are killed and, as root, lines that break; for some minutes each.
+# Every system over TLS, with nodes that are killed and, as root, lines that break and full disks; for some minutes each.
 test-deployed: install
 	$(PYTEST) -m deployed
 
