@@ -9,7 +9,8 @@ have left.
 *Broken ones.* A SuperLink hands out a message once. Where its answer to "is there a message?" is lost on the way, so is the
 message, while the node counts as there: its server waits for the reply until `reply-deadline-s`. Here a node whose
 question was not answered, and that gets no message when it asks again, says anew that it is there (in Flower's words it is
-activated once more). The server (strategies/runtime/patience.py) then sends again what it waits for. A node that serves
+activated once more). So does a node that cannot get a part of a message, which Flower's throws away without a word to the
+server. The server (strategies/runtime/patience.py) then sends again what it waits for. A node that serves
 several runs at once may get another run's message when it asks again; then nothing is said.
 
 *Parts of a reply.* A SuperLink that could not store a part says so, and Flower's node throws the reply away. A part that is
@@ -37,11 +38,21 @@ from flwr.proto.fleet_pb2 import (
     PullMessagesResponse,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
-from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
+from flwr.proto.message_pb2 import (
+    PullObjectRequest,
+    PullObjectResponse,
+    PushObjectRequest,
+    PushObjectResponse,
+)
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from simulations.deploy.trying_again import CONNECTION, FIRST_PAUSE_S, LONGEST_PAUSE_S
+from simulations.deploy.trying_again import (
+    CONNECTION,
+    FAILED_INSIDE,
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+)
 
 PIECE, UNSENT_BYTES = 64 * 1024, 128 * 1024
 STORE_LIMIT_S = 120.0  # after 180 s without a part Flower's SuperLink forgets the others
@@ -89,14 +100,20 @@ class LineClient(FleetHttpClient):
         self._unanswered = False
         return response
 
+    def PullObject(self, request: PullObjectRequest) -> PullObjectResponse:
+        response = super().PullObject(request)
+        self._unanswered |= not response.object_found  # Flower's node throws the message away
+        return response
+
     def PushObject(self, request: PushObjectRequest) -> PushObjectResponse:
         part, give_up = (request.session_id, request.object_id), time.monotonic() + STORE_LIMIT_S
         pause = FIRST_PAUSE_S
         while True:
             try:
                 response = super().PushObject(request)
-            except (httpx.TransportError, httpx.HTTPStatusError):
-                self._sent.add(part)
+            except (httpx.TransportError, httpx.HTTPStatusError) as error:
+                if _was_lost(error):
+                    self._sent.add(part)
                 raise
             if response.stored or part in self._sent:
                 self._sent.discard(part)
@@ -114,6 +131,13 @@ class LineClient(FleetHttpClient):
             self.DeactivateNode(DeactivateNodeRequest(node_id=node))
         with _unless_refused():  # a heartbeat was quicker
             self.ActivateNode(self._activation)
+
+
+def _was_lost(error: httpx.TransportError | httpx.HTTPStatusError) -> bool:
+    """Whether a SuperLink may have done what it was asked, and its answer did not come: not where it says that it failed."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code > FAILED_INSIDE  # of a proxy before it
+    return not isinstance(error, _NOT_ASKED)
 
 
 class InPieces:

@@ -13,9 +13,7 @@ from simulations.engines.guard import Guard
 from simulations.engines.processes import MARK, Family, Process, is_alive
 
 WARM = "FEDSUITE_WARM"  # in an environment: the folder of programs that start warm
-SUPEREXEC = (
-    "flower-superexec"  # started by SuperLink and SuperNode, it starts the processes of runs
-)
+SUPEREXEC = "flower-superexec"  # of SuperLink and SuperNode: starts the processes of runs
 FAREWELL_S = 12.0  # a SuperNode tells its SuperLink that it goes
 LOOK_S, ENDING_S = 0.5, 5.0
 _TRACEBACK = "Traceback (most recent call last):"

@@ -7,77 +7,36 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, PullMessagesResponse
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import Message, PushObjectRequest, PushObjectResponse
+from flwr.proto.message_pb2 import (
+    Message,
+    PullObjectRequest,
+    PullObjectResponse,
+    PushObjectRequest,
+    PushObjectResponse,
+)
 from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from simulations.deploy import lines
 from simulations.deploy.lines import SAID, LineClient
 from tests.deployment import NAMES, new_kit
+from tests.simulations.deploy.fake_superlink import LOST, NOTHING, SuperLink, serving
 
-NOTHING = PullMessagesResponse().SerializeToString()
+PULL = "pull-messages"
 SOMETHING = PullMessagesResponse(messages_list=[Message()]).SerializeToString()
 STORED = PushObjectResponse(stored=True).SerializeToString()
-UNSTORED = PushObjectResponse(stored=False).SerializeToString()
-LOST = None  # the request has come, its answer does not arrive
-Answers = list[bytes | int | None]
-
-
-class SuperLink(HTTPServer):
-    """answers: to questions for messages, one after another, none in the end; stores: to parts of replies, stored at last;
-    codes: to other paths; asked: paths."""
-
-    def __init__(self) -> None:
-        self.answers: Answers = []
-        self.stores: Answers = []
-        self.codes: dict[str, int] = {}
-        self.asked: list[str] = []
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    def client(self, kind: type[FleetHttpClient]) -> FleetHttpClient:
-        address = f"127.0.0.1:{self.server_port}"
-        return kind.from_server_address(address, True, None, interceptors=[])
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: SuperLink
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        what, server = self.path.rpartition("/")[2], self.server
-        server.asked.append(what)
-        answer: bytes | int | None = NOTHING
-        if what == "pull-messages" and server.answers:
-            answer = server.answers.pop(0)
-        if what == "push-object":
-            answer = server.stores.pop(0) if server.stores else STORED
-        if answer is LOST:
-            self.close_connection = True
-            return
-        body, code = (b"", answer) if isinstance(answer, int) else (answer, 200)
-        self.send_response(server.codes.get(what, code))
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
 def superlink() -> Iterator[SuperLink]:
-    with SuperLink() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving() as server:
         yield server
-        server.shutdown()
 
 
 def activated(superlink: SuperLink, kind: type[FleetHttpClient] = LineClient) -> FleetHttpClient:
@@ -104,21 +63,20 @@ def ask(client: FleetHttpClient) -> PullMessagesResponse:
 def test_whoever_lost_an_answer_and_gets_no_message_says_anew_that_it_is_there(
     superlink: SuperLink, capsys: pytest.CaptureFixture[str], answer: int | None
 ) -> None:
-    superlink.answers = [answer, NOTHING, NOTHING]
+    superlink.answers[PULL] = [answer, NOTHING]
     with activated(superlink) as client:
         ask(client)
         ask(client)
-    pull = "pull-messages"
-    assert superlink.asked == [pull, pull, "deactivate-node", "activate-node", pull]
+    assert superlink.asked == [PULL, PULL, "deactivate-node", "activate-node", PULL]
     assert capsys.readouterr().out == f"{SAID}\n"
 
 
 def test_what_this_is_for(superlink: SuperLink) -> None:
     """Flower's client asks again and leaves it at that; where a version does more, ours can go."""
-    superlink.answers = [LOST, NOTHING]
+    superlink.answers[PULL] = [LOST, NOTHING]
     with activated(superlink, FleetHttpClient) as client:
         ask(client)
-    assert superlink.asked == ["pull-messages"] * 2
+    assert superlink.asked == [PULL] * 2
 
 
 @pytest.mark.parametrize("kind", [FleetHttpClient, LineClient])
@@ -129,60 +87,29 @@ def test_an_error_inside_the_superlink_is_a_lost_answer_to_a_heartbeat(
     """Flower's node goes on after those, and after errors 502 to 504; after any other it sends no more heartbeats."""
     own = kind is LineClient and code >= 500
     wanted = httpx.TransportError if own else httpx.HTTPStatusError
-    superlink.codes = {"send-node-heartbeat": code}
+    superlink.answers["send-node-heartbeat"] = [code]
     with activated(superlink, kind) as client, pytest.raises(wanted, match=str(code)):
         client.SendNodeHeartbeat(SendNodeHeartbeatRequest(heartbeat_interval=30))
 
 
 def test_nothing_was_lost_where_a_message_comes(superlink: SuperLink) -> None:
-    superlink.answers = [LOST, SOMETHING, NOTHING]
+    superlink.answers[PULL] = [LOST, SOMETHING, NOTHING]
     with activated(superlink) as client:
         assert ask(client).messages_list
         assert not ask(client).messages_list
-    assert superlink.asked == ["pull-messages"] * 3
+    assert superlink.asked == [PULL] * 3
 
 
-@pytest.fixture
-def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses between two attempts to send a part, which are over at once."""
-    found: list[float] = []
-    now = time.monotonic()
-    monkeypatch.setattr(lines.time, "sleep", found.append)
-    monkeypatch.setattr(lines.time, "monotonic", lambda: now + sum(found))
-    return found
-
-
-def test_a_part_that_was_not_stored_is_sent_again(
-    superlink: SuperLink, paused: list[float]
-) -> None:
-    superlink.stores = [UNSTORED, UNSTORED, UNSTORED]
-    with superlink.client(LineClient) as client:
-        assert client.PushObject(PushObjectRequest(object_id="a")).stored
-    assert superlink.asked == ["push-object"] * 4 and paused == [1, 2, 4]
-
-
-@pytest.mark.parametrize("answer", [LOST, 500])
-def test_a_part_is_there_already_where_an_answer_was_lost(
-    superlink: SuperLink, paused: list[float], answer: int | None
-) -> None:
-    """Only that part, and only once."""
-    superlink.stores = [answer, UNSTORED, UNSTORED]
-    with superlink.client(LineClient) as client:
-        with pytest.raises((httpx.TransportError, httpx.HTTPStatusError)):
-            client.PushObject(PushObjectRequest(object_id="a"))
-        assert client.PushObject(PushObjectRequest(object_id="a")).stored
-        assert paused == []
-        assert client.PushObject(PushObjectRequest(object_id="a")).stored
-        assert paused == [1]
-
-
-def test_a_part_that_cannot_be_stored_is_given_up(
-    superlink: SuperLink, paused: list[float]
-) -> None:
-    superlink.stores = [UNSTORED] * 100
-    with superlink.client(LineClient) as client:
-        assert not client.PushObject(PushObjectRequest(object_id="a")).stored
-    assert lines.STORE_LIMIT_S < sum(paused) < lines.STORE_LIMIT_S + 10
+@pytest.mark.parametrize("found", [True, False])
+def test_a_message_that_misses_a_part_was_lost(superlink: SuperLink, found: bool) -> None:
+    superlink.answers[PULL] = [SOMETHING, NOTHING]
+    superlink.answers["pull-object"] = [PullObjectResponse(object_found=found).SerializeToString()]
+    with activated(superlink) as client:
+        assert ask(client).messages_list
+        client.PullObject(PullObjectRequest(object_id="a"))
+        ask(client)
+    anew = [] if found else ["deactivate-node", "activate-node"]
+    assert superlink.asked == [PULL, "pull-object", PULL, *anew]
 
 
 def test_a_question_that_never_left_is_none(superlink: SuperLink) -> None:
@@ -193,41 +120,35 @@ def test_a_question_that_never_left_is_none(superlink: SuperLink) -> None:
             client.PullMessages(PullMessagesRequest())
         client._base_url = own
         ask(client)
-    assert superlink.asked == ["pull-messages"]
+    assert superlink.asked == [PULL]
 
 
 @pytest.mark.parametrize("refused", ["deactivate-node", "activate-node"])
 def test_the_superlink_may_have_been_quicker(superlink: SuperLink, refused: str) -> None:
     """It refuses one of the two where it has missed the node already, or where a heartbeat came in between."""
-    superlink.answers = [LOST]
+    superlink.answers[PULL] = [LOST, NOTHING]
     with activated(superlink) as client:
-        superlink.codes = {refused: 412}
+        superlink.answers[refused] = [412]
         ask(client)
         ask(client)
-    pull = "pull-messages"
-    assert superlink.asked == [pull, pull, "deactivate-node", "activate-node", pull]
+    assert superlink.asked == [PULL, PULL, "deactivate-node", "activate-node", PULL]
 
 
 def test_an_error_on_the_way_is_no_refusal(superlink: SuperLink) -> None:
-    superlink.answers = [LOST]
+    superlink.answers[PULL] = [LOST, NOTHING]
     with activated(superlink) as client:
-        superlink.codes = {"deactivate-node": 502}
+        superlink.answers["deactivate-node"] = [502]
         with pytest.raises(AssertionError, match="five times"):
             ask(client)
-        superlink.codes = {}
+        superlink.answers["deactivate-node"] = [NOTHING]
         ask(client)
         ask(client)
-    assert superlink.asked[-4:] == [
-        "pull-messages",
-        "deactivate-node",
-        "activate-node",
-        "pull-messages",
-    ]
+    assert superlink.asked[-4:] == [PULL, "deactivate-node", "activate-node", PULL]
 
 
 def test_it_is_said_again_where_that_was_lost_too(superlink: SuperLink) -> None:
     """The line breaks once more between the two requests."""
-    superlink.answers = [LOST]
+    superlink.answers[PULL] = [LOST, NOTHING]
     with activated(superlink) as client:
         activate, tries = client.ActivateNode, []
 

@@ -4,10 +4,8 @@ import importlib
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from simulations.deploy.superexec import COMMAND, STARTER, start_this_superexec
 from simulations.engines.flower import command_path
 from simulations.engines.processes import living_processes, wait_until
 from tests.harness import WAIT_S
+from tests.simulations.deploy.fake_superlink import NOTHING, SuperLink, serving
 
 MODULE = "simulations.deploy.superexec"
 ROOT = Path(__file__).parents[3]
@@ -27,35 +26,12 @@ ROOT = Path(__file__).parents[3]
 # --- errors of the SuperLink ----------------------------------------------------------------------
 
 
-class SuperLink(HTTPServer):
-    """Answers the first question with an error 500, later ones with "nothing to do"."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: SuperLink
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.server.asked += 1
-        self.send_response(500 if self.server.asked == 1 else 200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def superlink() -> Iterator[SuperLink]:
-    with SuperLink() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    """One that answers the first question for work by an error, and later ones by "none"."""
+    with serving() as server:
+        server.answers["acquire-task"] = [500, NOTHING]
         yield server
-        server.shutdown()
 
 
 @pytest.fixture
@@ -64,7 +40,7 @@ def started(superlink: SuperLink) -> Iterator[Callable[..., subprocess.Popen[byt
     processes = []
 
     def start(*words: str) -> subprocess.Popen[bytes]:
-        place = ["--insecure", "--runtime-api-address", f"127.0.0.1:{superlink.server_port}"]
+        place = ["--insecure", "--runtime-api-address", superlink.address]
         command = [sys.executable, *words, command_path(SUPEREXEC), *place]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
         process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
@@ -82,7 +58,7 @@ def test_after_an_error_it_asks_again(
     superlink: SuperLink, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     process = started("-m", MODULE)
-    assert wait_until(lambda: superlink.asked >= 3, WAIT_S)
+    assert wait_until(lambda: len(superlink.asked) >= 3, WAIT_S)
     assert process.poll() is None
 
 
@@ -92,7 +68,7 @@ def test_what_this_is_for(
 ) -> None:
     """Flower's ends; where a version asks again by itself, ours can go."""
     assert started().wait(WAIT_S) != 0
-    assert superlink.asked == 1
+    assert superlink.asked == ["acquire-task"]
 
 
 def test_the_superlink_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
