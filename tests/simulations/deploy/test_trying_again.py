@@ -1,10 +1,8 @@
 """SuperNode and server ask again where the SuperLink fails inside for a moment, by Flower's own clients over HTTP."""
 
 import importlib
-import threading
 import time
 from collections.abc import Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
@@ -15,32 +13,16 @@ from flwr.superlink.grid import HttpGrid
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from simulations.deploy import trying_again
+from tests.simulations.deploy.fake_superlink import NOTHING, SuperLink, serving
 
+PULL, NODES = "pull-messages", "get-nodes"  # what is asked for here
 CONNECTION = importlib.import_module(trying_again.CONNECTION)
 
 
 @pytest.fixture
-def superlink() -> Iterator[tuple[str, list[int]]]:
-    """Its address, and what it answers one request after another, 200 in the end."""
-    answers: list[int] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(answers.pop(0) if answers else 200)
-            self.send_header("content-type", "application/x-protobuf")
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}", answers
-    server.shutdown()
-    server.server_close()
+def superlink() -> Iterator[SuperLink]:
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture
@@ -49,37 +31,32 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trying_again.try_again()
 
 
-def asked(address: str) -> object:
+def ask(superlink: SuperLink) -> object:
     """One request as the SuperNode makes it, without pauses."""
     invoker = getattr(CONNECTION, trying_again.MAKER)()
     invoker.wait_function = lambda _: None
-    with FleetHttpClient.from_server_address(address, True, None, interceptors=[]) as client:
+    with superlink.client(FleetHttpClient) as client:
         return invoker.invoke(client.PullMessages, PullMessagesRequest())
 
 
-def test_flower_itself_gives_up(superlink: tuple[str, list[int]]) -> None:
+def test_flower_itself_gives_up(superlink: SuperLink) -> None:
     """What this is for: where a version asks again by itself, it can go."""
-    address, answers = superlink
-    answers += [500]
+    superlink.answers[PULL] = [500]
     with pytest.raises(httpx.HTTPStatusError, match="500"):
-        asked(address)
+        ask(superlink)
 
 
-def test_errors_of_a_moment_are_survived(superlink: tuple[str, list[int]], patient: None) -> None:
-    address, answers = superlink
-    answers += [500, 503, 500, 500]
-    assert asked(address) is not None and answers == []
+def test_errors_of_a_moment_are_survived(superlink: SuperLink, patient: None) -> None:
+    superlink.answers[PULL] = [500, 503, 500, 500, NOTHING]
+    assert ask(superlink) is not None and superlink.asked == [PULL] * 5
 
 
 @pytest.mark.parametrize("code", [400, 404])
-def test_other_errors_are_what_they_were(
-    superlink: tuple[str, list[int]], patient: None, code: int
-) -> None:
-    address, answers = superlink
-    answers += [code, 200]
+def test_other_errors_are_what_they_were(superlink: SuperLink, patient: None, code: int) -> None:
+    superlink.answers[PULL] = [code, NOTHING]
     with pytest.raises(httpx.HTTPStatusError, match=str(code)):
-        asked(address)
-    assert answers == [200]
+        ask(superlink)
+    assert superlink.asked == [PULL]
 
 
 @pytest.fixture
@@ -90,12 +67,9 @@ def hours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
-def test_a_node_has_all_the_time(
-    superlink: tuple[str, list[int]], patient: None, hours: None
-) -> None:
-    address, answers = superlink
-    answers += [500] * 100
-    assert asked(address) is not None and answers == []
+def test_a_node_has_all_the_time(superlink: SuperLink, patient: None, hours: None) -> None:
+    superlink.answers[PULL] = [*[500] * 100, NOTHING]
+    assert ask(superlink) is not None and superlink.asked == [PULL] * 101
 
 
 def test_a_flower_without_such_an_invoker_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,42 +81,40 @@ def test_a_flower_without_such_an_invoker_is_left_alone(monkeypatch: pytest.Monk
     assert getattr(CONNECTION, trying_again.MAKER) is before
 
 
-def grid_of(address: str) -> HttpGrid:
+def grid_of(superlink: SuperLink) -> HttpGrid:
     """A server's grid, without pauses."""
-    grid = HttpGrid(address, insecure=True, token="of the run")
+    grid = HttpGrid(superlink.address, insecure=True, token="of the run")
     grid._retry_invoker.wait_function = lambda _: None
     return grid
 
 
 @pytest.mark.parametrize("patient", [False, True])
 def test_a_server_asks_again_where_flower_itself_gives_up(
-    superlink: tuple[str, list[int]], patient: bool
+    superlink: SuperLink, patient: bool
 ) -> None:
-    address, answers = superlink
-    grid = grid_of(address)
-    answers += [500, 503, 500]
+    grid = grid_of(superlink)
+    superlink.answers[NODES] = [500, 503, 500, NOTHING]
     if patient:
         assert trying_again.try_again_over(grid)
-        assert list(grid.get_nodes()) == [] and answers == []
+        assert list(grid.get_nodes()) == [] and superlink.asked == [NODES] * 4
     else:
         with pytest.raises(httpx.HTTPStatusError, match="500"):
             grid.get_nodes()
-        assert answers == [503, 500]
+        assert superlink.asked == [NODES]
     grid.close()
 
 
 def test_an_error_that_stays_ends_a_servers_run(
-    superlink: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch, hours: None
+    superlink: SuperLink, monkeypatch: pytest.MonkeyPatch, hours: None
 ) -> None:
     """After the limit, counted from the first of the errors."""
-    address, answers = superlink
     monkeypatch.setattr(trying_again, "LIMIT_S", 1000.0)
-    grid = grid_of(address)
+    grid = grid_of(superlink)
     assert trying_again.try_again_over(grid)
-    answers += [500] * 100
+    superlink.answers[NODES] = [500]
     with pytest.raises(httpx.HTTPStatusError, match="500"):
         grid.get_nodes()
-    assert 50 < len(answers) < 99
+    assert 1 < len(superlink.asked) < 50
 
 
 class Unable:
