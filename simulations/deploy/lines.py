@@ -47,12 +47,7 @@ from flwr.proto.message_pb2 import (
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from simulations.deploy.trying_again import (
-    CONNECTION,
-    FAILED_INSIDE,
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-)
+from simulations.deploy.trying_again import CONNECTION, FAILED_INSIDE, pauses
 
 PIECE, UNSENT_BYTES = 64 * 1024, 128 * 1024
 STORE_LIMIT_S = 120.0  # after 180 s without a part Flower's SuperLink forgets the others
@@ -106,8 +101,7 @@ class LineClient(FleetHttpClient):
         return response
 
     def PushObject(self, request: PushObjectRequest) -> PushObjectResponse:
-        part, give_up = (request.session_id, request.object_id), time.monotonic() + STORE_LIMIT_S
-        pause = FIRST_PAUSE_S
+        part, left = (request.session_id, request.object_id), pauses(STORE_LIMIT_S)
         while True:
             try:
                 response = super().PushObject(request)
@@ -118,10 +112,9 @@ class LineClient(FleetHttpClient):
             if response.stored or part in self._sent:
                 self._sent.discard(part)
                 return PushObjectResponse(stored=True)
-            if time.monotonic() > give_up:
+            if (pause := next(left, None)) is None:
                 return response
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _say_anew(self, node: int) -> None:
         if self._activation is None:

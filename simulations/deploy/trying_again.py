@@ -16,7 +16,7 @@ what is missing; what a node does stands in lines.py.
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 CONNECTION, MAKER = "flwr.supernode.fleet_http_connection", "make_simple_http_retry_invoker"
@@ -80,20 +80,28 @@ def try_again_over(grid: object) -> bool:
     return True
 
 
+def pauses(limit_s: float) -> Iterator[float]:
+    """Seconds to wait before one more attempt, longer and longer, until `limit_s` after the first of them are over."""
+    give_up, pause = time.monotonic() + limit_s, FIRST_PAUSE_S
+    while time.monotonic() <= give_up:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
 def until_stored(push: Callable[[Iterable[Any]], Iterable[str]]) -> Callable[..., Iterable[str]]:
     """A grid's way to push messages, until the SuperLink has all parts of them or LIMIT_S are over."""
 
     def patient(messages: Iterable[Any]) -> Iterable[str]:
-        pushed, give_up, pause = list(messages), time.monotonic() + LIMIT_S, FIRST_PAUSE_S
+        pushed, left = list(messages), pauses(LIMIT_S)
         while True:
             try:
                 return push(pushed)
             except Exception as error:
-                if type(error).__name__ != NOT_STORED or time.monotonic() > give_up:
+                pause = next(left, None) if type(error).__name__ == NOT_STORED else None
+                if pause is None:
                     raise
             print(f"the SuperLink could not store a message; again in {pause:g} s", flush=True)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
 
     return patient
 

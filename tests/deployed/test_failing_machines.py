@@ -22,10 +22,8 @@ from tests.deployed.site import Site
 from tests.deployed.test_one_node_killed import wait_for_task
 
 LIMIT_S = 300.0  # of each wait; seconds on a quiet machine
-LOCKED_S, FULL_S = (
-    25.0,
-    30.0,
-)  # SQLite waits 5 s for a lock; a node's heartbeats are 13 to 18 s apart
+# SQLite waits 5 s for a lock; a node's heartbeats are 17 to 23 s apart.
+LOCKED_S, FULL_S = 25.0, 30.0
 DISK, ROOM = "size=400m", 2**16
 WORLD = worlds.generated_drives(**{"num-silos": 3, "num-rounds": 6, "scenario": "star"})
 
