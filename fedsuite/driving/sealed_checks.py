@@ -37,8 +37,13 @@ def sealed_complaints(config: CDLConfig) -> Iterator[str]:
             f"{ON}: federation.merge = {own.merge} may look at models of all silos, and a receiver has its neighbours'; "
             "choose mean, clipped or trimmed-mean"
         )
-    if LOCAL_OPTIMIZERS[config.training.optimizer].rule:
+    optimizer = LOCAL_OPTIMIZERS[config.training.optimizer]
+    if optimizer.rule or optimizer.relays:
+        why = (
+            "has more to mix than models"
+            if optimizer.rule
+            else "needs models under way, which the server keeps"
+        )
         yield (
-            f"{ON}: training.optimizer = {config.training.optimizer} has more to mix than models; choose adam, sgd or "
-            "nesterov"
+            f"{ON}: training.optimizer = {config.training.optimizer} {why}; choose adam, sgd or nesterov"
         )

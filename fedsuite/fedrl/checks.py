@@ -4,11 +4,13 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.actions import NUM_ACTIONS
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import PLAYED, metrics_of
+from fedsuite.fedrl.text2action.corpus import HEIGHTS, MAX_WORDS
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import tried
 
 _IMITATING = ("fcn-alpha", "fcn-full")
+_UNTAUGHT = ("random", "oracle")  # have no network
 
 
 def validate(config: FedRLConfig) -> None:
@@ -46,7 +48,13 @@ def validate(config: FedRLConfig) -> None:
                 f"data.dir: corpus {config.data.corpus} is read from t2a_{config.data.corpus}.json.gz; give its folder, "
                 "or set data.corpus=generated"
             )
-    if method in ("random", "oracle", *_IMITATING) and config.learning.round_unit == "episodes":
+        words, seen = config.world.max_words, max(HEIGHTS)
+        if 0 < words < seen and method not in _UNTAUGHT:
+            all_words = MAX_WORDS[config.world.task]
+            raise InputError(
+                f"world.max-words: {words}, but filters see {seen} at once; set it to 0 ({all_words}), or {seen} or more"
+            )
+    if method in (*_UNTAUGHT, *_IMITATING) and config.learning.round_unit == "episodes":
         raise InputError(
             f"learning.round-unit: {method} plays no episodes in training; set it to steps"
         )

@@ -357,6 +357,10 @@ def test_a_node_that_seals_takes_no_part_in_the_clear(tmp_path: Path, cache: Pat
         ({"cross_evaluation": True}, "evaluation.cross-evaluation = false"),
         ({"merge": "tests.cdl_runs:own"}, "federation.merge"),
         ({"optimizer": "gradient-tracking"}, "training.optimizer"),
+        (
+            {"optimizer": "relay-sgd", "scenario": "mst"},
+            "training.optimizer = relay-sgd needs models under way",
+        ),
     ],
 )
 def test_what_does_not_go_with_sealed_models(

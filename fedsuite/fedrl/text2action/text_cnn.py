@@ -29,6 +29,7 @@ from torch.nn.functional import linear
 
 from fedsuite.errors import InputError
 from fedsuite.fedrl.learning.networks import full_layer
+from fedsuite.fedrl.text2action.corpus import HEIGHTS
 from fedsuite.fedrl.text2action.row_types import row_types
 from fedsuite.fedrl.text2action.text_weights import (
     BIAS,
@@ -72,7 +73,7 @@ class TextCNN(nn.Module):
         role: Role,
         generator: torch.Generator,
         filters: int = 32,
-        heights: tuple[int, ...] = (2, 3, 4, 5),
+        heights: tuple[int, ...] = HEIGHTS,
         tag_size: int = 50,
         num_actions: int = 2,
     ) -> None:
