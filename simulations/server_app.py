@@ -90,10 +90,12 @@ def serve(
             check_same_data(folder.path / ROSTER, roster)
         for line in unread_lines(settings, system.unread):
             progress(line)
+        rounds = system.make_strategy(
+            settings, roster
+        )  # may refuse, and what has settings is a run
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
         write_metrics(folder.path, system.metrics(settings))
-        rounds = system.make_strategy(settings, roster)
         known = system.known if settings.evaluation_clients and not is_real(grid) else None
         told = known(settings, roster) if known else None
         strategy = FedsuiteStrategy(rounds, settings, folder, roster, on_event, told)

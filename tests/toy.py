@@ -48,7 +48,7 @@ class ToySettings(RunSettings):
     step_size: float = setting(0.1, "gradient step", gt=0)
     data_file: str = setting("", "a file that must exist; empty = none")
     fault: str = setting(
-        "", "what goes wrong: raise, exit, hang, nan, shape, metric, server-nan, pause"
+        "", "what goes wrong: raise, exit, hang, nan, shape, metric, server-nan, pause, refused"
     )
     fault_partition: int = setting(1, "where", ge=0)
     fault_round: int = setting(2, "when", ge=1)
@@ -135,6 +135,8 @@ class ToyStrategy(RoundStrategy):
 
     def __init__(self, settings: ToySettings) -> None:
         self.c = settings
+        if settings.fault == "refused":
+            raise InputError("fault: refused by the strategy; leave it out")
 
     def start(self, clients: Clients) -> Exchanges:
         yield []

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedsuite.errors import InputError, check_installed
+from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder, check_folder, folder_of, variant_of
 from fedsuite.settings.config import (
     RunSettings,
@@ -45,6 +47,12 @@ class Plan:
     def run_config(self) -> dict[str, Any]:
         """What server and clients get: every key, absolute paths."""
         return to_run_config(self.settings)
+
+    def check_strategy(self, roster: Roster) -> None:
+        """InputError where the strategy refuses these clients, as its server would. A new run's folder is empty."""
+        with TemporaryDirectory() as place:
+            new = dataclasses.replace(self.settings, results_dir=place, resume="")
+            self.system.make_strategy(new, roster)
 
 
 @dataclass(frozen=True)

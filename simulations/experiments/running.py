@@ -155,6 +155,7 @@ def _prepare(experiment: Experiment, way: Way, progress: Progress) -> dict[str, 
         if alike not in known:
             try:
                 known[alike] = way.roster(plan, progress)
+                plan.check_strategy(known[alike])
             except InputError as error:
                 raise InputError(f"{label}: {error}".removeprefix(": ")) from None
         rosters[label] = known[alike]

@@ -130,3 +130,15 @@ def test_resuming_what_is_no_sweep_or_with_other_runs(call, tmp_path: Path) -> N
     code, _, err = call("run", "--resume", "swept", "--set", "width=9")
     assert code == 2 and "--set: width is varied by the sweep" in err
     assert call("sweep", "exp.toml", "--resume", "swept")[0] == 0
+
+
+def test_what_a_strategy_refuses_is_refused_before_the_first_run(call, tmp_path: Path) -> None:
+    write_toml(tmp_path, "plain", num_rounds=1)
+    faults = ["--vary", "fault=none,refused", "--metric", "loss"]
+    code, _, err = call("sweep", "plain.toml", *faults)
+    assert (
+        code == 2 and err == "error: fault-refused: fault: refused by the strategy; leave it out\n"
+    )
+    code, _, err = call("run", "plain.toml", "--set", "fault=refused")
+    assert code == 2 and err == "error: fault: refused by the strategy; leave it out\n"
+    assert not (tmp_path / "runs").exists()

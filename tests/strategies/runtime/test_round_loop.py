@@ -234,6 +234,15 @@ def test_a_finished_folder_is_not_written_over(tmp_path: Path) -> None:
     assert results_of(RunFolder(tmp_path / "run")) == before
 
 
+def test_what_its_strategy_has_refused_is_no_run(tmp_path: Path) -> None:
+    """The name stays free for the settings as they are corrected; the reason is in run.json."""
+    with pytest.raises(InputError, match="refused by the strategy"):
+        run_toy(tmp_path, fault="refused")
+    refused = RunFolder(tmp_path / "run")
+    assert refused.status()["error-kind"] == "input" and not refused.config.exists()
+    assert run_toy(tmp_path).is_completed()
+
+
 def test_error_texts_are_cut_to_what_they_say() -> None:
     coloured = "\x1b[36mray::Actor.run()\x1b[39m\n  File x\nValueError: boom'>\n\n"
     assert messages.last_line(coloured) == "ValueError: boom"
