@@ -105,7 +105,6 @@ CDL: list[Read] = [
     ("cdl", "federation.clip-ratio", 1.0, MERGE, ["mean", "trimmed-mean"], ["clipped", OWN]),
     ("cdl", "federation.clip-ratio", 1.0, "federation.scenario", ["cll"], []),
     ("cdl", "federation.tolerated", 1, MERGE, ["mean", "clipped"], ["trimmed-mean", OWN]),
-    ("cdl", HOSTILE, "1", ATTACK, ["weight-lie"], ["scale", "label-flip"]),
 ]
 SABOTAGE: list[Read] = [
     (name, f"sabotage.{key}", *rest)  # type: ignore[misc]
@@ -114,10 +113,12 @@ SABOTAGE: list[Read] = [
         ("attack", "scale", HOSTILE, [""], ["0"]),
         ("scale", 2.0, HOSTILE, [""], ["0"]),
         ("from-round", 2, HOSTILE, [""], ["0"]),
-        ("scale", 2.0, ATTACK, ["weight-lie", "label-flip"], ["sign-flip", "alie"]),
-        ("from-round", 2, ATTACK, ["label-flip"], ["weight-lie", "scale"]),
+        ("scale", 2.0, ATTACK, ["label-flip"], ["sign-flip", "alie"]),
+        ("from-round", 2, ATTACK, ["label-flip"], ["scale"]),
     )
 ]
+SABOTAGE += [("fedvln", "sabotage.scale", 2.0, ATTACK, ["weight-lie"], [])]
+SABOTAGE += [("fedvln", "sabotage.from-round", 2, ATTACK, [], ["weight-lie"])]
 DEVICE: list[Read] = [
     (name, "precision", "tf32", "device", ["cpu"], ["auto", "cuda"]) for name in ("fedvln", "cdl")
 ]

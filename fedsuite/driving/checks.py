@@ -33,6 +33,10 @@ def validate(config: CDLConfig) -> None:
         raise InputError(
             "sabotage.clients: a hostile client is one silo; set federation.silos-per-client=1"
         )
+    if config.sabotage.partitions and config.sabotage.attack == "weight-lie":
+        raise InputError(
+            "sabotage.attack: weight-lie claims samples, but weights of mixing come from overlay and roster; choose another"
+        )
     kept = config.network.batch_norm == "local" or config.federation.share != "all"
     if kept and config.evaluation.cross_evaluation:
         raise InputError(

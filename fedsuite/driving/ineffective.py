@@ -72,9 +72,7 @@ UNREAD: Unread = {
     **{f"wall-clock.{key}": _UNMIXED for key in _OF_LINKS},
     "federation.clip-ratio": [("federation.merge", among("mean", "trimmed-mean")), _UNMIXED],
     "federation.tolerated": [("federation.merge", among("mean", "clipped")), _UNMIXED],
-    # Weights of mixing are of no one's claims.
-    "sabotage.clients": ("sabotage.attack", among("weight-lie")),
     "sabotage.attack": _NOBODY,
-    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip"))],
+    "sabotage.scale": [_NOBODY, ("sabotage.attack", among("label-flip"))],
     "sabotage.from-round": [_NOBODY, ("sabotage.attack", among("label-flip"))],
 }

@@ -19,7 +19,9 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.sources import open_silos, silos_folder
 from fedsuite.driving.model.networks import Output
 from fedsuite.driving.training.learner import Learner
+from fedsuite.errors import InputError
 from fedsuite.runs.versions import Versions
+from fedsuite.settings.config import limits_of
 from simulations.check_system import check_system
 from simulations.engines.inprocess import run_inprocess
 from tests.cdl_runs import config_of, digests, model_of, round_rows, run_in_parts, settings_from
@@ -274,6 +276,30 @@ def test_a_hostile_silo_sends_its_control_variates_as_they_are(
     for kind, same in (("arrays.", False), ("optimizer.control.", True)):
         pair = [s[f"{kind}head.weight"] for s in states]
         assert np.array_equal(*pair) == same
+
+
+@pytest.mark.parametrize("scenario", ["star", "ring"])
+def test_every_attack_changes_the_models(
+    cache: Path, tmp_path: Path, undrawn: None, scenario: str
+) -> None:
+    """But a claim of samples, which is refused: weights of mixing come from the overlay and the roster."""
+    once = LINEAR | {"scenario": scenario, "num_rounds": 1, "checkpoint_every": 1}
+    run_inprocess(config_of(cache, tmp_path, "honest", **once))
+    honest = load_file(tmp_path / "honest" / "checkpoints" / "round-000001.safetensors")
+    attacks = limits_of(CDLConfig)["sabotage.attack"].choices
+    assert attacks is not None and len(attacks) > 6
+    for attack in attacks:
+        hostile = {"sabotage.clients": "0", "sabotage.attack": attack}
+        config = config_of(cache, tmp_path, str(attack), **once, **hostile)
+        if attack == "weight-lie":
+            with pytest.raises(
+                InputError, match=r"sabotage\.attack: weight-lie claims samples, but"
+            ):
+                run_inprocess(config)
+            continue
+        run_inprocess(config)
+        own = load_file(tmp_path / str(attack) / "checkpoints" / "round-000001.safetensors")
+        assert not all(np.array_equal(own[k], v) for k, v in honest.items())
 
 
 @pytest.mark.parametrize("changes", [SCAFFOLD, ADAM, {"server-learning-rate": 0.5}])
