@@ -4,7 +4,7 @@
 
 Number n draws one of RUNS of silent_keys.py and 5 to 25 other values that go with each other. Its run is played whole; by
 clients that forget what they had in memory and answer in reverse order; and stopped after a drawn round, and resumed. It
-prints a line for each one that differs, or fails: what cannot work is to be refused as InputError, before anything is
+prints a line for each one that differs, or fails: what cannot work is to be refused as InputError, before settings are
 written. Some seconds a number.
 """
 
@@ -61,7 +61,7 @@ def drawn(playing: Playing, number: int) -> dict[str, Any]:
     line = lines[rng.integers(len(lines))]
     keys = playing.keys_of(line) | {"system": playing.name, "num-rounds": ROUNDS}
     names = [k for k in limits_of(playing.system.config_class) if k not in {*line, *SAME, "stage"}]
-    for key in rng.choice(names, rng.integers(5, 26), replace=False):
+    for key in map(str, rng.choice(names, rng.integers(5, 26), replace=False)):
         found = other_values(playing.system, key, value_of(playing.settings(keys), key))
         if found:
             tried = {**keys, "privacy.noise": "seeded", key: found[rng.integers(len(found))]}
@@ -85,7 +85,7 @@ def complaint(playing: Playing, number: int) -> str:
                 ):
                     return f"{way}: other bytes in {', '.join(other)}"
         except InputError as error:
-            return f"{way}: {error}" if folder.path.exists() else ""
+            return f"{way}: {error}" if folder.config.exists() else ""
         except RunFailed as error:
             return f"{way}: {error}"
         except Exception:
@@ -138,7 +138,8 @@ def main(name: str, folder: Path, first: int = 0, last: int = 99) -> None:
     for number in range(first, last + 1):
         if said := complaint(playing, number):
             print(f"{number}: {said}\n  {drawn(playing, number)}", flush=True)
-    print(f"{first} to {last} done", flush=True)
+        if number % 10 == 9 or number == last:
+            print(f"{first} to {number} done", flush=True)
 
 
 if __name__ == "__main__":
