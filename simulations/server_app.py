@@ -90,9 +90,8 @@ def serve(
             check_same_data(folder.path / ROSTER, roster)
         for line in unread_lines(settings, system.unread):
             progress(line)
-        rounds = system.make_strategy(
-            settings, roster
-        )  # may refuse, and what has settings is a run
+        # What has settings is a run, so nothing has them that the strategy refuses.
+        rounds = system.make_strategy(settings, roster)
         write_roster(folder.path / ROSTER, roster)
         write_json(folder.config, {**to_flat(settings), "resume": ""})
         write_metrics(folder.path, system.metrics(settings))

@@ -38,12 +38,10 @@ def sealed_complaints(config: CDLConfig) -> Iterator[str]:
             "choose mean, clipped or trimmed-mean"
         )
     optimizer = LOCAL_OPTIMIZERS[config.training.optimizer]
-    if optimizer.rule or optimizer.relays:
-        why = (
-            "has more to mix than models"
-            if optimizer.rule
-            else "needs models under way, which the server keeps"
-        )
-        yield (
-            f"{ON}: training.optimizer = {config.training.optimizer} {why}; choose adam, sgd or nesterov"
-        )
+    for unfit, why in (
+        (optimizer.rule, "has more to mix than models"),
+        (optimizer.relays, "needs models under way, which the server keeps"),
+    ):
+        if unfit:
+            name = config.training.optimizer
+            yield f"{ON}: training.optimizer = {name} {why}; choose adam, sgd or nesterov"
