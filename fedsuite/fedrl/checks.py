@@ -1,10 +1,9 @@
 """Combinations of FedRL settings that no single range can rule out: one line each, before anything is started."""
 
 from fedsuite.errors import InputError
-from fedsuite.fedrl.actions import NUM_ACTIONS
+from fedsuite.fedrl.actions import HEIGHTS, NUM_ACTIONS
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.metrics import PLAYED, metrics_of
-from fedsuite.fedrl.text2action.corpus import HEIGHTS, MAX_WORDS
 from fedsuite.settings.devices import check_device
 from fedsuite.settings.metrics import KEY
 from fedsuite.settings.values import tried
@@ -50,9 +49,8 @@ def validate(config: FedRLConfig) -> None:
             )
         words, seen = config.world.max_words, max(HEIGHTS)
         if 0 < words < seen and method not in _UNTAUGHT:
-            all_words = MAX_WORDS[config.world.task]
             raise InputError(
-                f"world.max-words: {words}, but filters see {seen} at once; set it to 0 ({all_words}), or {seen} or more"
+                f"world.max-words: {words}, but filters see {seen} words at once; set it to 0, or to {seen} or more"
             )
     if method in (*_UNTAUGHT, *_IMITATING) and config.learning.round_unit == "episodes":
         raise InputError(

@@ -22,7 +22,6 @@ PAD, UNKNOWN = "PAD", "UNK"
 UNTOLD = ""
 NUM_FOLDS = 5
 MAX_WORDS = {"names": 500, "arguments": 100}  # N_w of the published code
-HEIGHTS = (2, 3, 4, 5)  # words that the filters of a network see; N_w is no less than the most
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from torch import nn
 from torch.nn.functional import linear
 
 from fedsuite.errors import InputError
+from fedsuite.fedrl.actions import HEIGHTS
 from fedsuite.fedrl.learning.networks import full_layer
-from fedsuite.fedrl.text2action.corpus import HEIGHTS
 from fedsuite.fedrl.text2action.row_types import row_types
 from fedsuite.fedrl.text2action.text_weights import (
     BIAS,
