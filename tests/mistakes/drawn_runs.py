@@ -38,7 +38,7 @@ BY_CHANCE = "sealed-keys", "secure-sum-peers"
 
 
 class Backwards(InProcessGrid):
-    """Clients answer in reverse order; each hundredth of `forgetful` answers comes from a new process, as it were."""
+    """Clients answer in reverse order; `forgetful` in a hundred answers come from what is as good as a new process."""
 
     def __init__(self, nodes: int, config: Mapping[str, Any], forgetful: int) -> None:
         super().__init__(self._answer, nodes, config)

@@ -279,7 +279,7 @@ def test_a_hostile_silo_sends_its_control_variates_as_they_are(
 
 
 @pytest.mark.parametrize("scenario", ["star", "ring"])
-def test_every_attack_changes_the_models(
+def test_every_attack_changes_the_models_of_others(
     cache: Path, tmp_path: Path, undrawn: None, scenario: str
 ) -> None:
     """But a claim of samples, which is refused: weights of mixing come from the overlay and the roster."""
@@ -299,7 +299,8 @@ def test_every_attack_changes_the_models(
             continue
         run_inprocess(config)
         own = load_file(tmp_path / str(attack) / "checkpoints" / "round-000001.safetensors")
-        assert not all(np.array_equal(own[k], v) for k, v in honest.items())
+        mixed = [k for k in honest if k.startswith("arrays.")]
+        assert any((own[k][1:] != honest[k][1:]).any() for k in mixed), attack
 
 
 @pytest.mark.parametrize("changes", [SCAFFOLD, ADAM, {"server-learning-rate": 0.5}])
