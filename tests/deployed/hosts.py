@@ -1,15 +1,18 @@
 """A deployment whose members are hosts of their own: network namespaces behind one switch, which root alone can make.
 
 A line can be cut, so that packets vanish and nobody is told, as where a cable is pulled behind a switch or a car leaves the
-reach of its cell. It can be cut for what arrives alone, and be slow; and a host can get another address.
+reach of its cell. It can be cut for what arrives alone, be slow, or take its time and lose packets; and a host can get
+another address.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from tests.deployed import far_line
 from tests.deployed.site import Site
 
 NETWORK = "10.99.0"
@@ -98,6 +101,31 @@ def move(name: str, number: int, to: int) -> None:
     inside(name, "addr", "add", f"{NETWORK}.{to}/24", "dev", "line")
 
 
+@contextmanager
+def far(hosts: Mapping[str, int], delay_s: float, loss: float) -> Iterator[None]:
+    """Packets from and to these hosts, by name and number, take so long each way and are lost so often, in this context."""
+    relays = []
+    try:
+        for name, number in hosts.items():
+            ends = f"far{number}", f"near{number}"
+            inside(SWITCH, "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+            for end in ends:
+                inside(SWITCH, "link", "set", end, "up")
+            for place, end in ((name, "line"), (SERVER, "line")):
+                subprocess.run(_python(place, end), check=True)
+            cut(number)
+            relays.append(subprocess.Popen(_python(SWITCH, port(number), ends[0], delay_s, loss)))
+            inside(SWITCH, "link", "set", ends[1], "master", "bridge")
+        yield
+    finally:
+        for relay in relays:
+            relay.kill()
+            relay.wait()
+        for number in hosts.values():
+            inside(SWITCH, "link", "del", f"far{number}")
+            mend(number)
+
+
 # --- commands ---------------------------------------------------------------------------------------
 
 
@@ -117,6 +145,12 @@ def ip(*words: str) -> None:
 
 def inside(name: str, *words: str) -> None:
     ip("-n", space(name), *words)
+
+
+def _python(name: str, *words: str | float) -> list[str]:
+    """far_line.py on a host."""
+    program = [sys.executable, far_line.__file__, *map(str, words)]
+    return ["ip", "netns", "exec", space(name), *program]
 
 
 def tc(name: str, *words: str) -> None:

@@ -1,11 +1,13 @@
 """Three houses on hosts of their own, over TLS and with keys: what becomes of a run when a line breaks in the middle of it.
 
 The first house's line breaks when the tasks of round 1 have been sent, or the server's own. Nobody is told: packets vanish.
-The run has to end by itself, within minutes, with the bytes of a simulation.
+The run has to end by itself, within minutes, with the bytes of a simulation; so has one over lines that are slow, or far
+away and lose packets.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,17 +82,30 @@ def test_a_line_breaks(tmp_path: Path, name: str) -> None:
     assert site.results() == of_a_simulation(site.toml, site.server / "roster.json", tmp_path)
 
 
+@contextmanager
+def slow(houses: Sequence[str]) -> Iterator[None]:
+    """A model that an uplink of 512 kbit/s takes minutes for."""
+    for number, name in enumerate(houses, FIRST):
+        hosts.slow(name, number, 512, 4000)
+    yield
+
+
+def far(houses: Sequence[str]) -> AbstractContextManager[None]:
+    """600 ms there and back, and one packet in ten is lost each way."""
+    return hosts.far({name: number for number, name in enumerate(houses, FIRST)}, 0.3, 0.1)
+
+
 @pytest.mark.deployed
 @pytest.mark.usefixtures("able")
-@pytest.mark.timeout(1200)
-def test_lines_that_are_slow(tmp_path: Path) -> None:
-    """A model that an uplink of 512 kbit/s takes minutes for."""
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("lines", [slow, far])
+def test_lines_that_are_bad_from_the_start(
+    tmp_path: Path, lines: Callable[[Sequence[str]], AbstractContextManager[None]]
+) -> None:
     site = Hosts(tmp_path, LARGE, LARGE.toml(tmp_path / "run.toml"))
-    with hosts.network(site.roster.names):
+    with hosts.network(site.roster.names), lines(site.roster.names):
         try:
             site.start("--warm")
-            for number, name in enumerate(site.roster.names, FIRST):
-                hosts.slow(name, number, 512, 4000)
             site.start_run()
             assert site.processes["run"].wait(3 * LIMIT_S) == 0, site.said("run")
             assert "is lost" not in site.said("run")
