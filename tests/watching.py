@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from simulations.app import opened
+
 SERVER = "the server"
 OURS = ("fedsuite", "strategies", "clients", "simulations")
 Opened = dict[str, set[Path]]  # by who opened it
@@ -59,5 +61,7 @@ def forget() -> None:
     """As in a new process: what was opened before and kept must be opened again."""
     for thing in gc.get_objects():
         # isinstance() would ask the object, and some warn when they are asked anything
-        if type(thing) is functools._lru_cache_wrapper and str(thing.__module__).startswith(OURS):
+        kind = type(thing)
+        ours = kind is functools._lru_cache_wrapper and str(thing.__module__).startswith(OURS)
+        if ours or kind is opened.Opened:
             thing.cache_clear()

@@ -1,7 +1,8 @@
-"""Clients' data that a process keeps open, no more than the settings allow."""
+"""Clients' data that a process keeps open: those of one run, and no more than the settings allow."""
 
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from fedsuite.settings.config import RunSettings
@@ -14,15 +15,19 @@ S = TypeVar("S")
 class Opened(Generic[C, S]):
     """`open(settings, node)`, remembered; of more than `open-clients` the one that was not asked for longest is let go.
 
+    With the first client of another run all are let go, or a sweep in one process would hold those of runs that ended.
     What is let go is closed as soon as nobody uses it: memory maps and their files go with the last array on them.
     """
 
     def __init__(self, open: Callable[[C, Node], S]) -> None:
-        self._open = open
+        self._open, self._run = open, Path()
         self._kept: OrderedDict[tuple[C, Node], S] = OrderedDict()
 
     def __call__(self, settings: C, node: Node) -> S:
-        key = settings, node
+        key, run = (settings, node), node.folder.parent
+        if run != self._run:
+            self._kept.clear()
+            self._run = run
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]

@@ -1,6 +1,5 @@
 """A client's half of FedRL: opens its own world."""
 
-from functools import lru_cache
 from typing import cast
 
 from flwr.client import NumPyClient
@@ -16,6 +15,7 @@ from fedsuite.settings.config import with_keys
 from fedsuite.settings.devices import device_of
 from fedsuite.storage.progress import silent
 from simulations.app.members_of_sums import sealed_keys
+from simulations.app.opened import Opened
 from simulations.systems import Node
 
 
@@ -39,7 +39,7 @@ def make_client(config: FedRLConfig, node: Node) -> NumPyClient:
     return SealedParty(party, sealed_keys(config, node)) if config.federation.sealed else party
 
 
-@lru_cache(maxsize=8)
+@Opened
 def _open_site(config: FedRLConfig, node: Node) -> PartySite:
     world = open_world(config)
     world.check_party(node.member.role)
