@@ -6,6 +6,7 @@ report(frames, "page.html")
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from fedsuite.reports.page.formats.table import check_free, format_of
 from fedsuite.reports.page.model import Report
 from fedsuite.settings.values import Value, shown
 from fedsuite.storage.escaping import PlainConsole
+from simulations.app.in_turn import in_turn
 from simulations.engines.ray.placement import Resources
 from simulations.experiments.launching import way_of
 from simulations.experiments.plan import plan_experiment
@@ -51,8 +53,9 @@ def run(
 
     config: a TOML, or a name that `fedsuite configs` lists; "" with `resume` alone. only: one variant or several.
     keys: what --set takes, "-" or "_": seed=1, num_rounds=2, **{"federation.participation-rate": 0.5}. The others are the
-    options of `fedsuite run`. A bar, or lines where there is no terminal, says how far it is, unless quiet. InputError
-    before anything starts, RunFailed for a run that failed. KeyboardInterrupt leaves what `resume` goes on from.
+    options of `fedsuite run`. A bar, or lines where there is no terminal, says how far it is, unless quiet. Threads take
+    turns. InputError before anything starts, RunFailed for a run that failed. KeyboardInterrupt leaves what `resume` goes
+    on from.
     """
     _check("config", config, (str, Path), "the path or name of a configuration")
     _check("overwrite", overwrite, (bool,), "True or False")
@@ -72,14 +75,16 @@ def run(
         only=variants,
         seeds=",".join(map(str, numbers)) if numbers else None,
     )
-    experiment = plan_experiment(request)
-    way = way_of("inprocess", "inprocess", Resources(), "")
     console = PlainConsole(quiet=quiet)
-    try:
-        experiment = run_experiment(experiment, way, console)
-    except KeyboardInterrupt as stopped:
-        console.print(str(stopped), highlight=False, markup=False, soft_wrap=True)
-        raise
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    way = way_of("inprocess", "inprocess", Resources(), "")
+    with in_turn(say):
+        experiment = plan_experiment(request)
+        try:
+            experiment = run_experiment(experiment, way, console)
+        except KeyboardInterrupt as stopped:
+            say(str(stopped))
+            raise
     folders = [experiment.plans[label].folder.path for label in experiment.chosen]
     return load_run(folders[0]) if experiment.record is None else load_runs(folders)
 

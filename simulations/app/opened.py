@@ -19,8 +19,9 @@ class Opened(Generic[C, S]):
     What is let go is closed as soon as nobody uses it: memory maps and their files go with the last array on them.
     """
 
-    def __init__(self, open: Callable[[C, Node], S]) -> None:
-        self._open, self._run = open, Path()
+    def __init__(self, open: Callable[[C, Node], S], at_least: int = 1) -> None:
+        """at_least: so many stay open whatever the settings say, for what a client has nowhere but in memory."""
+        self._open, self._run, self._at_least = open, Path(), at_least
         self._kept: OrderedDict[tuple[C, Node], S] = OrderedDict()
 
     def __call__(self, settings: C, node: Node) -> S:
@@ -31,7 +32,7 @@ class Opened(Generic[C, S]):
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        while len(self._kept) >= settings.open_clients:
+        while len(self._kept) >= max(settings.open_clients, self._at_least):
             self._kept.popitem(last=False)
         self._kept[key] = opened = self._open(settings, node)
         return opened

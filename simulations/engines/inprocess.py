@@ -23,6 +23,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from clients.numpy_client_app import CLIENT_RAISED
 from fedsuite.history import OnEvent
 from fedsuite.storage.progress import silent
+from simulations.app.in_turn import in_turn
 
 ClientCall = Callable[[Message, Context], Message]
 RUN_ID, SERVER = 1, (1, 1, 1)  # the server's task, run and node
@@ -129,10 +130,11 @@ def server_identity() -> Iterator[None]:
         TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = before
 
 
+@in_turn()
 def run_inprocess(
     run_config: Mapping[str, Any], on_event: OnEvent = lambda _: None, launched: bool = False
 ) -> None:
-    """Run server and clients of a resolved run-config here.
+    """Run server and clients of a resolved run-config here, in turn with other threads.
 
     launched: the caller has put the settings through all checks, and writes the tables when this has ended.
     """

@@ -1,5 +1,6 @@
 """A client's half of FedRL: opens its own world."""
 
+from functools import partial
 from typing import cast
 
 from flwr.client import NumPyClient
@@ -39,7 +40,7 @@ def make_client(config: FedRLConfig, node: Node) -> NumPyClient:
     return SealedParty(party, sealed_keys(config, node)) if config.federation.sealed else party
 
 
-@Opened
+@partial(Opened, at_least=8)
 def _open_site(config: FedRLConfig, node: Node) -> PartySite:
     world = open_world(config)
     world.check_party(node.member.role)

@@ -40,7 +40,7 @@ from tests.watching import forget
 ROUNDS = 3
 MEMORY: Keys = {"spill-above": 0, "open-clients": 1}
 """What a server and a process keep in memory is no matter of what is learnt."""
-OF_FILES = {"stage", "data.test-split"}
+OF_FILES = {"stage", "data.test-split", "data.dataset"}
 """Keys with values that need another run's folder, or data that nobody generates."""
 BY_CHANCE = "sealed-keys", "secure-sum-peers"
 """Private state with keys, which no seed gives."""

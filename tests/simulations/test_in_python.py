@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,10 @@ import simulations
 from fedsuite import report, run
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.reports.page.model import Report
+from simulations.app.in_turn import WAITS
 from simulations.experiments.notebook import NotebookLine
-from tests.harness import ROOT
+from tests.cdl_runs import config_of, digests, settings_from
+from tests.harness import ROOT, write_settings
 from tests.mistakes.refusing import Call
 from tests.toy import VALIDATED
 
@@ -87,6 +90,23 @@ def test_a_stopped_run_goes_on(toy: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(frames.rounds["round"]) == [0, 1, 2, 3]
     run(toy, name="y")
     assert Path("runs/x/history.jsonl").read_bytes() == Path("runs/y/history.jsonl").read_bytes()
+
+
+def test_threads_take_turns(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose networks and dropout draw from torch's one global generator."""
+
+    def play(name: str, seed: int) -> tuple[str, str]:
+        settings = settings_from(config_of(cache, tmp_path, name, seed=seed))
+        run(write_settings(tmp_path / f"{name}.toml", settings))
+        return digests(tmp_path, name)
+
+    alone = [play(f"alone-{seed}", seed) for seed in range(2)]
+    assert alone[0] != alone[1] and WAITS not in capsys.readouterr().out
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(play, ("one", "two"), range(2))) == alone
+    assert WAITS in capsys.readouterr().out
 
 
 def test_importing_the_package_is_quick() -> None:

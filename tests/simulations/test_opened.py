@@ -1,4 +1,4 @@
-"""What a process keeps of clients between runs: nothing of a run that another one has followed."""
+"""What a process keeps of clients: nothing of a run that another one has followed, and what is nowhere but in memory."""
 
 import gc
 from importlib import import_module
@@ -26,3 +26,9 @@ def test_clients_of_a_run_are_let_go_with_the_next_run(tmp_path: Path, system: s
     gc.collect()
     assert len(open_site) == len(first)
     assert not any(site() for site in first)
+
+
+def test_parties_whose_state_is_in_memory_stay_open(tmp_path: Path) -> None:
+    playing = Playing("fedrl", tmp_path)
+    keys = playing.keys_of({})
+    assert playing.play({**keys, "open-clients": 1}) == playing.play(keys)
