@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable
 from importlib.util import find_spec
+from typing import TypeGuard
 
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*)?")  # of terminals: colours, titles
 
@@ -48,15 +49,8 @@ def _not_installed(name: str) -> InputError:
     )
 
 
-_FULL = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-)
+_MANY = (errno.EMFILE, errno.ENFILE)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, *_MANY)
 
 
 def refused(error: OSError, file: object = "") -> InputError | RunFailed:
@@ -66,13 +60,19 @@ def refused(error: OSError, file: object = "") -> InputError | RunFailed:
     """
     where, reason = one_line(str(file or error.filename or "a file")), error.strerror or str(error)
     if error.errno in _FULL:
-        return RunFailed(f"{where}: {reason}; make room, then continue with --resume")
+        cure = "let a process open more (ulimit -n)" if error.errno in _MANY else "make room"
+        return RunFailed(f"{where}: {reason}; {cure}, then continue with --resume")
     return InputError(f"{where}: {reason}; see to the path and its rights, or choose another one")
+
+
+def is_short(error: BaseException) -> TypeGuard[OSError]:
+    """Whether the machine had no more to give, so that nothing is said of the file."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def is_refusal(error: OSError) -> bool:
     """Whether it is about a file or a full disk; others (of a network, say) are no matter of paths and rights."""
-    return error.filename is not None or error.errno in _FULL
+    return error.filename is not None or is_short(error)
 
 
 def short_of_memory(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from fedsuite.roster.software import facts, keeping_out, of_here
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings
 from fedsuite.settings.values import importing_only
-from simulations.app.machine import keep_freed_memory, leave_the_compiler_out
+from simulations.app.machine import keep_freed_memory, leave_the_compiler_out, open_more_files
 from simulations.app.members_of_sums import accepts_secrecy, as_member
 from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Later, Node, System, load_system, settings_of
@@ -145,6 +145,7 @@ def _known(own: NodeSettings | None, context: Context) -> tuple[Roster, str]:
 def as_the_node_says(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Answer with the node's number of torch threads, else the run's; import only what the node allows."""
     keep_freed_memory()
+    open_more_files()
     try:
         context = _playing(message, context)
         own = own_node(context.node_config)

@@ -37,3 +37,22 @@ def test_optimizers_work_without_the_compiler_and_learn_the_same_bytes() -> None
         [sys.executable, "-c", TRAIN], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.stdout.split(), done.returncode) == (["False", "True"], 0), done.stderr
+
+
+LIMITS = """
+import resource
+from simulations.app.machine import MOST_FILES, open_more_files
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+open_more_files()
+soft, same = resource.getrlimit(resource.RLIMIT_NOFILE)
+print(soft == (MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)), same == hard, soft > 64)
+"""
+
+
+def test_a_process_opens_as_many_files_as_it_may() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.split(), done.returncode) == (["True"] * 3, 0), done.stderr

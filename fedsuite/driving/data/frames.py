@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.errors import InputError
+from fedsuite.errors import InputError, is_short, refused
 from fedsuite.storage.files import check_readable, sync, write_json
 
 INDEX = "silos.json"
@@ -127,6 +127,8 @@ def _open(own: Path, split: str) -> Frames:
     try:
         return Frames(*(np.load(file, mmap_mode="r") for file in files))
     except (OSError, ValueError, EOFError) as error:
+        if is_short(error):
+            raise refused(error, own) from None
         raise InputError(
             f"{own}: {split} frames cannot be read ({error}); delete {own.parent} and prepare the data again"
         ) from None
