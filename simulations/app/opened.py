@@ -29,12 +29,12 @@ class Opened(Generic[C, S]):
         if run != self._run:
             self._kept.clear()
             self._run = run
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        while len(self._kept) >= max(settings.open_clients, self._at_least):
-            self._kept.popitem(last=False)
-        self._kept[key] = opened = self._open(settings, node)
+        opened = self._kept.pop(key, None)
+        if opened is None:
+            while len(self._kept) >= max(settings.open_clients, self._at_least):
+                self._kept.popitem(last=False)
+            opened = self._open(settings, node)
+        self._kept[key] = opened
         return opened
 
     def __len__(self) -> int:

@@ -22,12 +22,8 @@ from collections import deque
 ALL, LARGEST = 3, 65_536  # ETH_P_ALL; bytes of a frame, at most
 PACKET_IGNORE_OUTGOING, SOL_PACKET = 23, 263  # linux/if_packet.h; Python has no names for them
 SIOCETHTOOL = 0x8946
-OFFLOADS = {
-    "checksums": 0x17,
-    "segments": 0x1F,
-    "any segments": 0x24,
-    "receiving": 0x2C,
-}  # linux/ethtool.h, ETHTOOL_S...
+# linux/ethtool.h: ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO
+OFFLOADS = 0x17, 0x1F, 0x24, 0x2C
 
 
 class Direction:
@@ -70,9 +66,9 @@ def relay(first: str, second: str, delay_s: float, loss: float) -> None:
 
 
 def send_real_packets(interface: str) -> None:
-    """See above."""
+    """In place of long ones for a network card to cut up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for command in OFFLOADS.values():
+        for command in OFFLOADS:
             value = bytearray(struct.pack("II", command, 0))  # a struct ethtool_value: off
             address = (ctypes.c_char * len(value)).from_buffer(value)
             request = struct.pack("16sP", interface.encode(), ctypes.addressof(address))
