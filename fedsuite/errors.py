@@ -56,7 +56,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, *_MAN
 def refused(error: OSError, file: object = "") -> InputError | RunFailed:
     """What to say where the operating system refused to read or write `file`: the error's own, if it is not given.
 
-    RunFailed where the disk is full or broken, InputError where another path or other rights are the cure.
+    RunFailed where the disk is full or broken, or too many files are open; InputError where another path or other rights
+    are the cure.
     """
     where, reason = one_line(str(file or error.filename or "a file")), error.strerror or str(error)
     if error.errno in _FULL:
@@ -66,7 +67,7 @@ def refused(error: OSError, file: object = "") -> InputError | RunFailed:
 
 
 def is_short(error: BaseException) -> TypeGuard[OSError]:
-    """Whether the machine had no more to give, so that nothing is said of the file."""
+    """Whether the machine had no more room, memory or open files to give, which says nothing about the file itself."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 

@@ -14,7 +14,7 @@ _turn = RLock()
 
 @contextmanager
 def in_turn(tell: Callable[[str], object] = lambda _: None) -> Iterator[None]:
-    """As soon as no other thread is in such a context; tell: is told if that takes a while."""
+    """Begins when no other thread is in such a context; tell: is told if one is."""
     if not _turn.acquire(blocking=False):
         tell(WAITS)
         _turn.acquire()

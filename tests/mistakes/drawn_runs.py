@@ -158,7 +158,7 @@ def _on_ray(playing: Playing, keys: Keys, folder: RunFolder) -> dict[str, str]:
         return ThisHost(hired)
 
     def kill(event: Mapping[str, Any]) -> None:
-        # Once: of those that come in their place there is one at a time.
+        # Only once: from then on the list has at most the one that replaces it.
         if event["round"] == last and len(workers) == 2:
             threading.Timer(after_s, ray.kill, [workers[0]]).start()
             workers.clear()

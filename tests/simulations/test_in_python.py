@@ -95,7 +95,7 @@ def test_a_stopped_run_goes_on(toy: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_threads_take_turns(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whose networks and dropout draw from torch's one global generator."""
+    """Networks and dropout of all of them draw from torch's one global generator."""
 
     def play(name: str, seed: int) -> tuple[str, str]:
         settings = settings_from(config_of(cache, tmp_path, name, seed=seed))

@@ -1,4 +1,4 @@
-"""What a process keeps of clients: nothing of a run that another one has followed, and what is nowhere but in memory."""
+"""Which clients a process keeps open: none of an earlier run, and in any case those whose state is in memory alone."""
 
 import gc
 from importlib import import_module
@@ -13,10 +13,8 @@ from tests.mistakes.silent_keys import RUNS, Playing
 
 @pytest.mark.parametrize("system", RUNS)
 def test_clients_of_a_run_are_let_go_with_the_next_run(tmp_path: Path, system: str) -> None:
-    playing, open_site = (
-        Playing(system, tmp_path),
-        import_module(f"simulations.{system}.client")._open_site,
-    )
+    playing = Playing(system, tmp_path)
+    open_site = import_module(f"simulations.{system}.client")._open_site
     assert isinstance(open_site, Opened)
     keys = {**playing.keys_of({}), "num-rounds": 1}
     playing.play({**keys, "name": "first"})
