@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 WORD = np.dtype("<u4")
-MOST_MEMBERS = 2**16  # with whom there are 2^15 levels
 
 
 @dataclass(frozen=True)

@@ -142,25 +142,8 @@ def prepare_houses(
     texts = [t for i in splits["train"] for t in i["instructions"]]  # without generated ones
     splits["train"] = [*splits["train"], *read_augmented(data_dir, reading, progress)]
     order = {s: list(dict.fromkeys(i["scan"] for i in items)) for s, items in splits.items()}
-    for split, names in order.items():
-        for scan in names:
-            path_name(scan, f"{files[split]}: a scan")
+    _check_scans(connectivity, files, splits, order, alone)
     scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
-    if absent := missing_scans(connectivity, scans):
-        first = ((s, i) for s, items in splits.items() for i in items if i["scan"] == absent[0])
-        where = next(i.get("augmented", files[s].name) for s, i in first)
-        raise InputError(
-            f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}), "
-            f"it stands in {where}; add <scan>_connectivity.json{without_test(absent[0], order)}"
-        )
-    if not (scans if alone else splits["train"]):
-        raise InputError(
-            f"{files['train']}: no paths; training needs at least one house with paths"
-        )
-    if stray := [s for s in order["val_seen"] if s not in order["train"]]:
-        raise InputError(
-            f"{files['val_seen']}: {stray[0]} is no training house; val_seen needs seen houses"
-        )
     own: dict[str, Episodes] = {scan: {} for scan in scans}
     for split, items in splits.items():
         for item in items:
@@ -189,6 +172,35 @@ def prepare_houses(
     manifest = {"splits": order, "samples": samples, "panoramas": panoramas}
     manifest |= {"vocabulary": len(vocabulary), "content": content}
     (out_dir / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def _check_scans(
+    connectivity: Path,
+    files: Mapping[str, Path],
+    splits: Mapping[str, Sequence[dict[str, Any]]],
+    order: Mapping[str, Sequence[str]],
+    alone: bool,
+) -> None:
+    """InputError where a scan has no graph, none has training paths, or a seen house is none; order: scans by split."""
+    for split, names in order.items():
+        for scan in names:
+            path_name(scan, f"{files[split]}: a scan")
+    scans = list(dict.fromkeys(scan for names in order.values() for scan in names))
+    if absent := missing_scans(connectivity, scans):
+        first = ((s, i) for s, items in splits.items() for i in items if i["scan"] == absent[0])
+        where = next(i.get("augmented", files[s].name) for s, i in first)
+        raise InputError(
+            f"{connectivity}: {len(absent)} scans of the annotations have no connectivity file (first: {absent[0]}), "
+            f"it stands in {where}; add <scan>_connectivity.json{without_test(absent[0], order)}"
+        )
+    if not (scans if alone else splits["train"]):
+        raise InputError(
+            f"{files['train']}: no paths; training needs at least one house with paths"
+        )
+    if stray := [s for s in order["val_seen"] if s not in order["train"]]:
+        raise InputError(
+            f"{files['val_seen']}: {stray[0]} is no training house; val_seen needs seen houses"
+        )
 
 
 def _prepare_house(

@@ -88,11 +88,6 @@ def compare_walks(
     return figure
 
 
-def draw_attention(axes: Axes, walk: InstructionWalk) -> AxesImage:
-    """A walk's attention over all words in one heat map [decisions, words]; the image, for a colour bar."""
-    return _draw_words(axes, walk, slice(None), _darkest(walk), len(walk.decisions))
-
-
 def _grid(
     window: Window, walks: Sequence[InstructionWalk], storeys: int
 ) -> tuple[Figure, list[list[Axes]], list[list[Axes]]]:

@@ -8,7 +8,7 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.vln.data.floor_plan import FloorPlan
 from fedsuite.vln.evaluation.following import Decision, InstructionWalk
-from fedsuite.vln.report.walks import MOST_WORDS, compare_walks, draw_attention
+from fedsuite.vln.report.walks import MOST_WORDS, compare_walks
 
 POSITIONS_M = np.array([[0.0, 0, 1], [2, 0, 1], [2, 3, 1], [4, 3, 1]])
 EDGES = np.diag(np.ones(3, bool), 1)
@@ -97,12 +97,6 @@ def test_large_houses_are_drawn_around_the_walk():
     assert compare_walks(large, {"one": walk_of(0, 1)}, ()).axes[0].get_xlim() == pytest.approx(
         (-0.6, 26.6)
     )
-
-
-def test_one_heat_map_alone():
-    axes = compare_walks(PLAN, {"one": SHORT}).axes[1]
-    image = draw_attention(axes, SHORT)
-    assert np.array_equal(image.get_array(), SHORT.attention)
 
 
 def test_refused():
