@@ -46,6 +46,7 @@ WRITTEN = (
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
 )  # fmt: skip
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
+_TABLES = ("versions", "placement", "nodes")  # entries of run.json that are objects; nodes: each of its own
 _GLANCE_S = 0.5  # longer than another process takes to see whether a lock is free
 _BUSY = "another process is writing to this run; stop it first or use another name"
 
@@ -84,7 +85,14 @@ class RunFolder:
         """Content of run.json; {} before the run has begun."""
         if not self.status_file.exists():
             return {}
-        return read_object(self.status_file, "how a run stands", "delete this one file")
+        what, cure = "how a run stands", "delete this one file"
+        found = read_object(self.status_file, what, cure)
+        tables = {name: found[name] for name in _TABLES if name in found}
+        nodes = tables.get("nodes")
+        tables |= nodes if isinstance(nodes, dict) else {}
+        if odd := [name for name, own in tables.items() if not isinstance(own, dict)]:
+            raise InputError(f"{self.status_file}: not {what} ({odd[0]} is no object); {cure}")
+        return found
 
     def is_completed(self) -> bool:
         """Whether the run has ended well, its tables with it."""

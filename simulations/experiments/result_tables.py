@@ -78,7 +78,7 @@ def run_record(run: str, last: int) -> dict[str, Any]:
     if not error and status_of(folder) == UNFINISHED:
         resume = f"fedsuite run --resume {as_typed(folder.path)}"
         error = f"no tables yet; write them with: {resume}"
-    defaults = to_flat(load_system(str(stored["system"])).config_class())
+    defaults = to_flat(load_system(str(stored.get("system", ""))).config_class())
     by_round: dict[int, dict[str, float]] = {}
     for number, metrics in _rounds(folder):  # the closing has the number of the last round
         by_round.setdefault(number, {}).update(metrics)

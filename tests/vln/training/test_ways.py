@@ -130,12 +130,17 @@ def test_a_stop_on_the_goal_too_early_is_none(oak, ways) -> None:
 def test_progress_towards_a_region(oak) -> None:
     """Of NDH: metres that the nearest place of the region has come nearer."""
     d = oak.graph.distance_m
-    samples = [replace(s, goals=(s.path[-1], s.path[-2])) for s in oak.samples["train"][:5]]
-    walks = [list(s.path[:3]) for s in samples]
+    samples = [
+        replace(s, goals=s.path[-1 - n % 2 :]) for n, s in enumerate(oak.samples["train"][:15])
+    ]
+    walks = [list(s.path[: 1 + n % len(s.path)]) for n, s in enumerate(samples)]  # some stay
+    walks += [[*w, w[0]] for w in walks]  # and some go back
+    samples += samples
     want = [
         min(d[w[0], g] for g in s.goals) - min(d[w[-1], g] for g in s.goals)
         for w, s in zip(walks, samples, strict=True)
     ]
+    assert len(set(want)) > 3
     assert np.array_equal(goal_progress_m(d, walks, [s.goals for s in samples]), want)
     views = [[0] * len(w) for w in walks]
     plain = FedVLNConfig()

@@ -22,7 +22,7 @@ from fedsuite.driving.data.readers.clocks import at_times, check_clock
 from fedsuite.driving.data.readers.drive import LEFT, Drive, ReadOptions, first_of, name_of
 from fedsuite.driving.data.readers.rows import BadRows, kept_frames
 from fedsuite.errors import InputError, one_line
-from fedsuite.storage.files import check_readable
+from fedsuite.storage.files import check_readable, path_name
 
 KIND = "nuscenes"
 CAN, PICTURES = "can_bus", "sample_data.json"
@@ -38,7 +38,10 @@ def matches(folder: Path) -> bool:
 def read(folder: Path, options: ReadOptions) -> Drive:
     """The front camera's pictures of all scenes that have a CAN bus, in order of scene and time."""
     file = first_of(folder.glob(f"v1.0-*/{PICTURES}"), f"v1.0-*/{PICTURES}", folder)
-    names = {str(r["token"]): str(r["name"]) for r in _records(file, "scene", ("token", "name"))}
+    names = {
+        str(r["token"]): path_name(r["name"], f"{file.with_name('scene.json')}: a scene's name")
+        for r in _records(file, "scene", ("token", "name"))
+    }
     scene_of = {
         str(r["token"]): names.get(str(r["scene_token"]), "")
         for r in _records(file, "sample", ("token", "scene_token"))
@@ -49,7 +52,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
         if not CAMERA.fullmatch(str(record["filename"])):
             continue
         picture, scene = folder / str(record["filename"]), scene_of.get(str(record["sample_token"]))
-        if not scene or type(record["timestamp"]) is not int:
+        if not scene or not _counts(record["timestamp"]):
             raise InputError(
                 f"{file}: {picture.name} has no scene, or a timestamp that is no number; fetch the file again"
             )
@@ -81,7 +84,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
 def _angles(file: Path, times_us: list[int]) -> np.ndarray:
     """float64 [n], at the times of the pictures; NaN where no sample is near."""
     pairs = [(r["utime"], r["value"]) for r in _read(file, ("utime", "value"))]
-    if any(type(time) is not int or type(value) not in (int, float) for time, value in pairs):
+    if not all(_counts(t) and (_counts(value) or type(value) is float) for t, value in pairs):
         raise InputError(f"{file}: utime and value must be numbers; fetch the file again")
     first = (
         pairs[0][0] if pairs else 0
@@ -90,6 +93,11 @@ def _angles(file: Path, times_us: list[int]) -> np.ndarray:
     check_clock(file, samples)
     frames = np.array([(time - first) / MICROSECONDS for time in times_us])
     return at_times(frames, samples, np.array([float(value) for _, value in pairs]))
+
+
+def _counts(value: object) -> bool:
+    """Whether it is a whole number of at most 64 bits; JSON may hold longer ones than a float can."""
+    return type(value) is int and abs(value) < 2**63
 
 
 def _records(beside: Path, table: str, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -237,6 +237,7 @@ def test_rows_that_are_not_those_of_their_episode(tmp_path, changes, said) -> No
     ("changes", "said"),
     [
         ({"codebase_version": "v1.6"}, "expected v2.0, v2.1, v3.0"),
+        ({"codebase_version": ["v3.0"]}, "expected v2.0, v2.1, v3.0"),
         ({"fps": 0}, "fps 0"),
         ({"fps": True}, "fps True"),
         ({"fps": 30}, "frames a second"),

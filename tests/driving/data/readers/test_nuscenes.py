@@ -98,6 +98,10 @@ def test_a_scene_without_can_bus_is_named(tmp_path, write_images) -> None:
         ("sample", lambda text: text.replace('"token": "s1k0"', '"token": "other"', 1), "has no scene"),
         ("scene", lambda text: "[" + "9" * 200_000, "ends within record 0"),
         ("scene", lambda text: text.replace('"s1"', "s1"), "record 0 cannot be read"),
+        ("scene", lambda text: text.replace("scene-0001", "../scene-0001"), "a scene's name must be letters"),
+        ("scene", lambda text: text.replace("scene-0001", "s" * 300), "a scene's name must be letters"),
+        ("sample_data", lambda text: text.replace('"timestamp": ', '"timestamp": ' + "9" * 400, 1), "no number"),
+        ("sample_data", lambda text: text.replace('"timestamp": ', '"timestamp": "1", "at": ', 1), "no number"),
     ],
 )  # fmt: skip
 def test_damaged_tables_are_refused(tmp_path, write_images, table, edit, said) -> None:
@@ -113,12 +117,23 @@ def test_damaged_tables_are_refused(tmp_path, write_images, table, edit, said) -
         ([], "times must ascend"),
         ([{"utime": 5, "value": 0.0}, {"utime": 5, "value": 0.0}], "times must ascend"),
         ([{"utime": "5", "value": 0.0}], "must be numbers"),
+        ([{"utime": 10**400, "value": 0.0}], "must be numbers"),
+        ([{"utime": 5, "value": -(10**400)}], "must be numbers"),
+        ([{"utime": 5, "value": True}], "must be numbers"),
     ],
 )
 def test_samples_that_are_none(tmp_path, write_images, samples, said) -> None:
     root = write_scenes(tmp_path / "nuscenes", write_images, (1,))
     (root / "can_bus" / "scene-0001_steeranglefeedback.json").write_text(json.dumps(samples))
     assert said in refusal(root)
+
+
+@pytest.mark.parametrize("table", ["scene", "sample"])
+def test_a_table_that_is_missing(tmp_path, write_images, table) -> None:
+    root = write_scenes(tmp_path / "nuscenes", write_images, (1,))
+    file = root / "v1.0-mini" / f"{table}.json"
+    file.unlink()
+    assert refusal(root) == f"{file}: no such file; fetch the data set again"
 
 
 def test_a_second_version_of_the_tables_is_refused(tmp_path, write_images) -> None:

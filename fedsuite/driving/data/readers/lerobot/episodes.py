@@ -108,8 +108,8 @@ def read_episodes(schema: Schema, camera: Feature) -> list[Episode]:
             f"{schema.file}: {len(found)} episodes of {lengths} rows, or one of them twice, expected {schema.frames} rows; "
             "fetch the folder again"
         )
-    if not found:
-        raise InputError(f"{schema.file}: no episodes; fetch the folder again")
+    if not lengths:
+        raise InputError(f"{schema.file}: no episodes with rows; fetch the folder again")
     return sorted(found, key=lambda e: (str(e.video or e.rows), e.start_s, e.number))
 
 
@@ -117,19 +117,20 @@ def _of_v2(schema: Schema, video: str) -> list[Episode]:
     file = schema.folder / "meta" / "episodes.jsonl"
     found = []
     for line, text in enumerate(lines_of(file), 1):
+        if not text.strip():
+            continue
         try:
-            told = json.loads(text) if text.strip() else None
-            number, length = (told["episode_index"], told["length"]) if told else (0, 0)
+            told = json.loads(text)
+            number, length = told["episode_index"], told["length"]
             if type(number) is not int or type(length) is not int or number < 0 or length < 0:
                 raise TypeError
         except (ValueError, TypeError, KeyError, RecursionError):
             raise InputError(
                 f"{file}: line {line} has no episode_index and length; fetch the file again"
             ) from None
-        if told:
-            at = {"episode_chunk": number // schema.chunk, "episode_index": number}
-            rows, clip = (schema.folder / p.format(**at, video_key=video) for p in schema.layout)
-            found.append(Episode(number, length, rows, clip if video else None, 0.0))
+        at = {"episode_chunk": number // schema.chunk, "episode_index": number}
+        rows, clip = (schema.folder / p.format(**at, video_key=video) for p in schema.layout)
+        found.append(Episode(number, length, rows, clip if video else None, 0.0))
     return found
 
 

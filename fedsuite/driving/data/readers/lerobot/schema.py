@@ -76,7 +76,7 @@ def read_schema(folder: Path) -> Schema:
     file = folder / INFO
     info = read_object(file, "a LeRobot folder's description", "fetch the folder again")
     version = info.get("codebase_version")
-    if version not in LAYOUTS:
+    if not isinstance(version, str) or version not in LAYOUTS:
         raise InputError(
             f"{file}: codebase_version {one_line(str(version), 40)}, expected {', '.join(LAYOUTS)}; convert it with "
             "lerobot's own tools"
