@@ -28,6 +28,7 @@ from fedsuite.storage.files import check_readable, parsed_json, path_name, write
 T = TypeVar("T", int, str)
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 _KINDS: Mapping[type, str] = {int: "whole numbers >= 0", str: "texts"}
+MOST = 2**53  # that a number of a roster can be: floats count no further
 ROSTER, VOCABULARY = "roster.json", "vocabulary.json"  # in a run folder
 CONTENT = "content"  # a fact: digest of what the data's files hold, by what they are; a resumed run is held to it
 
@@ -102,8 +103,8 @@ class Roster:
 
 
 def _is_of(value: object, kind: type) -> bool:
-    """Whether it is a text, or a whole number >= 0, as `kind` asks."""
-    return type(value) is kind and not (isinstance(value, int) and value < 0)
+    """Whether it is a text, or a whole number from 0 to MOST, as `kind` asks."""
+    return type(value) is kind and not (isinstance(value, int) and not 0 <= value <= MOST)
 
 
 def roster_of(names: Sequence[str], counts: Sequence[int], role: str = "client") -> Roster:
@@ -121,6 +122,8 @@ def read_roster(file: Path) -> Roster:
     try:
         raw = parsed_json(file.read_text(encoding="utf-8"))
         members = tuple(Member(**member) for member in raw["members"])
+        if not isinstance(raw["words"], list):
+            raise TypeError("words must be a list")
         roster = Roster(members, dict(raw["facts"]), tuple(raw["words"]))
     except FileNotFoundError:
         raise InputError(f"{file}: no such roster; whoever prepares the data writes one") from None
@@ -143,7 +146,7 @@ def _complaint(roster: Roster) -> str:
         if not (typed and member.name.strip() == member.name and member.name):
             name, role = (one_line(repr(x), 100) for x in (member.name, member.role))
             return f"a member's name and role must be texts, got {name} and {role}"
-        if type(member.examples) is not int or member.examples < 0:
+        if not _is_of(member.examples, int):
             return f"{member.name}: examples must be a whole number >= 0, got {one_line(repr(member.examples), 100)}"
         if not (isinstance(member.details, dict) and isinstance(member.key, str)):
             return f"{member.name}: details must be a table and key a text, got {shown(member.details)}, {shown(member.key)}"

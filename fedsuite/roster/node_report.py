@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.roster.members import Member, Roster
+from fedsuite.roster.members import MOST, Member, Roster
 from fedsuite.settings.values import shown
 from fedsuite.storage.files import read_object, telling, write_json
 
@@ -59,10 +59,11 @@ def read_part(file: Path) -> Part:
     """Read and check a part; what is in its member `join` checks. InputError names the file and what is wrong."""
     raw = read_object(file, "what a node says for the roster", _CURE)
     try:
-        words = (
-            raw["words"] if raw.get("words") is None else {str(w): int(n) for w, n in raw["words"]}
-        )
+        words = raw["words"] if raw.get("words") is None else {w: n for w, n in raw["words"]}
         part = Part(**raw | {"member": Member(**raw["member"]), "words": words})
+        counts = (words or {}).items()
+        if not all(isinstance(w, str) and type(n) is int and 0 < n <= MOST for w, n in counts):
+            raise ValueError("words must be pairs of a text and its uses")
         tables = {"facts": part.facts, "largest": part.largest, "details": part.member.details}
         tables |= {"alike": part.alike, "cures": part.cures}
         texts = {"system": part.system, "numbered": part.numbered, "counted": part.counted}
@@ -74,6 +75,9 @@ def read_part(file: Path) -> Part:
             if not isinstance(value, kind):
                 what = "a table" if kind is dict else "text"
                 raise InputError(f"{file}: {key} must be {what}, got {shown(value)}; {_CURE}")
+    for key, most in part.largest.items():
+        if type(most) not in (int, float) or not 0 <= most <= MOST:
+            raise InputError(f"{file}: {key} must be a number, got {shown(most)}; {_CURE}")
     return part
 
 

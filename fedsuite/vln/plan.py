@@ -25,6 +25,10 @@ from fedsuite.vln.start import checked_model, house_model, run_of
 
 def _sizes(config: FedVLNConfig, roster: Roster) -> dict[str, Any]:
     """What agent and speaker have in common."""
+    if not roster.words:
+        raise InputError(
+            "roster: words must hold the vocabulary; have it made anew where the data are"
+        )
     return {
         "vocabulary": len(roster.words),
         "feature": roster.fact("feature-size", int),

@@ -31,8 +31,7 @@ def act(word: int, kind: int = 1, first: Any = (-1,), second: Any = (), rivals: 
     return {"i": word, "t": kind, "o": [list(first), list(second)], "r": list(rivals)}
 
 
-@pytest.fixture
-def document() -> dict[str, Any]:
+def small_document() -> dict[str, Any]:
     """Five texts "wash or dry it" / "open the box or bag", with both kinds of exclusion."""
     sents, pos = (
         [["Wash", "or", "dry", "it"], ["open", "box", "or", "bag"]],
@@ -58,6 +57,11 @@ def document() -> dict[str, Any]:
         },
     }
     return json.loads(json.dumps(built))  # nothing in it is shared
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return small_document()
 
 
 @pytest.mark.slow

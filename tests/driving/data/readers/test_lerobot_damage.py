@@ -89,7 +89,9 @@ def test_a_line_that_is_no_episode(tmp_path, line) -> None:
     file = folder / "meta" / "episodes.jsonl"
     first, *rest = file.read_text().splitlines()
     file.write_text("\n".join([first, line, *rest]))
-    assert refusal(folder) == f"{file}: line 2 has no episode_index and length; fetch the file again"
+    assert (
+        refusal(folder) == f"{file}: line 2 has no episode_index and length; fetch the file again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,4 +108,6 @@ def test_a_row_without_its_picture(tmp_path, entry: Any, said: str) -> None:
     drive = read_drive(folder, "lerobot", TOLD)
     wanted = np.ones(len(drive), bool)
     wanted[4] = False
-    assert len(dict(pictures(drive, wanted, FORM))) == 33  # a picture that nobody asks for is not looked at
+    assert (
+        len(dict(pictures(drive, wanted, FORM))) == 33
+    )  # a picture that nobody asks for is not looked at
