@@ -106,6 +106,18 @@ def test_a_faulty_fleet_is_one_line(tmp_path, text, said) -> None:
     assert message.startswith(str(tmp_path / "drives.toml")) and re.search(said, message)
 
 
+@pytest.mark.parametrize("key", ["steering", "camera"])
+def test_what_is_for_lerobot_alone(tmp_path, key) -> None:
+    """Refused where it is said of a drive of another kind; of all the others it may be said."""
+    write_drive(tmp_path / "bob", 3)
+    fleet = tmp_path / "drives.toml"
+    fleet.write_text(f'[bob]\n{key} = "action"\n')
+    place = f"[bob] of {fleet}: steering and camera are for LeRobot folders, bob is of kind "
+    assert refusal(tmp_path).startswith(place) and refusal(tmp_path).endswith("; remove them")
+    fleet.write_text(f'["*"]\n{key} = "action"\n')
+    assert len(read_drives(DataSettings(dir=str(tmp_path)))[0]) == 3
+
+
 def test_what_drives_toml_says_makes_other_silos(tmp_path) -> None:
     write_drive(tmp_path / "bob", 60)
     data = DataSettings(dir=str(tmp_path), cache_dir=str(tmp_path / "cache"))

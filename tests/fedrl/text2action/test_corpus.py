@@ -110,6 +110,10 @@ def test_names_and_arguments_become_samples(document: dict[str, Any]) -> None:
     assert (arguments[0].action, arguments[0].neglected) == (4, (4,))
     assert arguments[1].kinds == (NONE, NONE, NONE, NONE, REQUIRED)  # its object is not in the text
     assert arguments[2].neglected == (0, 2) and arguments[2].action == 2
+    document["texts"][0]["sents"][1][0] = "it"
+    document["arg"][0][1]["acts"] = [act(4, 2, [0], [-1])]  # the first word of all, or none
+    first = parse_corpus(document, "here").samples("arguments")[0]
+    assert first.rivals == ((0, (8,)), (8, (0,))) and first.kinds[0] == first.kinds[8] == EXCLUSIVE
 
 
 def test_longer_samples_are_cut_with_their_labels(document: dict[str, Any]) -> None:

@@ -47,6 +47,11 @@ def write_route(root: Path, segments: tuple[int, ...] = (3, 10), frames: int = 1
     return root / "Chunk_1" / ROUTE
 
 
+def test_a_folder_without_segments(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"no segment with video.hevc; give the folder of a route"):
+        read_drive(tmp_path, "comma2k19")
+
+
 @pytest.mark.slow
 def test_a_route_is_a_drive_of_segments(tmp_path) -> None:
     route = write_route(tmp_path)

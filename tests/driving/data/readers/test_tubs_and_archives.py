@@ -81,6 +81,11 @@ def test_bad_records(tub, line, said) -> None:
     assert said in refusal(tub)
 
 
+def test_what_is_no_tub(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"no catalog_\*.catalog or record_\*.json; give the folder"):
+        read_drive(tmp_path, "donkeycar")
+
+
 def grey(count: int) -> np.ndarray:
     """float32 [count, 1, 200, 200]; frame i has level 10 i + 0.6."""
     levels = np.arange(count, dtype=np.float32) * 10 + np.float32(0.6)

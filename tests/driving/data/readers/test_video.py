@@ -2,6 +2,7 @@
 
 import os
 import random
+import struct
 from fractions import Fraction
 from pathlib import Path
 
@@ -108,6 +109,20 @@ def test_a_video_whose_pictures_change_their_size(tmp_path) -> None:
     write_video(two, CODES[15:], "hevc", size=128)
     one.write_bytes(one.read_bytes() + two.read_bytes())
     assert "damaged" in refusal(one, "hevc")
+
+
+@pytest.mark.slow
+def test_a_video_to_be_shown_turned(tmp_path) -> None:
+    """As telephones write it: frames as they came, and a matrix in the track's header that turns them."""
+    file = tmp_path / "a.mp4"
+    write_video(file, CODES[:3])
+    whole = bytearray(file.read_bytes())
+    matrix = whole.index(b"tkhd") + 44
+    upright = struct.pack(">9i", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+    assert whole[matrix : matrix + 36] == upright
+    whole[matrix : matrix + 36] = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
+    file.write_bytes(whole)
+    assert "to be shown turned by -90 degrees; save it upright" in refusal(file, count=3)
 
 
 @pytest.mark.slow
