@@ -17,12 +17,13 @@ seen the first.
 """
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fedsuite.averaging.privacy_settings import SECRET
+from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE, SECRET, SEEDED
 from fedsuite.errors import InputError, one_line
 from fedsuite.privacy.accounting import epsilon_of
 from fedsuite.storage.files import make_private, telling, write_atomically
@@ -90,7 +91,7 @@ def read(folder: Path) -> Ledger:
         return Ledger(tuple(_release(json.loads(line)) for line in lines))
     except FileNotFoundError:
         return Ledger()
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         why = one_line(str(error), 100)
         raise InputError(f"{file}: not a ledger of releases ({why}); {_CURE}") from None
 
@@ -116,4 +117,16 @@ def _line(release: Release) -> dict[str, Any]:
 def _release(line: dict[str, Any]) -> Release:
     if line.keys() != _KEYS.keys():
         raise ValueError(f"expected {', '.join(_KEYS)} in every line")
-    return Release(**{field.name: line[key] for key, field in _KEYS.items()})
+    found = Release(**{field.name: line[key] for key, field in _KEYS.items()})
+    counts = found.round, found.count, found.participants
+    rates = found.noise_multiplier, found.sampling, found.delta
+    if not all(type(n) is int and n >= 0 for n in counts):
+        raise ValueError("round, count and participants must be whole numbers")
+    if not all(type(n) in (int, float) and n > 0 and math.isfinite(n) for n in rates):
+        raise ValueError("noise-multiplier, sampling and delta must be numbers above 0")
+    if found.sampling > 1 or found.delta >= 1:
+        raise ValueError("sampling must be at most 1, delta below 1")
+    told = found.mechanism, found.unit, found.noise
+    if told not in [("gaussian", u, n) for u in (CLIENT, EXAMPLE) for n in (SECRET, SEEDED)]:
+        raise ValueError("mechanism, unit or noise is none that there is")
+    return found

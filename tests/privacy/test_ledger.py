@@ -4,6 +4,7 @@ import json
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,10 +88,7 @@ def test_lines_are_kept_in_order_and_read_again(tmp_path: Path) -> None:
     assert (again.unit, again.delta, again.secret) == ("client", 1e-3, False)
     assert Ledger(again.releases[:1]).secret
     first = json.loads((tmp_path / LEDGER).read_text().splitlines()[0])
-    assert first == {
-        "round": 1, "mechanism": "gaussian", "unit": "client", "noise-multiplier": 2.0, "sampling": 1.0,
-        "count": 1, "participants": 12, "delta": 1e-3, "noise": "secret",
-    }  # fmt: skip
+    assert first == LINE
 
 
 def test_a_clients_ledger_is_its_own(tmp_path: Path) -> None:
@@ -100,7 +98,27 @@ def test_a_clients_ledger_is_its_own(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"round": 1}', '"x"'])
+ODD = [None, True, -1, 10**400, float("nan"), float("inf"), "", "x", [], {}]
+LINE = {
+    "round": 1, "mechanism": "gaussian", "unit": "client", "noise-multiplier": 2.0, "sampling": 1.0,
+    "count": 1, "participants": 12, "delta": 1e-3, "noise": "secret",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("key", LINE)
+def test_a_line_with_another_value_is_no_ledger(tmp_path: Path, key: str, value: Any) -> None:
+    """No count below 0, which would take releases back, and no noise that nobody could have drawn."""
+    file = tmp_path / LEDGER
+    file.write_text(json.dumps(LINE | {key: value}) + "\n")
+    if type(value) is int and value > 0 and key in ("round", "count", "participants"):
+        assert read(tmp_path)
+        return
+    with pytest.raises(InputError, match=r"ledger\.jsonl: not a ledger .* put it back"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"round": 1}', '"x"', "[" * 100_000])
 def test_a_damaged_ledger_is_no_ledger(tmp_path: Path, text: str) -> None:
     """Nothing is released then: how much has been told nobody knows."""
     (tmp_path / LEDGER).write_text(text + "\n")

@@ -208,7 +208,8 @@ def test_generated_instructions_are_for_training_alone(data_dir: Path, vocabular
     said: list[str] = []
     both = prepare_sources(config, in_lines(said.append))
     assert both.houses_dir != plain.houses_dir
-    vocabulary.write_text(vocabulary.read_text().replace("[unused5]", "five"))
+    text = vocabulary.read_text(encoding="utf-8").replace("[unused5]", "five")
+    vocabulary.write_text(text, encoding="utf-8")
     assert prepare_sources(config).houses_dir != both.houses_dir  # words are made of these pieces
     assert f"{file}: {len(lines)} generated instructions are trained on as well" in said
     assert load_vocabulary(both.houses_dir).words == load_vocabulary(plain.houses_dir).words

@@ -82,7 +82,9 @@ def test_bad_records(tub, line, said) -> None:
 
 
 def test_what_is_no_tub(tmp_path) -> None:
-    with pytest.raises(InputError, match=r"no catalog_\*.catalog or record_\*.json; give the folder"):
+    with pytest.raises(
+        InputError, match=r"no catalog_\*.catalog or record_\*.json; give the folder"
+    ):
         read_drive(tmp_path, "donkeycar")
 
 
