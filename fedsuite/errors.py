@@ -3,6 +3,7 @@
 import codecs
 import difflib
 import errno
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable
@@ -91,6 +92,8 @@ def understood(error: BaseException) -> InputError | RunFailed | None:
     if isinstance(error, ModuleNotFoundError):
         return _uninstalled(error)
     if isinstance(error, OSError):
+        if not _is_somewhere():
+            return InputError("the folder that this was started in is gone; change to another one")
         return refused(error) if is_refusal(error) else None
     if isinstance(error, UnicodeEncodeError) and _names_a_file(error):
         return InputError(
@@ -102,6 +105,14 @@ def understood(error: BaseException) -> InputError | RunFailed | None:
             f"not enough memory ({error}); lower the sizes or batch sizes, or use a larger machine"
         )
     return None
+
+
+def _is_somewhere() -> bool:
+    """Whether the folder that this process works in is still there."""
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
 
 
 def _names_a_file(error: UnicodeEncodeError) -> bool:

@@ -5,6 +5,8 @@ import os
 import pty
 import shutil
 import signal
+import sys
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,17 @@ from safetensors.numpy import save_file
 
 from fedsuite.runs import array_files
 from fedsuite.runs.folder import RunFolder
+from simulations.commands.cli import main
 from simulations.engines.processes import living_processes, wait_until
-from tests.harness import WAIT_S, results_of, run_toy, start_cli, wait_for_checkpoint, write_toml
+from tests.harness import (
+    WAIT_S,
+    exit_code_of,
+    results_of,
+    run_toy,
+    start_cli,
+    wait_for_checkpoint,
+    write_toml,
+)
 from tests.mistakes.refusing import Call, said
 
 ROUNDS = 1
@@ -205,6 +216,19 @@ def _own_terminal() -> None:
     import termios
 
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_a_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Deleted, or unmounted, under a terminal that is still in it."""
+    (folder := tmp_path / "gone").mkdir()
+    with chdir(folder):
+        folder.rmdir()
+        monkeypatch.setattr(sys, "argv", ["fedsuite", "run", "fedvln/quickstart"])
+        assert exit_code_of(main) == 2
+    line = "error: the folder that this was started in is gone; change to another one\n"
+    assert capsys.readouterr().err == line
 
 
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
