@@ -100,7 +100,6 @@ class SealedKeys:
             except ValueError as error:
                 self.refuse("keys", f"of member {p}: {error}", "keys signed by who sent them")
             public.append(key)
-        self.peers.meet(told, lambda found, expected: self.refuse("keys", found, expected))
         stored = self._kept.load(1)
         before = stored[0] if stored else {}
         if public[self.own] != public_of(secret := self._secret()):
@@ -111,4 +110,6 @@ class SealedKeys:
         if "public" in before and not np.array_equal(before["public"], table):
             changed = np.flatnonzero((before["public"] != table).any(axis=1)).tolist()
             self.refuse("keys", f"others of members {changed}", "those that the run began with")
+        # Last, since it keeps who they say they are.
+        self.peers.meet(told, lambda found, expected: self.refuse("keys", found, expected))
         self._kept.save(0, {"secret": np.frombuffer(secret, np.uint8), "public": table}, {})

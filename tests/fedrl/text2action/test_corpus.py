@@ -116,6 +116,19 @@ def test_names_and_arguments_become_samples(document: dict[str, Any]) -> None:
     assert first.rivals == ((0, (8,)), (8, (0,))) and first.kinds[0] == first.kinds[8] == EXCLUSIVE
 
 
+def test_what_all_parties_have_tells_which_arguments_are_asked_for(
+    document: dict[str, Any],
+) -> None:
+    """Parties of two corpora whose texts are alike must not take them for one."""
+    before = parse_corpus(copy.deepcopy(document), "here")
+    document["arg"][1][0]["acts"] = document["arg"][1][0]["acts"][:1]
+    document["folds"]["arg5"] = [[0], [1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    after = parse_corpus(document, "here")
+    assert before.shared("names") == after.shared("names")
+    before, after = (dict(zip("las", c.shared("arguments"), strict=True)) for c in (before, after))
+    assert before["l"] == after["l"] and before["a"] != after["a"]
+
+
 def test_longer_samples_are_cut_with_their_labels(document: dict[str, Any]) -> None:
     corpus = parse_corpus(document, "here")
     (name, *_), (argument, *_) = corpus.samples("names", 2), corpus.samples("arguments", 6)
