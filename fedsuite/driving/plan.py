@@ -23,6 +23,7 @@ from fedsuite.driving.plan_checks import (
     check_merge,
     check_optimizer,
     check_relay,
+    check_roster,
     check_silos_of,
 )
 from fedsuite.driving.topology import (
@@ -124,24 +125,10 @@ def make_plan(config: CDLConfig, num_silos: int = 0, names: tuple[str, ...] = ()
 def plan_of(config: CDLConfig, roster: Roster) -> Plan:
     """The plan, as the roster's silos make it; InputError where they are not numbered, named and counted."""
     count = roster.fact("silos", int)
-    _check_silos(roster, 1 if config.federation.pooled else count)
+    check_roster(roster, 1 if config.federation.pooled else count)
     drives = roster.facts.get("source") == "drives"
     names = tuple(name for member in roster.members for name in member.names("names"))
     return make_plan(config, count, names if drives else ())
-
-
-def _check_silos(roster: Roster, count: int) -> None:
-    cure = "have it made anew where the data are"
-    numbers: list[int] = []
-    for member in roster.members:
-        own = member.listed("silos", int)
-        if not len(own) == len(member.names("names")) == len(member.listed("frames", int)):
-            raise InputError(
-                f"roster: {member.name}: silos, names and frames are not equally many; {cure}"
-            )
-        numbers += own
-    if sorted(numbers) != [*range(count)]:
-        raise InputError(f"roster: silos must be 0 to {count - 1}, each of one member; {cure}")
 
 
 def clients_of(config: CDLConfig, roster: Roster) -> list[ClientInfo]:

@@ -1,4 +1,4 @@
-"""Whether mixing rule, local optimizer and clients of a plan fit its mixing matrices; each complaint is one line."""
+"""Whether a plan's rule, optimizer and clients fit its mixing matrices, and a roster its silos; each complaint is one line."""
 
 from collections.abc import Sequence
 
@@ -13,6 +13,7 @@ from fedsuite.driving.topology.mixing_matrix import MixingSchedule, closed_group
 from fedsuite.driving.topology.relay import is_tree
 from fedsuite.driving.topology.robust_mixing import MIXING_RULES
 from fedsuite.errors import InputError
+from fedsuite.roster.members import Roster
 from fedsuite.settings.values import chosen
 
 
@@ -106,3 +107,18 @@ def check_silos_of(
             f"{network.labels[j]}'s model after every mixing and another client holds it; set "
             "federation.silos-per-client=0 (one client for all) or federation.mixings-per-round=1"
         )
+
+
+def check_roster(roster: Roster, count: int) -> None:
+    """InputError unless its `count` silos are numbered, named and counted."""
+    cure = "have it made anew where the data are"
+    numbers: list[int] = []
+    for member in roster.members:
+        own = member.listed("silos", int)
+        if not len(own) == len(member.names("names")) == len(member.listed("frames", int)):
+            raise InputError(
+                f"roster: {member.name}: silos, names and frames are not equally many; {cure}"
+            )
+        numbers += own
+    if sorted(numbers) != [*range(count)]:
+        raise InputError(f"roster: silos must be 0 to {count - 1}, each of one member; {cure}")
