@@ -1,4 +1,4 @@
-"""Whether a plan's rule, optimizer and clients fit its mixing matrices, and a roster its silos; each complaint is one line."""
+"""Whether a plan's rule, optimizer and clients fit its mixing matrices, and a roster its silos; each complaint is a line."""
 
 from collections.abc import Sequence
 
