@@ -46,11 +46,8 @@ WRITTEN = (
     *("ray-logs/*", "ray-logs/*/*", "ray-logs/*/*/*"),
 )  # fmt: skip
 _BEFORE = (".lock", ".unfinished", "run.json", "run-key", "roster.json", ".*.partial")
-_TABLES = (
-    "versions",
-    "placement",
-    "nodes",
-)  # entries of run.json that are objects; nodes: each of its own
+# Entries of run.json that are objects; those of nodes, too.
+_TABLES = ("versions", "placement", "nodes")
 _GLANCE_S = 0.5  # longer than another process takes to see whether a lock is free
 _BUSY = "another process is writing to this run; stop it first or use another name"
 

@@ -19,7 +19,6 @@ from fedsuite.roster.members import Member, Roster, read_roster, write_roster
 from fedsuite.roster.node_report import Part, join, read_part, total_words, write_part
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import read_config
-from fedsuite.storage.progress import silent
 from fedsuite.vln.data.annotations import Form, check_items, read_annotations
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.rxr import read_guides
@@ -194,54 +193,57 @@ def paths(folder: Path) -> Iterator[Document]:
 
 
 def rosters(folder: Path) -> Iterator[Document]:
-    """Of every system, and what nodes say for one."""
-    house = {"houses": ["oak"], "numbers": [0], "train": [9], "val_seen": [2], "val_unseen": [0]}
-    silo = {"silos": [0], "names": ["oak"], "frames": [9]}
-    keys: dict[str, dict[str, Any]] = {
-        "fedvln": {"agent.hidden-size": 8},
-        "cdl": {"data.num-silos": 2, "data.image-size": 40, "federation.scenario": "star"},
-        "fedrl": {},
+    """Of every system, as a server reads them."""
+    counts = {"train": [9], "val_seen": [2], "val_unseen": [0]}
+    houses = (
+        Member("oak", "seen", 9, {"houses": ["oak"], "numbers": [0], **counts}),
+        Member("elm", "seen", 9, {"houses": ["elm"], "numbers": [1], **counts}),
+    )
+    silos = (
+        Member("oak", "silo", 9, {"silos": [0], "names": ["oak"], "frames": [9]}),
+        Member("elm", "silo", 9, {"silos": [1], "names": ["elm"], "frames": [9]}),
+    )
+    parties = (Member("alpha", "alpha", 50), Member("beta", "beta", 50))
+    words = ("<PAD>", "<UNK>", "<EOS>", "go")
+    made: dict[str, tuple[Roster, dict[str, Any]]] = {
+        "fedvln": (Roster(houses, {"feature-size": 4}, words), {"agent.hidden-size": 8}),
+        "cdl": (
+            Roster(silos, {"silos": 2}),
+            {"federation.scenario": "star", "data.image-size": 40},
+        ),
+        "fedrl": (Roster(parties, {"score": "success-rate", "world": "gridworld"}), {}),
     }
-    for system, details in (("fedvln", house), ("cdl", silo), ("fedrl", {})):
-        own = load_system(system)
-        settings = read_config(own.config_class, keys[system])
-        file = folder / f"{system}.json"
-        if system == "fedrl":
-            roster = own.prepare(settings, silent)
-        else:
-            role = "seen" if system == "fedvln" else "silo"
-            second = {k: [1] if k in ("silos", "numbers") else v for k, v in details.items()}
-            names = ("houses", "names")
-            second |= {k: ["elm"] for k in names if k in details}
-            members = (Member("oak", role, 9, details), Member("elm", role, 9, second))
-            words = ("<PAD>", "<UNK>", "<EOS>", "go") if system == "fedvln" else ()
-            roster = Roster(members, {"feature-size": 4, "silos": 2}, words)
+    for system, (roster, keys) in made.items():
+        own, file = load_system(system), folder / f"{system}.json"
+        settings = read_config(own.config_class, keys)
         write_roster(file, roster)
 
         def read(file: Path = file, own: Any = own, settings: Any = settings) -> None:
             own.make_strategy(settings, read_roster(file))
 
         yield Document(file, read)
-    told = folder / "part.json"
-    member = Member("oak", "seen", 9, house)
-    one = {"alike": {"full lock": "1"}, "cures": {"full lock": "turn"}, "largest": {"angle-limit": 1.5}}  # fmt: skip
-    part = Part("fedvln", member, {"feature-size": 4}, numbered="numbers", words={"go": 2}, **one)  # type: ignore[arg-type]
-    write_part(told, part)
-    yield Document(told, lambda: total_words({"b": part, str(told): read_part(told)}))
-    yield Document(told, lambda: join({"b": part, str(told): read_part(told)}))
+
+
+def reports(folder: Path) -> Iterator[Document]:
+    """What a node says of itself for a roster."""
+    part = Part(
+        "fedvln", Member("oak", "seen", 9, {"houses": ["oak"]}), {"feature-size": 4}, {"angle-limit": 1.5},
+        numbered="numbers", words={"go": 2}, alike={"full lock": "1"}, cures={"full lock": "turn it"},
+    )  # fmt: skip
+    write_part(file := folder / "part.json", part)
+    yield Document(file, lambda: total_words({"another": part, str(file): read_part(file)}))
+    yield Document(file, lambda: join({"another": part, str(file): read_part(file)}))
 
 
 def runs(folder: Path) -> Iterator[Document]:
     """What `fedsuite show` reads of a run."""
-    run = houses_run(folder / "run", 0, 0.5, settings={"system": "fedvln"})
-    status = RunFolder(run).status()
-    nodes = {"oak": {"torch": "2.11.0"}}
-    RunFolder(run).status_file.write_text(json.dumps(status | {"nodes": nodes, "placement": {"engine": "ray"}}))  # fmt: skip
-    yield Document(RunFolder(run).status_file, lambda: run_tables(run_record(str(run), 3)))
+    run = RunFolder(houses_run(folder / "run", 0, 0.5))
+    run.note(nodes={"oak": {"torch": "2.11.0"}}, placement={"engine": "ray"})
+    yield Document(run.status_file, lambda: run_tables(run_record(str(run.path), 3)))
 
 
 @pytest.mark.parametrize(
-    "documents", [lerobot, nuscenes, tubs, routes, networks, texts, paths, rosters, runs]
+    "documents", [lerobot, nuscenes, tubs, routes, networks, texts, paths, rosters, reports, runs]
 )
 def test_an_odd_value_is_refused_or_read(
     tmp_path: Path, documents: Callable[[Path], Iterator[Document]]
