@@ -36,6 +36,7 @@ from simulations.commands.options import (
     Start,
     Workers,
     WorkersPerGpu,
+    given_beside,
     print_file,
 )
 from simulations.commands.results import add_to as add_look_commands
@@ -162,10 +163,8 @@ def run(
     """Run an experiment, of one run or one per variant, seed or combination of a sweep, or continue it."""
     stop_as_ctrl_c()
     if attach:
-        if config or resume or start or change:
-            raise InputError(
-                "--attach watches a run as it is; leave out CONFIG, --set, --from and --resume"
-            )
+        if others := given_beside(context, {"attach", "connection"}):
+            raise InputError(f"--attach watches a run as it is; leave out {', '.join(others)}")
         attach_to(attach, connection)
         return
     swept = context.info_name == "sweep" or any((vary, metric, target, lower, variant, optuna))

@@ -99,3 +99,14 @@ def print_file(text: str) -> None:
 def print_json(content: Any) -> None:
     """For --json: ASCII alone, so that nothing in it means anything to a terminal."""
     typer.echo(json.dumps(content, indent=2))
+
+
+def given_beside(context: typer.Context, names: set[str]) -> list[str]:
+    """Options and arguments that were typed, other than these parameters."""
+
+    def is_typed(name: str | None) -> bool:
+        source = context.get_parameter_source(name or "")
+        return source is not None and source.name == "COMMANDLINE"
+
+    typed = [p for p in context.command.params if p.name not in names and is_typed(p.name)]
+    return [p.opts[0] if p.opts[0].startswith("-") else p.opts[0].upper() for p in typed]

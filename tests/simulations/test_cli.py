@@ -111,6 +111,22 @@ def test_files_that_are_no_flat_toml(call, tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "others"),
+    [
+        ("toy.toml", "CONFIG"),
+        ("--seeds 1,2 --overwrite", "--seeds, --overwrite"),
+        ("--set seed=1 --engine ray --log mlflow", "--set, --engine, --log"),
+        ("--resume other --connection kit", "--resume"),
+    ],
+)
+def test_who_watches_a_run_gives_it_nothing(call, arguments: str, others: str) -> None:
+    """Nothing that is typed is left unread."""
+    code, _, err = call("run", "--attach", "toy", *arguments.split())
+    assert code == 2
+    assert err == f"error: --attach watches a run as it is; leave out {others}\n"
+
+
+@pytest.mark.parametrize(
     "arguments", [["run", "--engine", "cloud"], ["run", "--workers", "0"], ["fly"]]
 )
 def test_unknown_options_are_exit_code_2(call, arguments: list[str]) -> None:
