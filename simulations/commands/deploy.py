@@ -7,8 +7,8 @@ import typer
 
 from fedsuite.errors import InputError
 from simulations.commands.operating import add_to as add_operating
-from simulations.commands.options import AsJson, print_json
-from simulations.commands.roster import part_of_node, words_of
+from simulations.commands.options import AsJson, check_used, print_json
+from simulations.commands.roster import LeastUses, part_of_node, words_of
 from simulations.commands.running import Authority, Key, NodeFile, Server, Superlink, node, server
 from simulations.deploy.check.cost import cost
 from simulations.deploy.prune import prune
@@ -62,6 +62,7 @@ def init(
     address = Address(checked_host(host, "--host"), checked_port(port, "--port"))
     if bool(nodes) == bool(run):
         raise InputError("give --nodes, or --run with the TOML of a run on generated data")
+    check_used("--set", change, "--run", run)
     roster = generated_roster(run, change or []) if run else None
     names = roster.names if roster else [name.strip() for name in nodes.split(",")]
     make_kit(folder, names, address, days)
@@ -85,9 +86,7 @@ def roster(
     vocabulary: Annotated[
         Path | None, typer.Option(help="FedVLN: words to use; default: counted at all nodes.")
     ] = None,
-    min_word_count: Annotated[
-        int, typer.Option(min=1, help="FedVLN: uses that a counted word needs.")
-    ] = 5,
+    min_word_count: LeastUses = None,
 ) -> None:
     """With the data of all nodes on this machine: convert them, make the roster and hand it out."""
     from fedsuite.roster.node_report import join
@@ -136,6 +135,7 @@ def check(
     """Look at all that a node needs, one line each; exit code 2 if something is wrong."""
     from simulations.deploy.check.readiness import Subject, findings
 
+    check_used("--set", change, "a RUN.toml", config)
     part = (lambda: part_of_node(file, config, change or [])) if config else None
     wrong = 0
     for finding in findings(Subject(file.absolute(), superlink, ca, key, part)):

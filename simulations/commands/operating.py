@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError
+from simulations.commands.options import check_used
 
 Kit = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `deploy init` made.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.")]
@@ -43,6 +44,7 @@ def add(
 
     if run and part:
         raise InputError("give --run where the node's data are here, or --part, not both")
+    check_used("--set", change, "--run", run)
     file = node_file(folder, name)
     if not file.is_file() or not (run or part):
         _say(add_node(folder, name))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsuite.errors import InputError
 from simulations.commands import completion
 
 _CONFIG = "TOML of the experiment, or a name that `fedsuite configs` lists"
@@ -99,6 +100,12 @@ def print_file(text: str) -> None:
 def print_json(content: Any) -> None:
     """For --json: ASCII alone, so that nothing in it means anything to a terminal."""
     typer.echo(json.dumps(content, indent=2))
+
+
+def check_used(option: str, given: object, by: str, there: object) -> None:
+    """InputError where an option is given without the other one, `by`, that alone uses it."""
+    if given and not there:
+        raise InputError(f"{option}: only {by} uses it; add that, or leave it out")
 
 
 def given_beside(context: typer.Context, names: set[str]) -> list[str]:

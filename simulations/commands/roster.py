@@ -21,8 +21,14 @@ from fedsuite.roster.node_report import (
 )
 from fedsuite.settings.config import parse_text, read_config
 from fedsuite.storage.deleting import delete_file
-from simulations.commands.options import print_file
+from simulations.commands.options import check_used, print_file
 
+LeastUses = Annotated[
+    int | None,
+    typer.Option(
+        "--min-word-count", min=1, help="FedVLN: uses that a counted word needs; default: 5."
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="New file to write; default: stdout.")]
 
 
@@ -46,6 +52,7 @@ def prepare_node(
     ] = False,
 ) -> None:
     """Convert and check what a node has, and print what is to stand in the roster for it."""
+    check_used("--overwrite", overwrite, "--out", out)
     if out is not None and not overwrite:
         _new(out, "give a new file, or --overwrite")
     part = part_of_node(node, config, change or [], count_words)
@@ -94,9 +101,7 @@ def make_roster(
     vocabulary: Annotated[
         Path | None, typer.Option(help="FedVLN: words to use; default: those that nodes counted.")
     ] = None,
-    min_word_count: Annotated[
-        int, typer.Option(min=1, help="FedVLN: uses that a counted word needs.")
-    ] = 5,
+    min_word_count: LeastUses = None,
 ) -> None:
     """Join what nodes say of themselves to a roster."""
     _new(out)
@@ -112,17 +117,24 @@ def make_roster(
         raise
 
 
-def words_of(parts: Mapping[str, Part], file: Path | None, least: int) -> tuple[str, ...]:
-    """The words that a roster of these parts has: those of a file, else those that nodes counted."""
+def words_of(
+    parts: Mapping[str, Part], file: Path | None, least: int | None = None
+) -> tuple[str, ...]:
+    """The words that a roster of these parts has: those of a file, else those that nodes counted, `least` times or 5."""
     if next(iter(parts.values())).system != "fedvln":
-        if file is not None:
-            raise InputError("--vocabulary: only FedVLN has words; leave it out")
+        for option, given in (("--vocabulary", file), ("--min-word-count", least)):
+            if given is not None:
+                raise InputError(f"{option}: only FedVLN has words; leave it out")
         return ()
+    if file and least:
+        raise InputError(
+            "--min-word-count: the words of --vocabulary are not counted; leave one of them out"
+        )
     from fedsuite.vln.data.instructions import read_vocabulary, vocabulary_of
 
     if file and any(part.words for part in parts.values()):
         print(f"the words are those of {file}; what nodes counted is not used")
-    return (read_vocabulary(file) if file else vocabulary_of(total_words(parts), least)).words
+    return (read_vocabulary(file) if file else vocabulary_of(total_words(parts), least or 5)).words
 
 
 def _new(file: Path, cure: str = "give a new file") -> None:

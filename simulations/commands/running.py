@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from simulations.commands.options import check_used
 from simulations.commands.stopping import EXIT_STOPPED, stop_as_ctrl_c
 from simulations.deploy.log_lines import Rotation, log_lines
 from simulations.deploy.polling import DEFAULT_S
@@ -24,11 +25,12 @@ LogFile = Annotated[
     Path | None,
     typer.Option("--log-file", help="Log to this file in place of standard output, and rotate it."),
 ]
+HOURS, KEPT = "--log-rotation-interval-hours", "--log-rotation-backup-count"
 LogHours = Annotated[
-    int, typer.Option("--log-rotation-interval-hours", min=1, help="A new log file every N hours.")
+    int | None, typer.Option(HOURS, min=1, help="A new log file every N hours; default: 24.")
 ]
 LogsKept = Annotated[
-    int, typer.Option("--log-rotation-backup-count", min=1, help="Older log files to keep.")
+    int | None, typer.Option(KEPT, min=1, help="Older log files to keep; default: 7.")
 ]
 
 
@@ -38,8 +40,8 @@ def server(
         str, typer.Option(help="Address to listen on; default: listen of server.toml.")
     ] = "",
     log_file: LogFile = None,
-    log_hours: LogHours = 24,
-    logs_kept: LogsKept = 7,
+    log_hours: LogHours = None,
+    logs_kept: LogsKept = None,
 ) -> None:
     """Run the SuperLink; Ctrl-C ends it."""
     from dataclasses import replace
@@ -47,9 +49,10 @@ def server(
     from simulations.deploy.kit.server_folder import read_server
     from simulations.deploy.serving import run_server
 
+    rotation = _rotation(log_file, log_hours, logs_kept)
     found = read_server(folder)
     found = replace(found, listen=listen) if listen else found
-    with _logged(log_file, log_hours, logs_kept) as say:
+    with _logged(rotation) as say:
         run_server(found, say)
 
 
@@ -75,22 +78,30 @@ def node(
         ),
     ] = DEFAULT_S,
     log_file: LogFile = None,
-    log_hours: LogHours = 24,
-    logs_kept: LogsKept = 7,
+    log_hours: LogHours = None,
+    logs_kept: LogsKept = None,
 ) -> None:
     """Run a SuperNode; Ctrl-C ends it."""
     from simulations.deploy.node import run_node, start_of
 
+    rotation = _rotation(log_file, log_hours, logs_kept)
     start = start_of(file, superlink, ca, key, port, poll_s)
-    with _logged(log_file, log_hours, logs_kept) as say:
+    with _logged(rotation) as say:
         run_node(start, say, warm)
 
 
+def _rotation(file: Path | None, hours: int | None, kept: int | None) -> Rotation | None:
+    """How to log to a file; None where there is none."""
+    for option, given in ((HOURS, hours), (KEPT, kept)):
+        check_used(option, given, "--log-file", file)
+    return Rotation(file, hours or 24, kept or 7) if file else None
+
+
 @contextmanager
-def _logged(file: Path | None, hours: int, kept: int) -> Iterator[Callable[[str], None]]:
+def _logged(rotation: Rotation | None) -> Iterator[Callable[[str], None]]:
     """What says a program's lines, until it is stopped."""
     stop_as_ctrl_c()
-    with log_lines(Rotation(file, hours, kept) if file else None) as say:
+    with log_lines(rotation) as say:
         try:
             yield say
         except KeyboardInterrupt:

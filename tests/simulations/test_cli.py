@@ -111,6 +111,26 @@ def test_files_that_are_no_flat_toml(call, tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "option", "user"),
+    [
+        ("deploy init kit --host localhost --nodes oak --set seed=1", "--set", "--run"),
+        ("deploy add kit oak --set seed=1", "--set", "--run"),
+        ("deploy check node.toml --set seed=1", "--set", "a RUN.toml"),
+        ("deploy server kit --log-rotation-backup-count 7", "--log-rotation-backup-count", "--log-file"),
+        ("deploy node n.toml --log-rotation-interval-hours 1", "--log-rotation-interval-hours", "--log-file"),
+        ("data prepare-node node.toml toy.toml --overwrite", "--overwrite", "--out"),
+    ],
+)  # fmt: skip
+def test_an_option_without_the_one_that_uses_it(
+    call, tmp_path: Path, arguments: str, option: str, user: str
+) -> None:
+    code, _, err = call(*arguments.split())
+    assert code == 2
+    assert err == f"error: {option}: only {user} uses it; add that, or leave it out\n"
+    assert not [*tmp_path.glob("kit*")]
+
+
+@pytest.mark.parametrize(
     ("arguments", "others"),
     [
         ("toy.toml", "CONFIG"),

@@ -68,6 +68,9 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path, call: Call) -> None
     code, _, err = call(*make, engine=False)
     assert code == 2 and "says no words; give a vocabulary with --vocabulary" in err
     (tmp_path / "words.txt").write_text("<PAD>\n<UNK>\n<EOS>\nleft\n")
+    both = ("--vocabulary", "words.txt", "--min-word-count", "5")
+    code, _, err = call(*make, *both, engine=False)
+    assert code == 2 and "--min-word-count: the words of --vocabulary are not counted" in err
     (tmp_path / "made.json").write_text("mine")
     code, _, err = call(*make, "--vocabulary", "words.txt", engine=False)
     assert code == 2 and "made.json: is there already, nothing in it was touched" in err
