@@ -27,17 +27,19 @@ from simulations.client_app import torch_threads
 from simulations.systems import load_system
 
 WRITTEN = "audit.md"
+QUICK = 4  # shadow models
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; wanted: names of attacks, () for all that the system has."""
+    """What was asked for; wanted: names of attacks, () for all that the system has; typed: settings of attacks."""
 
     wanted: tuple[str, ...] = ()
     attack: AttackSettings = field(default_factory=AttackSettings)
     seed: int = 0
     quick: bool = False
     overwrite: bool = False
+    typed: tuple[str, ...] = ()
 
     @property
     def told(self) -> str:
@@ -60,6 +62,9 @@ def audit_run(folder: Path, request: Request, progress: Progress) -> list[Row]:
         )
     config = read_config(system.config_class, stored, str(run.config))
     attacks = _chosen(system.audit(config), request.wanted)
+    for key in request.typed:
+        if (name := key.partition(".")[0]) not in attacks:
+            raise InputError(f"--set {key}: no attack {name} is made here; leave that out")
     with run.locked():
         kept, missing = _kept(run.path / AUDIT, list(attacks), request)
         if not missing:
@@ -134,7 +139,13 @@ def request_of(
 ) -> Request:
     """From the command line."""
     wanted = tuple(name.strip() for name in attacks.split(",") if name.strip())
+    typed = tuple(changed(settings))
     if quick:
-        fewer = replace(settings.membership, shadows=min(4, settings.membership.shadows))
+        shadows = settings.membership.shadows
+        if shadows > QUICK and "membership.shadows" in typed:
+            raise InputError(
+                f"--quick: {QUICK} shadow models, not {shadows}; leave one of them out"
+            )
+        fewer = replace(settings.membership, shadows=min(QUICK, shadows))
         settings = replace(settings, membership=fewer)
-    return Request(wanted, settings, seed, quick, overwrite)
+    return Request(wanted, settings, seed, quick, overwrite, typed)

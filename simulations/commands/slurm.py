@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.errors import InputError
-from simulations.commands.options import Changes, Config, Only, print_file
+from simulations.commands.options import Changes, Config, Only, check_used, print_file
 from simulations.experiments.plan import plan_experiment
 from simulations.experiments.request import Request
 
@@ -64,7 +64,9 @@ def slurm(
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of the job.")] = 1,
     cpus_per_node: Annotated[int, typer.Option(min=1, help="Cores of each.")] = 8,
     gpus_per_node: Annotated[int, typer.Option(min=0, help="GPUs of each.")] = 0,
-    workers_per_gpu: Annotated[int, typer.Option(min=1, help="Workers on each GPU.")] = 1,
+    workers_per_gpu: Annotated[
+        int | None, typer.Option(min=1, help="Workers on each GPU; default: 1.")
+    ] = None,
     time: Annotated[str, typer.Option(help="Most time of a job, as sbatch has it.")] = "24:00:00",
     option: Annotated[
         list[str] | None,
@@ -96,7 +98,8 @@ def slurm(
     lines += ["--requeue", "--open-mode=append", f"--signal=B:TERM@{WARNING_S}", *(option or [])]
     if bad := [line for line in lines if not line.startswith("--") or "\n" in line]:
         raise InputError(f"--option: expected one line as --partition=gpu, got {bad[0]!r}")
-    more = f" --workers-per-gpu {workers_per_gpu}" if gpus_per_node else ""
+    check_used("--workers-per-gpu", workers_per_gpu, "--gpus-per-node", gpus_per_node)
+    more = f" --workers-per-gpu {workers_per_gpu or 1}" if gpus_per_node else ""
     text = _JOB.substitute(
         options="\n".join(f"#SBATCH {line}" for line in lines),
         least_port=LEAST_PORT,

@@ -144,6 +144,8 @@ def test_what_cannot_be_audited_is_refused(tmp_path: Path, call: Call) -> None:
     told[("mine", "--attacks", "wards")] = "no attack"
     told[("mine", "--set", "words.house=2")] = "words.houses"
     told[("mine", "--set", "words.houses=0")] = ">= 1"
+    told[("mine", "--quick", "--set", "membership.shadows=8")] = "--quick: 4 shadow models, not 8"
+    told[("mine", "--quick", "--set", "words.houses=2")] = "words.houses: no attack words is made"
     told[("mine", "--set", "words.houses")] = "KEY=VALUE"
     for arguments, message in told.items():
         code, _, err = call("audit", *arguments, engine=False)

@@ -1,6 +1,6 @@
 """Settings of attacks: `fedsuite audit RUN --set words.houses=2`."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from fedsuite.settings.config import section, setting, to_flat
 from fedsuite.settings.values import Value
@@ -67,8 +67,3 @@ def changed(settings: AttackSettings) -> dict[str, Value]:
     """Keys with other values than the defaults'."""
     usual = to_flat(AttackSettings())
     return {key: value for key, value in to_flat(settings).items() if value != usual[key]}
-
-
-def sections() -> list[str]:
-    """Names of the attacks that have settings."""
-    return [field.name for field in fields(AttackSettings)]

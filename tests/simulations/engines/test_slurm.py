@@ -109,6 +109,7 @@ def test_the_file_says_what_was_asked_for(tmp_path: Path) -> None:
         (("--option", "partition=gpu"), "--option: expected one line as --partition=gpu"),
         (("--option", "--x\ntouch y"), "--option: expected one line"),
         (("--set", "num-rounds=no"), "num-rounds must be a whole number"),
+        (("--workers-per-gpu", "2"), "--workers-per-gpu: only --gpus-per-node uses it"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_printed(
