@@ -119,7 +119,7 @@ def test_control_variates_tell_what_their_corrections_would_hide(
 ) -> None:
     """Corrections move the rows of words that a house does not use; what it sends beside the model is its mean gradient."""
     run = play(tmp_path, cache, aggregation="parallel", control_variates=True)
-    code, _, err = call("audit", "run", "--attacks", "words,canaries", *FEW, engine=False)
+    code, _, err = call("audit", "run", "--attacks", "words,canaries", engine=False)
     assert code == 0, err
     rows = rows_of(run)
     found = {m: rows["words of a house", m]["value"] for m in ("precision", "recall")}
@@ -171,7 +171,7 @@ def test_of_a_secure_sum_the_server_learns_the_words_of_all_together(
     most alone it may be right more often, and finds fewer."""
     summed = {"aggregation": "parallel", "secure_sum": True, "generated_seen_houses": 4}
     run = play(tmp_path, cache, **summed)
-    code, _, err = call("audit", "run", "--attacks", "words", *FEW, engine=False)
+    code, _, err = call("audit", "run", "--attacks", "words", engine=False)
     assert code == 0, err
     rows = rows_of(run)
     found = {m: rows["words of a house", m] for m in ("precision", "recall", "F-score")}
