@@ -128,5 +128,5 @@ def _release(line: dict[str, Any]) -> Release:
         raise ValueError("sampling must be at most 1, delta below 1")
     told = found.mechanism, found.unit, found.noise
     if told not in [("gaussian", u, n) for u in (CLIENT, EXAMPLE) for n in (SECRET, SEEDED)]:
-        raise ValueError("mechanism, unit or noise is none that there is")
+        raise ValueError("expected gaussian, client or example, and secret or seeded")
     return found

@@ -75,9 +75,9 @@ def read_part(file: Path) -> Part:
             if not isinstance(value, kind):
                 what = "a table" if kind is dict else "text"
                 raise InputError(f"{file}: {key} must be {what}, got {shown(value)}; {_CURE}")
-    for key, most in part.largest.items():
-        if type(most) not in (int, float) or not 0 <= most <= MOST:
-            raise InputError(f"{file}: {key} must be a number, got {shown(most)}; {_CURE}")
+    for key, number in part.largest.items():
+        if type(number) not in (int, float) or not 0 <= number <= MOST:
+            raise InputError(f"{file}: {key} must be a number, got {shown(number)}; {_CURE}")
     return part
 
 

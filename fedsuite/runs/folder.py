@@ -88,10 +88,10 @@ class RunFolder:
             return {}
         what, cure = "how a run stands", "delete this one file"
         found = read_object(self.status_file, what, cure)
-        tables = {name: found[name] for name in _TABLES if name in found}
-        nodes = tables.get("nodes")
-        tables |= nodes if isinstance(nodes, dict) else {}
-        if odd := [name for name, own in tables.items() if not isinstance(own, dict)]:
+        tables = [(name, found[name]) for name in _TABLES if name in found]
+        if isinstance(nodes := found.get("nodes"), dict):
+            tables += nodes.items()
+        if odd := [name for name, own in tables if not isinstance(own, dict)]:
             raise InputError(f"{self.status_file}: not {what} ({odd[0]} is no object); {cure}")
         return found
 

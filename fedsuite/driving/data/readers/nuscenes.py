@@ -52,7 +52,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
         if not CAMERA.fullmatch(str(record["filename"])):
             continue
         picture, scene = folder / str(record["filename"]), scene_of.get(str(record["sample_token"]))
-        if not scene or not _counts(record["timestamp"]):
+        if not scene or not _is_whole(record["timestamp"]):
             raise InputError(
                 f"{file}: {picture.name} has no scene, or a timestamp that is no number; fetch the file again"
             )
@@ -84,7 +84,7 @@ def read(folder: Path, options: ReadOptions) -> Drive:
 def _angles(file: Path, times_us: list[int]) -> np.ndarray:
     """float64 [n], at the times of the pictures; NaN where no sample is near."""
     pairs = [(r["utime"], r["value"]) for r in _read(file, ("utime", "value"))]
-    if not all(_counts(t) and (_counts(value) or type(value) is float) for t, value in pairs):
+    if not all(_is_whole(t) and (_is_whole(value) or type(value) is float) for t, value in pairs):
         raise InputError(f"{file}: utime and value must be numbers; fetch the file again")
     first = (
         pairs[0][0] if pairs else 0
@@ -95,7 +95,7 @@ def _angles(file: Path, times_us: list[int]) -> np.ndarray:
     return at_times(frames, samples, np.array([float(value) for _, value in pairs]))
 
 
-def _counts(value: object) -> bool:
+def _is_whole(value: object) -> bool:
     """Whether it is a whole number of at most 64 bits; JSON may hold longer ones than a float can."""
     return type(value) is int and abs(value) < 2**63
 
