@@ -727,6 +727,9 @@ ROSTERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a negative width": lambda r: r.update(facts={"feature-size": -8}),
     "no words": lambda r: r.pop("words"),
     "words of numbers": lambda r: r.update(words=[1, 2]),
+    "words of a text": lambda r: r.update(words="oak"),
+    "an empty vocabulary": lambda r: r.update(words=[]),
+    "examples of 400 digits": _member(examples=10**400),
 }
 
 
