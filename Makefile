@@ -44,7 +44,7 @@ test-deployed: install
 	$(PYTEST) -m deployed
 
 # Without the folders whose tests are all slow (tests/conftest.py), so that they are not even read.
-PARTS := $(addprefix --ignore=tests/,deployed golden mistakes simulations) $(SIDE_BY_SIDE)
+PARTS := $(addprefix --ignore=tests/,deployed golden mistakes on_ray simulations) $(SIDE_BY_SIDE)
 
 test-fast: install
 	$(PYTEST) -m "not slow" $(PARTS)

@@ -30,7 +30,8 @@ from fedsuite.arrays import (
     with_prefix,
 )
 from fedsuite.averaging.beside import BESIDE
-from fedsuite.averaging.control_variates import CONTROL, Correction
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.correction import Correction
 from fedsuite.averaging.exchange import RESIDUAL, Exchange
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.local_method import Visit

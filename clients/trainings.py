@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from clients.side_by_side import Ask, aside
 from fedsuite.arrays import Arrays, Share, load_arrays, module_arrays, under_prefix, with_prefix
 from fedsuite.averaging.beside import OPTIMIZER
-from fedsuite.averaging.control_variates import Correction
+from fedsuite.averaging.correction import Correction
 from fedsuite.averaging.gradients import Gradients
 from fedsuite.averaging.local_method import Learnt, Point
 from fedsuite.averaging.optimizer_state import load_optimizer_arrays, optimizer_arrays

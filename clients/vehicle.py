@@ -16,7 +16,8 @@ from flwr.client import NumPyClient
 
 from clients.numpy_client_app import Config, Fitted, Parameters, Scored, named_arrays, named_reply
 from fedsuite.arrays import Arrays, non_finite, under_prefix, with_prefix
-from fedsuite.averaging.control_variates import CONTROL, Correction
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.correction import Correction
 from fedsuite.averaging.exchange import exchange_of_rows
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig

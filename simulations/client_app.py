@@ -5,8 +5,9 @@ refuses; any other node takes all from the run-config.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,20 @@ from fedsuite.roster.software import facts, keeping_out, of_here
 from fedsuite.runs.folder import RunFolder, folder_of
 from fedsuite.settings.config import RunSettings
 from fedsuite.settings.values import importing_only
-from simulations.app.machine import keep_freed_memory, leave_the_compiler_out, open_more_files
+from simulations.app.machine import (
+    keep_freed_memory,
+    leave_the_compiler_out,
+    open_more_files,
+    variables,
+)
 from simulations.app.members_of_sums import accepts_secrecy, as_member
 from simulations.app.own_node import as_own, begin_run, check_system, own_node, state_of
 from simulations.systems import Later, Node, System, load_system, settings_of
 
 
 def import_clients(system: str) -> None:
-    """What the first message to this process would import of a system; a name without a system is left to that message."""
-    with torch_threads(1), suppress(InputError):
+    """What the first message to this process would import of a system; what is wrong with it is left to that message."""
+    with suppress(Exception):
         if isinstance(make := load_system(system).make_client, Later):
             make.load()
 
@@ -151,14 +157,12 @@ def as_the_node_says(message: Message, context: Context, call_next: ClientAppCal
         own = own_node(context.node_config)
     except InputError as error:
         return error_reply(message, context, error)
-    if own is None:
-        with torch_threads(int(context.run_config.get("client-threads", 1))):
+    config = context.run_config
+    threads = (own.threads if own else 0) or int(config.get("client-threads", 1))
+    with importing_only(own.allowed) if own else nullcontext():
+        import_clients(str(config.get("system", "")))
+        with torch_threads(threads):
             return call_next(message, context)
-    with (
-        importing_only(own.allowed),
-        torch_threads(own.threads or int(context.run_config.get("client-threads", 1))),
-    ):
-        return call_next(message, context)
 
 
 def _playing(message: Message, context: Context) -> Context:
@@ -174,7 +178,15 @@ def _playing(message: Message, context: Context) -> Context:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """The order of sums, and so their last bits, depend on the number of threads."""
+    """The order of sums, and so their last bits, depend on the number of threads.
+
+    Clients that know no torch are spared its import, seconds of a processor. Where it is imported inside the block, it finds
+    the number in the environment, also one above that of the cores.
+    """
+    if "torch" not in sys.modules:
+        with variables({"OMP_NUM_THREADS": str(count), "MKL_DYNAMIC": "FALSE"}):
+            yield
+        return
     import torch
 
     leave_the_compiler_out()

@@ -19,6 +19,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
 from PIL import Image
+from xdist.scheduler import LoadFileScheduling
 
 from fedsuite.vln.data.dataset import House, join_houses, load_house
 from fedsuite.vln.data.graph import NavGraph, load_graph
@@ -26,8 +27,6 @@ from fedsuite.vln.data.prepare import prepare_houses, prepare_views
 from fedsuite.vln.environment import World
 from fedsuite.vln.mattersim import process_nav_graphs
 from simulations.commands import cli as command
-from simulations.engines.ray.placement import Placement
-from simulations.engines.ray.session import ray_for
 from tests.harness import exit_code_of
 from tests.shared_data import cache, plays  # noqa: F401
 
@@ -37,7 +36,7 @@ settings.load_profile("busy")
 
 TESTS = Path(__file__).parent
 SHARED = TESTS.parents[1] / "shared"
-WHOLE_RUNS = ("deployed", "golden", "mistakes", "simulations")
+WHOLE_RUNS = ("deployed", "golden", "mistakes", "on_ray", "simulations")
 FEATURE_SIZE = 8
 MAX_LENGTH = 20
 WORDS = ("walk", "turn", "left", "right", "past", "the", "door", "stop", "stairs", "kitchen")
@@ -85,6 +84,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         {item.path for item in items if item.get_closest_marker(mark)} for mark in ("ray", "slow")
     )
     items.sort(key=lambda item: (item.path not in ray, item.path not in slow))
+
+
+class FilesAndRay(LoadFileScheduling):
+    """Whole files to a worker, as `--dist loadfile`; all of tests/on_ray to one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "on_ray" if nodeid.startswith("tests/on_ray/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)  # nobody asks for it without pytest-xdist's plugin
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndRay | None:
+    return FilesAndRay(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -304,15 +315,6 @@ def world(oak: House, elm: House) -> World:
 def scan_writer() -> Callable[..., None]:
     """`write_scan(folder, scan, position_m, edge, included)`."""
     return write_scan
-
-
-@pytest.fixture(scope="session")
-def one_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A Ray that all runs of this process use, with room for eight workers and two GPUs that are only counted; its logs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray would count these
-        with ray_for(Placement(8, 2), tmp_path_factory.mktemp("ray")) as logs:
-            yield logs
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedsuite.arrays import with_prefix
-from fedsuite.averaging.control_variates import CONTROL, Correction, server_control
+from fedsuite.averaging.control_variates import CONTROL, server_control
+from fedsuite.averaging.correction import Correction
 from fedsuite.runs.versions import Checkpoints
 from simulations.engines.inprocess import run_inprocess
 from tests.golden.runs import RUNS

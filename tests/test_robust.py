@@ -12,9 +12,10 @@ from flwr.server.strategy.aggregate import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsuite.averaging.distances import lengths, squared_distances
+from fedsuite.averaging.distances import lengths
 from fedsuite.averaging.krum import bulyan_picks, krum_scores
 from fedsuite.averaging.merging import Merged, MergeRule, capped, mean, shares
+from fedsuite.averaging.pairs import squared_distances
 from fedsuite.averaging.robust import MERGE_RULES, Merge, geometric_median_weights
 from fedsuite.errors import RunFailed
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedsuite.arrays import Share
-from fedsuite.averaging.control_variates import Correction
+from fedsuite.averaging.correction import Correction
 from fedsuite.averaging.penalties import Penalty
 
 

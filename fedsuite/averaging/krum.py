@@ -19,8 +19,8 @@ import numpy as np
 
 from fedsuite.arrays import Named
 from fedsuite.averaging.blocks import number_by_number
-from fedsuite.averaging.distances import squared_distances
 from fedsuite.averaging.merging import Merged, mean
+from fedsuite.averaging.pairs import squared_distances
 
 Choice = Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # (squared distances, p, f) -> c
 Combine = Callable[[Named, Sequence[Named], np.ndarray, int], Merged]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import fedsuite
 from fedsuite.errors import one_line
-from fedsuite.storage.installed import version_of
+from fedsuite.storage.installed import has_no_gpu, version_of
 
 FACTS = ("roster", "version", "flwr")
 PROGRAMS = ("torch", "numpy", "python")
@@ -25,12 +25,18 @@ SHOWN = 3  # names of nodes that have the same
 
 @cache
 def of_here() -> Mapping[str, str]:
-    """Versions and processors of this machine; torch is loaded to ask for a GPU."""
+    """Versions and processors of this machine."""
+    found = {name: version_of(name) for name in ("torch", "numpy")}
+    return found | {"python": platform.python_version(), "cpu": _processor(), "gpu": _gpu()}
+
+
+def _gpu() -> str:
+    """Its name, or none."""
+    if has_no_gpu():
+        return "none"
     import torch
 
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
-    found = {name: version_of(name) for name in ("torch", "numpy")}
-    return found | {"python": platform.python_version(), "cpu": _processor(), "gpu": gpu}
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
 
 
 def facts(roster: str) -> dict[str, str]:

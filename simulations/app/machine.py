@@ -5,8 +5,8 @@ import inspect
 import os
 import platform
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, wraps
 from typing import Any
 
@@ -85,3 +85,16 @@ def _as_defaults_say(optimizer: Any) -> AbstractContextManager[Any]:
     import torch
 
     return torch.set_grad_enabled(optimizer.defaults["differentiable"])
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process's environment, while the context lasts."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})

@@ -1,8 +1,13 @@
 """What a process sets for itself changes no result, and spares it what it does not need."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+from fedsuite.storage.installed import has_no_gpu
 from tests.harness import ROOT
 
 # Says "compiler" where it is loaded, and the bytes that were learnt, without and with it.
@@ -56,3 +61,44 @@ def test_a_process_opens_as_many_files_as_it_may() -> None:
         [sys.executable, "-c", LIMITS], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.stdout.split(), done.returncode) == (["True"] * 3, 0), done.stderr
+
+
+THREADS = """
+import os, sys
+from simulations.client_app import torch_threads
+
+with torch_threads(3):
+    import torch
+    print(torch.get_num_threads())
+with torch_threads(2):
+    print(torch.get_num_threads())
+print("OMP_NUM_THREADS" in os.environ or "MKL_DYNAMIC" in os.environ)
+"""
+
+
+def test_torch_that_is_imported_while_a_message_is_answered_has_the_messages_threads() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout.split(), done.returncode) == (["3", "2", "False"], 0), done.stderr
+
+
+PLAY = """
+import sys
+from pathlib import Path
+from tests.harness import run_toy
+
+run_toy(Path(sys.argv[1]))
+print("torch" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(not has_no_gpu(), reason="where a GPU may be, torch is loaded to ask for it")
+def test_a_run_whose_clients_know_no_torch_does_without_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PLAY, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout.split(), done.returncode) == (["False"], 0), done.stderr

@@ -24,8 +24,6 @@ from simulations import systems
 from simulations.client_app import app as client_app
 from simulations.client_app import node_of
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
-from simulations.engines.ray.launch import run_ray
-from simulations.engines.ray.placement import Placement
 from simulations.fedvln.client import _open_site
 from simulations.server_app import serve
 from simulations.systems import settings_of
@@ -170,16 +168,6 @@ def test_a_roster_that_lies_there_is_as_good_as_one_made_by_the_server(
     write_roster(file, prepared(config))
     run_inprocess(config)
     assert results_equal(seen.runs, "few-open", "given")
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_ray")
-def test_workers_of_ray_make_the_same_bytes_on_few_nodes(seen: Seen) -> None:
-    config = seen.runs.config("on-ray")
-    prepared(config)
-    run_ray(config, seen.runs.folder("on-ray"), 3, Placement(2))
-    assert results_equal(seen.runs, "few-open", "on-ray")
 
 
 def test_resuming_gives_the_same_bytes(seen: Seen) -> None:

@@ -18,14 +18,11 @@ from fedsuite.driving.steering import Pilot
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import load_run
 from fedsuite.roster.node import NodeSettings
-from fedsuite.runs.folder import RunFolder
 from simulations.app.members_of_sums import accepts_secrecy
 from simulations.cdl.audit import attacks
 from simulations.client_app import app as client_app
 from simulations.deploy.kit.keys import make_key
 from simulations.engines.inprocess import InProcessGrid, run_inprocess, server_identity
-from simulations.engines.ray.launch import run_ray
-from simulations.engines.ray.placement import Placement
 from simulations.server_app import serve
 from simulations.systems import settings_of
 from strategies.runtime.packing import arrays_of, packed_record
@@ -132,17 +129,6 @@ def test_a_resumed_run_has_the_bytes_of_one_that_nobody_interrupted(
     assert len(files) >= 8
     for file in (*files, Path("run/history.jsonl"), Path("run/model.safetensors")):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
-
-
-@pytest.mark.ray
-def test_two_workers_make_the_bytes_of_one_process(tmp_path: Path, cache: Path) -> None:
-    run_inprocess(cdl(cache, tmp_path, "one", num_rounds=2))
-    config = cdl(cache, tmp_path, "two", num_rounds=2)
-    run_ray(config, RunFolder(tmp_path / "two"), 4, Placement(2))
-    one, two = (backbones(tmp_path, name, 2) for name in ("one", "two"))
-    assert len(one) == 4
-    for a, b in zip(one, two, strict=True):
-        assert all(a[k].tobytes() == b[k].tobytes() for k in a)
 
 
 # --- nothing to read ------------------------------------------------------------------------------

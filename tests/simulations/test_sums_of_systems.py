@@ -1,4 +1,4 @@
-"""Secure sums in FedVLN and CDL, on real nodes whose rosters name their keys, and with two workers."""
+"""Secure sums in FedVLN and CDL, on real nodes whose rosters name their keys."""
 
 import dataclasses
 from pathlib import Path
@@ -12,11 +12,7 @@ from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import load_run
 from fedsuite.privacy.identity import drawn_key, number_of
 from fedsuite.roster.members import Roster, write_roster
-from fedsuite.runs.folder import RunFolder
 from simulations.deploy.kit.keys import fingerprint_of_private, make_key, read_private
-from simulations.engines.inprocess import run_inprocess
-from simulations.engines.ray.launch import run_ray
-from simulations.engines.ray.placement import Placement
 from simulations.systems import settings_of
 from tests import cdl_runs, fedvln_runs, summed_runs
 from tests.harness import config_from, prepared
@@ -198,13 +194,3 @@ def test_a_bad_own_key_is_told(tmp_path: Path) -> None:
     # The server asks again until all are there: the file may be mended in this time.
     with pytest.raises(RunFailed, match="no private key of P-384"):
         deploy({**config, "node-deadline-s": 1.0}, files)
-
-
-@pytest.mark.ray
-def test_two_workers_make_the_bytes_of_one_process(tmp_path: Path) -> None:
-    """Noise of the seed is each member's own, wherever it trains."""
-    run_inprocess(summed_runs.config_of(tmp_path, "one", **NOISED))
-    config = summed_runs.config_of(tmp_path, "two", **NOISED)
-    run_ray(config, RunFolder(tmp_path / "two"), len(prepared(config)), Placement(2))
-    for name in ("model.safetensors", "history.jsonl"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

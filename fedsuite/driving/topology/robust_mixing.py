@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedsuite.arrays import Arrays
-from fedsuite.averaging.distances import lengths, squared_distances
+from fedsuite.averaging.distances import lengths
+from fedsuite.averaging.pairs import squared_distances
 from fedsuite.averaging.robust import trimmed
 from fedsuite.driving.topology.mixing import Stack, mix
 

@@ -7,17 +7,15 @@ typed as well, keeps it as a 32-bit float, in which these are exact and others l
 
 import math
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
+from fedsuite.storage.installed import has_no_gpu
 
 PER_GPU = (1, 2, 4, 8, 16)
 FILLED = 0.9  # share of a GPU's free memory that workers may be expected to take
-_DEVICE_FILES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 _NOT_HERE = (
     "but no GPU is visible here; leave it out, or see to the driver and CUDA_VISIBLE_DEVICES"
 )
@@ -173,8 +171,8 @@ class Resources:
 
 
 def visible_gpus() -> int:
-    """GPUs that torch sees. Where there is no device file of any, torch is not asked: it takes seconds to load."""
-    if sys.platform == "linux" and not any(any(Path("/dev").glob(n)) for n in _DEVICE_FILES):
+    """GPUs that torch sees."""
+    if has_no_gpu():
         return 0
     import torch
 

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.storage.deleting import TEMPORARY
+from simulations.app.machine import variables
 from simulations.engines.guard import Guard
 from simulations.engines.processes import MARK, Family
 from simulations.engines.ray.logs import RAY_LOGS, cause, keep_logs
@@ -75,7 +76,8 @@ def _start(home: Path, family: Family, placement: Placement, kept: Path) -> None
         try:
             with (
                 handlers_kept(),
-                _environment({**_SETTINGS, MARK: family.mark}),
+                # Ray's processes inherit these, and nothing that is started later.
+                variables({**_SETTINGS, MARK: family.mark}),
                 # Ray would put the machine's own address in the place of 127.0.0.1, and listen there.
                 patch.object(ray._private.services, "resolve_ip_for_localhost", str),
             ):
@@ -111,19 +113,6 @@ def _check_room(there: Mapping[str, float], placement: Placement) -> None:
                 f"--{'workers' if what == 'CPU' else 'gpus'}: {wanted} wanted, but the Ray that runs in this process has "
                 f"{there.get(what, 0):g} {what}s; give fewer, or shut that Ray down"
             )
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Variables that Ray's processes inherit, and nothing that is started later."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
 
 
 @contextmanager

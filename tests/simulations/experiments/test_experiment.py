@@ -541,17 +541,6 @@ def test_a_killed_experiment_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.usefixtures("one_ray")
-def test_through_ray(tmp_path: Path) -> None:
-    write(tmp_path, top="num-rounds = 2")
-    done = here(tmp_path, "run", "exp.toml", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    for label, keys in (("wide", {"width": 6}), ("a-narrow", {"width": 2, "step_size": 0.05})):
-        alone = run_toy(tmp_path / label, num_rounds=2, **keys)
-        assert results_of(run_at(tmp_path, label)) == results_of(alone)
-
-
 def test_what_is_not_played_now_needs_no_start(tmp_path: Path) -> None:
     """A variant that --only leaves out may start from a run that is yet to be made; its keys are read all the same."""
     stages = '[variants.a]\n[variants.b]\nstage = "augment"\n'

@@ -13,9 +13,7 @@ from safetensors.numpy import load_file
 from clients.party import PartyClient
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
-from fedsuite.runs.folder import RunFolder, folder_of
-from simulations.engines.ray.launch import run_ray
-from simulations.engines.ray.placement import Placement
+from fedsuite.runs.folder import RunFolder
 from tests.fedrl_runs import artefacts, config_of, play, recorded, settings_from
 from tests.harness import Recorder, kill_and_resume
 
@@ -236,32 +234,6 @@ def test_killed_run_resumes_to_the_same_bytes(cache: Path, tmp_path: Path) -> No
     play(config_of(cache, tmp_path, "whole", **changes))
     kill_and_resume(tmp_path, config_of(cache, tmp_path, "killed", **changes), 4)
     assert artefacts(tmp_path, "killed") == artefacts(tmp_path, "whole")
-
-
-RAY: dict[str, Any] = {
-    "parallel_episodes": 8, "num_rounds": 2, "round_length": 16, "step_limit": 3, "evaluate_every": 2,
-    "test_noise": "noisy",
-}  # fmt: skip
-
-
-def on_ray(config: dict[str, Any], workers: int) -> None:
-    settings = settings_from(config)
-    run_ray(config, folder_of(settings), len(settings.federation.roles), Placement(workers))
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.usefixtures("one_ray")
-def test_a_killed_worker_costs_its_message_alone(cache: Path, tmp_path: Path) -> None:
-    """kill -9 while beta learns: the message is sent again, and all equals an undisturbed run."""
-    play(config_of(cache, tmp_path, "here", **RAY))
-    config = config_of(cache, tmp_path, "there", **RAY)
-    (cache / "there.dies").touch()
-    on_ray(config, 1)
-    assert not (cache / "there.dies").exists()
-    rows = read_rows(tmp_path / "there" / "timings.jsonl")
-    assert sum(row["kind"] == "sent-again" for row in rows) == 1
-    assert artefacts(tmp_path, "there") == artefacts(tmp_path, "here")
 
 
 @pytest.mark.parametrize(("rate", "diverges"), [(1e-3, False), (2.0, True)])

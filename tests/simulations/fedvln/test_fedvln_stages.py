@@ -1,4 +1,4 @@
-"""Every stage of FedVLN writes the same bytes twice, after a cut, and over Ray; what cannot run is refused in one line."""
+"""Every stage of FedVLN writes the same bytes twice, and after a cut; what cannot run is refused in one line."""
 
 import re
 import shutil
@@ -13,12 +13,9 @@ from safetensors.numpy import load_file, save_file
 
 from fedsuite.errors import InputError
 from fedsuite.history import load_runs
-from fedsuite.runs.folder import folder_of
 from simulations.commands import cli as command
-from simulations.engines.ray.launch import run_ray
-from simulations.engines.ray.placement import Placement
 from tests.fedvln_runs import MARKER, METHODS, Chain, chain_in, results_of
-from tests.harness import cli, exit_code_of, here, prepared
+from tests.harness import cli, exit_code_of, here
 
 BEST = {"selection": "best-val-unseen"}
 
@@ -94,17 +91,6 @@ def test_killed_pre_exploration_resumes_to_the_same_bytes(
     assert results_of(chain.run(killed)) == whole
     houses = 4 if "seen_participation_rate" in changes else 2
     assert sum(k.endswith("/model.safetensors") for k in whole) == houses
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-def test_two_ray_workers_write_the_bytes_of_the_in_process_engine(chain: Chain) -> None:
-    changes = {"num_rounds": 2, **METHODS["fed-lan"]}
-    chain.play("here", **changes)
-    there = chain.config("there", **changes)
-    folder = folder_of(chain.settings("there", **changes))
-    run_ray(there, folder, len(prepared(there)), Placement(2))
-    assert results_of(chain.run("here")) == results_of(chain.run("there"))
 
 
 # --- runs that are refused ----------------------------------------------------------------------
