@@ -29,6 +29,7 @@ from fedsuite.vln.mattersim import process_nav_graphs
 from simulations.commands import cli as command
 from tests.harness import exit_code_of
 from tests.shared_data import cache, plays  # noqa: F401
+from tests.watching import settle
 
 # A machine that is busy with something else is slow, and no test fails for that.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -84,6 +85,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         {item.path for item in items if item.get_closest_marker(mark)} for mark in ("ray", "slow")
     )
     items.sort(key=lambda item: (item.path not in ray, item.path not in slow))
+
+
+def pytest_collection_finish() -> None:
+    settle()
 
 
 class FilesAndRay(LoadFileScheduling):

@@ -57,11 +57,24 @@ class Watch:
 watch = Watch()
 
 
+_settled: list[Any] = []
+
+
+def settle() -> None:
+    """What is there now stays: Python's collector, which would go through all of it time and again, leaves it alone."""
+    _settled.extend(_caches())
+    gc.freeze()
+
+
+def _caches() -> list[Any]:
+    """Caches of ours that Python's collector knows of."""
+    kinds = (functools._lru_cache_wrapper, opened.Opened)
+    # isinstance() would ask the objects, and some warn when they are asked anything
+    found = [thing for thing in gc.get_objects() if type(thing) in kinds]
+    return [c for c in found if type(c) is opened.Opened or str(c.__module__).startswith(OURS)]
+
+
 def forget() -> None:
     """As in a new process: what was opened before and kept must be opened again."""
-    for thing in gc.get_objects():
-        # isinstance() would ask the object, and some warn when they are asked anything
-        kind = type(thing)
-        ours = kind is functools._lru_cache_wrapper and str(thing.__module__).startswith(OURS)
-        if ours or kind is opened.Opened:
-            thing.cache_clear()
+    for cache in (*_settled, *_caches()):
+        cache.cache_clear()
