@@ -34,7 +34,8 @@ TINY: Mapping[str, Keys] = {
         "objective.batch-size": 4, "max-actions": 3, "train-max-actions": 2, "hidden-size": 8,
     },
     "cdl": {
-        **cdl_runs.TINY, "num-rounds": 2, "evaluate-every": 2, "image-size": 32, "num-silos": 3, "train-frames": 8,
+        **cdl_runs.TINY, "system": "tests.golden.runs:CDL",
+        "num-rounds": 2, "evaluate-every": 2, "image-size": 32, "num-silos": 3, "train-frames": 8,
         "test-frames": 4, "checkpoint-every": 1,
     },
     "fedrl": fedrl_runs.TINY,
@@ -100,10 +101,11 @@ def other_values(system: System, key: str, now: Value) -> list[Value]:
 
 @dataclasses.dataclass(frozen=True)
 class Playing:
-    """Tiny runs of a system below `folder`, in this process."""
+    """Tiny runs of a system below `folder`, in this process; cache: where generated data are, or will be."""
 
     name: str
     folder: Path
+    cache: Path | None = None
 
     @property
     def system(self) -> System:
@@ -113,7 +115,8 @@ class Playing:
     def keys_of(self, line: Keys) -> dict[str, Any]:
         """All keys of one of RUNS."""
         keys = full_keys(self.system.config_class, {**TINY[self.name], **line})
-        keys |= {"results-dir": str(self.folder), "data.cache-dir": str(self.folder / "cache")}
+        cache = self.cache or self.folder / "cache"
+        keys |= {"results-dir": str(self.folder), "data.cache-dir": str(cache)}
         if keys.get("stage") in ("augment", "pre-explore"):
             for stage in ("train", "speaker"):
                 if not (self.folder / stage).exists():

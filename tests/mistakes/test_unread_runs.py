@@ -14,8 +14,10 @@ QUICK = {"fedvln": (1, 2, 3, 6, 7, 14), "cdl": (2, 3, 6, 8), "fedrl": (*range(9)
 @pytest.mark.parametrize(
     ("name", "line"), [(n, line) for n, lines in QUICK.items() for line in lines]
 )
-def test_what_is_said_to_be_unread_changes_nothing(tmp_path: Path, name: str, line: int) -> None:
-    playing = Playing(name, tmp_path)
+def test_what_is_said_to_be_unread_changes_nothing(
+    tmp_path: Path, cache: Path, name: str, line: int
+) -> None:
+    playing = Playing(name, tmp_path, cache)
     keys = playing.keys_of(RUNS[name][line])
     together = dict(keys)
     for key, value in playing.trials(keys):

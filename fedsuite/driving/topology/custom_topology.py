@@ -25,6 +25,7 @@ from fedsuite.driving.topology.underlay import Network
 from fedsuite.errors import InputError
 from fedsuite.settings.values import is_number
 from fedsuite.storage.files import check_readable
+from fedsuite.storage.read_once import read_once
 
 ROW_SUM_TOLERANCE = 1e-6
 
@@ -53,6 +54,7 @@ def check_stochastic(
     return a
 
 
+@read_once(lambda path: [path], kept=32)
 def read_network(path: Path) -> Network:
     """A network or matrix file (.json, .csv); InputError names what is wrong with it."""
     if path.suffix.lower() not in (".json", ".csv"):
@@ -177,7 +179,7 @@ def _linked_network(path: Path, content: dict[str, Any]) -> Network:
     for number, link in enumerate(links, 1):
         i, j, km = _link(path, number, link, len(nodes))
         underlay.add_edge(i, j, distance_km=km)
-    check_connected(path, underlay.to_directed(), labels)
+    check_connected(path, underlay.to_directed(as_view=True), labels)
     name = str(content.get("name", path.stem))
     return Network(name, labels, position_deg, underlay)
 

@@ -18,7 +18,7 @@ NETWORKS["nws"] = "amazon_us"
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """N silos and their physical links.
+    """N silos and their physical links; nobody can change it, for whoever reads the same file gets the same one.
 
     labels: one name a silo, distinct. position_deg: float64 [N, 2], latitude and longitude, or None where unknown.
     underlay: undirected graph on 0..N-1; its links carry `distance_km` unless the network was given as a matrix.
@@ -30,6 +30,12 @@ class Network:
     position_deg: np.ndarray | None
     underlay: "nx.Graph[int]" = field(repr=False)
     weights: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        nx.freeze(self.underlay)
+        for array in (self.position_deg, self.weights):
+            if array is not None:
+                array.setflags(write=False)
 
     @property
     def num_silos(self) -> int:

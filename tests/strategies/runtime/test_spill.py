@@ -50,8 +50,11 @@ def test_a_full_disk_is_one_line_that_names_the_folder(
         spill.kept(reply(0))
 
 
-def folder_of(tmp_path: Path, name: str, values: dict[str, Any], **more: Any) -> RunFolder:
-    run_inprocess(config_from({**values, **more}, name=name, results_dir=str(tmp_path)))
+def folder_of(
+    tmp_path: Path, cache: Path, name: str, values: dict[str, Any], **more: Any
+) -> RunFolder:
+    places = {"results_dir": str(tmp_path), "cache_dir": str(cache)}
+    run_inprocess(config_from({**values, **more}, name=name, **places))
     return RunFolder(tmp_path / name)
 
 
@@ -74,9 +77,9 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_from_disk_has_the_bytes_of_one_from_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    held = results_of(folder_of(tmp_path, "held", CASES[case]))
+    held = results_of(folder_of(tmp_path, cache, "held", CASES[case]))
     monkeypatch.setattr("strategies.runtime.spill.MEGABYTE", 0)
     written: list[int] = []
     emptied = Spill.empty
@@ -86,15 +89,17 @@ def test_a_run_from_disk_has_the_bytes_of_one_from_memory(
         emptied(spill)
 
     monkeypatch.setattr(Spill, "empty", counted)
-    spilled = folder_of(tmp_path, "spilled", CASES[case])
+    spilled = folder_of(tmp_path, cache, "spilled", CASES[case])
     assert sum(written) > 0 and not spilled.spill.exists()
     assert results_of(spilled) == held
 
 
-def test_an_attack_that_looks_at_all_replies_is_refused_from_disk(tmp_path: Path) -> None:
+def test_an_attack_that_looks_at_all_replies_is_refused_from_disk(
+    tmp_path: Path, cache: Path
+) -> None:
     hostile = {"sabotage.attack": "alie", "sabotage.clients": "0", "participation-rate": 1.0}
     with pytest.raises(RunFailed, match=r"sabotage\.attack = alie .* raise spill-above"):
-        folder_of(tmp_path, "run", RUNS["vln-train-parallel"] | hostile, spill_above=0)
+        folder_of(tmp_path, cache, "run", RUNS["vln-train-parallel"] | hostile, spill_above=0)
 
 
 class Killed(BaseException):
