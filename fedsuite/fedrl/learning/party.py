@@ -11,6 +11,7 @@ others' outputs are constants. The same noise enters a party's own step and what
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 import torch
@@ -56,7 +57,9 @@ class Party:
         self._targets_stay = self._published_targets and self.num_parties > 1
         self._noise = PartyNoise(config, partition, own_noise)
         self.network = self._new_network("network")
-        self.target = self._new_network("frozen-target" if self._targets_stay else "network")
+        # Drawing weights anew takes several times as long as copying them.
+        frozen = self._targets_stay
+        self.target = self._new_network("frozen-target") if frozen else deepcopy(self.network)
         self.mlp = self._new_mlp("mlp") if self.num_parties > 1 else None
         # With torch's constants, which are also TensorFlow's.
         self.weights, rate = list(self._trained().values()), config.learning.learning_rate
@@ -168,7 +171,7 @@ class Party:
         self.test = PartyTest(plan, self.config, self.world, self.role, rewarded=self.rewarded)
         self.tested = self.network
         if plan.best:
-            self.tested = self._new_network("network")
+            self.tested = deepcopy(self.network)
             load_arrays(self.tested, self.best)
 
     def look(self) -> np.ndarray:

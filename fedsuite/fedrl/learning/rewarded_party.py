@@ -10,6 +10,7 @@ Without partners Q_f is its own Q and what remains is DQN (fedsuite/fedrl/learni
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 import torch
@@ -35,8 +36,9 @@ class RewardedParty(Party):
         self.reward_function = self.world.reward_function("train", self.schedule.envs)
         self.sides.append(self.reward_function)
         super().start()
-        if self.num_parties > 1:
-            self.target_mlp = self._new_mlp("frozen-mlp" if self._published_targets else "mlp")
+        if self.mlp is not None:
+            frozen = self._published_targets
+            self.target_mlp = self._new_mlp("frozen-mlp") if frozen else deepcopy(self.mlp)
         self.tally = dict.fromkeys(TALLY, 0.0)
 
     # --- algorithm 1 -----------------------------------------------------------------------------
