@@ -37,6 +37,7 @@ from tests.toy import ToySettings
 
 ROOT = Path(__file__).parents[1]
 WAIT_S = 240.0
+NOT_LAST = {"RAY_worker_niceness": "0"}  # Ray's own 15 nearly stops workers beside other tests
 Settings = TypeVar("Settings", bound=RunSettings)
 
 

@@ -29,6 +29,7 @@ from simulations.engines.ray.keeping import Elsewhere, Files, Kept, stamps_of
 from simulations.engines.ray.placement import Resources
 from tests.golden.runs import RUNS
 from tests.harness import (
+    NOT_LAST,
     ROOT,
     cli,
     config_from,
@@ -87,7 +88,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def _started(command: list[str], family: Family, log: Path) -> None:
     """A raylet that says that it is there."""
-    environment = family.environment({"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"})
+    own = {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", **NOT_LAST}
+    environment = family.environment(own)
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=ROOT)
     assert wait_until(

@@ -13,7 +13,7 @@ import pytest
 from fedsuite.runs.folder import RunFolder
 from simulations.engines.processes import Family
 from tests.golden.runs import RUNS
-from tests.harness import ROOT, here, results_of, toml_from, wait_for_checkpoint
+from tests.harness import NOT_LAST, ROOT, here, results_of, toml_from, wait_for_checkpoint
 
 LIMIT_S = 400.0
 JOB = 7
@@ -52,7 +52,7 @@ def test_a_job_that_is_put_back_goes_on_to_the_same_bytes(tmp_path: Path, cache:
             {
                 "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "RAY_HOME": home,
                 "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": str(JOB + os.getpid() % 10_000),
-                "SLURM_JOB_NODELIST": "two",
+                "SLURM_JOB_NODELIST": "two", **NOT_LAST,
             }
         )  # fmt: skip
 
