@@ -198,10 +198,7 @@ class Party:
         parts = {prefix: module_arrays(module) for prefix, module in self._modules().items()}
         parts[OPTIMIZER] = optimizer_arrays(self.optimizer, list(self._trained()))
         parts |= {VIEW: self.view.state(), MEMORY: self.memory.state(), BEST: self.best}
-        state: Arrays = {}
-        for prefix, arrays in parts.items():
-            state |= with_prefix(arrays, prefix)
-        return state
+        return {k: v for prefix, a in parts.items() for k, v in with_prefix(a, prefix).items()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         for prefix, module in self._modules().items():
