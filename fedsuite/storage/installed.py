@@ -5,13 +5,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-DEVICES = (
-    "nvidia*",
-    "nvhost*",
-    "nvmap",
-    "kfd",
-    "dxg",
-)  # files in /dev of the GPUs that torch knows
+# Files in /dev of the GPUs that torch knows.
+DEVICES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 
 
 @cache
