@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from fedsuite.driving.data.given import Given
     from fedsuite.driving.steering import Pilot
 
-FORMATS = (".png", ".pdf", ".svg")
 Drawing = Literal["frames", "angles", "errors", "overlay"]
 
 
@@ -38,9 +37,8 @@ def steer(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the drawing.")] = False,
 ) -> None:
     """Print the angle that a completed CDL run steers for every picture."""
+    check_new(out, overwrite)
     folder = find_run(run).path
-    if out is not None:
-        check_new(out, overwrite, FORMATS)
     from fedsuite.driving.steering import Pilot
 
     pilot = Pilot.of_run(folder, silo)

@@ -7,9 +7,9 @@ import typer
 
 from fedsuite.errors import InputError, one_line
 from simulations.experiments.result_tables import find_run
-from simulations.results.new_drawing import check_new
+from simulations.results.new_drawing import STILLS, check_new
 
-FORMATS = (".gif", ".png", ".pdf", ".svg")
+FORMATS = (".gif", *STILLS)
 
 
 def play(
@@ -33,9 +33,8 @@ def play(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the drawing.")] = False,
 ) -> None:
     """Print a greedy episode of a completed FedRL run: views, Q-values, actions, rewards."""
+    check_new(out, overwrite, FORMATS)
     folder = find_run(run).path
-    if out is not None:
-        check_new(out, overwrite, FORMATS)
     from fedsuite.fedrl.player import Player
     from fedsuite.fedrl.report.episodes import lines_of, still, write_animation
     from fedsuite.reports.plots import save_figure

@@ -9,6 +9,7 @@ import typer
 
 from fedsuite.errors import InputError
 from fedsuite.storage.escaping import PlainConsole
+from simulations.results.new_drawing import check_new
 
 if TYPE_CHECKING:
     from fedsuite.vln.evaluation.following import InstructionWalk
@@ -64,8 +65,7 @@ def walk(
     from simulations.experiments.result_tables import find_run
     from simulations.fedvln.walk_table import lines_of
 
-    if out is not None and out.exists() and not overwrite:
-        raise InputError(f"{out}: is there already; choose another name or add --overwrite")
+    check_new(out, overwrite)
     folders = [find_run(run).path for run in runs]
     if len(set(folders)) < len(folders):
         raise InputError("RUN: one is given twice; give runs that differ")

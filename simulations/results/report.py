@@ -16,6 +16,7 @@ from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, TIMINGS, read_rows, run_folders
 from fedsuite.history.experiments import folder_of, place_of
 from fedsuite.runs.folder import RunFolder, read_stored_config
+from simulations.commands.options import check_used
 from simulations.systems import load_system
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def report(
     from fedsuite.reports.page.formats.table import check_free, format_of
     from fedsuite.reports.page.formats.terminal import print_report
 
+    check_used("--overwrite", overwrite, "--out", out)
     writers = {name: format_of(name) for name in out or []}
     for name in writers:
         check_free(name, overwrite)

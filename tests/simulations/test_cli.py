@@ -119,6 +119,10 @@ def test_files_that_are_no_flat_toml(call, tmp_path: Path, text: str) -> None:
         ("deploy server kit --log-rotation-backup-count 7", "--log-rotation-backup-count", "--log-file"),
         ("deploy node n.toml --log-rotation-interval-hours 1", "--log-rotation-interval-hours", "--log-file"),
         ("data prepare-node node.toml toy.toml --overwrite", "--overwrite", "--out"),
+        ("report toy --overwrite", "--overwrite", "--out"),
+        ("walk toy --overwrite", "--overwrite", "--out"),
+        ("steer toy --overwrite", "--overwrite", "--out"),
+        ("play toy --overwrite", "--overwrite", "--out"),
     ],
 )  # fmt: skip
 def test_an_option_without_the_one_that_uses_it(

@@ -22,7 +22,6 @@ from simulations.experiments.request import Request, describe, split_changes
 from simulations.shipped import config_file
 from simulations.systems import load_system
 
-OPEN = Deployment(0)  # how many nodes there are is not known
 SHOWN = 4  # names of runs in a line
 OPEN = Deployment(0)  # nobody has said how many nodes
 

@@ -13,7 +13,8 @@ from simulations.experiments.request import Request
 
 
 def generated_roster(config: Path, changes: Sequence[str]) -> Roster:
-    """Generate the data and say who takes part; InputError if the run has data of its own."""
+    """Generate the data and say who takes part; InputError if the run has data of its own, or its strategy could not work
+    with those who take part."""
     experiment = plan_experiment(Request(config, changes, dry=True))
     if len(experiment.plans) > 1:
         raise InputError(f"{config}: describes several runs; give a TOML of one run")
@@ -24,4 +25,6 @@ def generated_roster(config: Path, changes: Sequence[str]) -> Roster:
             "then `fedsuite deploy roster`"
         )
     with Preparing(PlainConsole(stderr=True)) as progress:
-        return plan.system.prepare(plan.settings, progress)
+        roster = plan.system.prepare(plan.settings, progress)
+    plan.system.make_strategy(plan.settings, roster)
+    return roster

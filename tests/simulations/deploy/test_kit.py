@@ -231,6 +231,25 @@ def test_data_of_ones_own_are_not_generated(tmp_path: Path, call: Call) -> None:
     assert not (tmp_path / "kit").exists()
 
 
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ("secure-sum = true", "a round would have 1 members, expected at least"),
+        ("merge = 'trimmed-mean'\ntolerated = 1", "federation.merge"),
+    ],
+)
+def test_a_run_that_its_strategy_refuses_gets_no_kit(
+    tmp_path: Path, call: Call, rule: str, complaint: str
+) -> None:
+    """The settings are sound, and the one house that trains is too few for them."""
+    federation = f"[federation]\naggregation = 'parallel'\n{rule}\n"
+    (tmp_path / "run.toml").write_text(RUNS["fedvln"] + federation)
+    code, _, err = call(
+        "deploy", "init", "kit", "--run", "run.toml", "--host", "localhost", engine=False
+    )
+    assert code == 2 and complaint in err and not (tmp_path / "kit").exists(), err
+
+
 def test_a_file_of_somebody_elses_that_is_called_like_the_lock_stays(tmp_path: Path) -> None:
     (tmp_path / ".kit.lock").write_text("three years of work")
     make_kit(tmp_path / "kit", ["oak"], Address("localhost", 9092))
