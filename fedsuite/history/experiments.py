@@ -14,7 +14,7 @@ from fedsuite.errors import InputError
 from fedsuite.history.rows import HISTORY
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.values import shown
-from fedsuite.storage.files import read_object
+from fedsuite.storage.files import path_name, read_object
 
 FORMAT = 1
 EXPERIMENT_FILE = "experiment.json"
@@ -62,6 +62,9 @@ def read_record(folder: Path) -> dict[str, Any]:
     runs = record.get("runs")
     if not (isinstance(runs, list) and runs and all(map(_is_recorded, runs))):
         raise InputError(f"{file}: lists no runs with name and settings; {cure}")
+    for run in runs:
+        for part in run["name"].split("/"):
+            path_name(part, f"{file}: each part of a run's name")
     return record
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.history.rows import HISTORY, read_rows
+from fedsuite.history.rows import FIELDS, HISTORY, OF_CLIENTS, read_rows
 from fedsuite.storage.files import telling
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 Sources = Sequence[tuple[str, Path]]  # what runs are called, and their folders
 KINDS = ("round", "client", "closing", "closing-client")
-_HEADS = {"round": "int64", "kind": "string", "partition": "int64", "name": "string", "task": "string",
-          "status": "string", "reason": "string", "num-examples": "int64", "bytes-down": "int64",
-          "bytes-up": "int64", "messages": "int64", "admitted": "float64"}  # fmt: skip
+_ARROW = {int: "int64", str: "string", float: "float64"}
+_HEADS = {name: _ARROW[kind] for name, kind in FIELDS.items()}
 TIMED = {"round": "int64", "kind": "string", "task": "string", "seconds": "float64", "compute-seconds": "float64",
          "waiting-seconds": "float64", "merging-seconds": "float64", "evaluation-seconds": "float64"}  # fmt: skip
 _METRICS = "metrics"
@@ -51,12 +50,12 @@ def read_tables(folder: Path) -> "Mapping[str, pa.Table | pd.DataFrame]":
         return {}
     try:
         table = _parsed(data)
+        kinds = table.column("kind").unique().to_pylist()
+        for kind in kinds:
+            _check_kind(kind, path)
+        return {kind: _of_kind(table, kind, data) for kind in kinds}
     except (Unreadable, pa.ArrowException):
         return _plainly_read(path)
-    kinds = table.column("kind").unique().to_pylist()
-    for kind in kinds:
-        _check_kind(kind, path)
-    return {kind: _of_kind(table, kind, data) for kind in kinds}
 
 
 def read_timings(path: Path) -> "pd.DataFrame":
@@ -88,6 +87,8 @@ def _arrow(data: bytes, fields: Mapping[str, str], others: str) -> "pa.Table":
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
+    if data.startswith(b"{") + data.count(b"\n{") < data.count(b"\n"):
+        raise Unreadable  # a line that is `null` alone would end the process
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in fields.items()])
     options = arrow_json.ReadOptions(block_size=_BLOCK_BYTES)
     parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
@@ -126,6 +127,8 @@ def _of_kind(table: "pa.Table", kind: str, data: bytes) -> "pa.Table":
     mask = pc.equal(table.column("kind"), kind)
     lines = pc.indices_nonzero(mask)
     own = table.filter(mask)
+    if kind.endswith("client") and any(own.column(name).null_count for name in OF_CLIENTS):
+        raise Unreadable
     first = {}
     for name in own.column_names:
         column = own.column(name)

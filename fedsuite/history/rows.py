@@ -23,6 +23,14 @@ HISTORY, TIMINGS = "history.jsonl", "timings.jsonl"
 LATE = "late"
 """Status of a client whose reply a step did not wait for, as its settings say: no failure."""
 Row = Mapping[str, Any]
+FIELDS: Mapping[str, type] = {"round": int, "kind": str, "partition": int, "name": str, "task": str, "status": str,
+                              "reason": str, "num-examples": int, "bytes-down": int, "bytes-up": int, "messages": int,
+                              "admitted": float}  # fmt: skip
+"""What a row may have beside its metrics, and of which type."""
+OF_CLIENTS = ("partition", "name", "task", "status")
+"""What every row of a client has: one whose kind ends in `client`."""
+_CALLED = {int: "a whole number", float: "a number", str: "a text"}
+_LARGEST = 2**63
 
 
 class HistoryWriter:
@@ -107,15 +115,30 @@ def _row(line: bytes, where: str, cure: str) -> dict[str, Any]:
     """A line's row; InputError, opened by `where`, if it is none."""
     try:
         row = json.loads(line)
-        typed = isinstance(row["round"], int) and isinstance(row["kind"], str)
-        sound = typed and all(map(math.isfinite, row.get("metrics", {}).values()))
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
-        sound = False
-    if not sound:
-        raise InputError(
-            f"{where} is damaged (no JSON object with round, kind and numbers as metrics); {cure}"
-        )
+        why = _complaint(row)
+        if not why and b"\\ud" in line.lower():  # half a character
+            json.dumps(row, ensure_ascii=False).encode()
+    except (ValueError, RecursionError, TypeError, AttributeError, OverflowError):
+        why = "no JSON object with round, kind and numbers as metrics"
+    if why:
+        raise InputError(f"{where} is damaged ({why}); {cure}")
     return dict(row)
+
+
+def _complaint(row: dict[str, Any]) -> str:
+    """What is wrong with a row; "" if nothing is."""
+    needed = ("round", "kind", *(OF_CLIENTS if str(row.get("kind")).endswith("client") else ()))
+    if missing := [key for key in needed if key not in row]:
+        return f"no {missing[0]}"
+    if not all(map(math.isfinite, row.get("metrics", {}).values())):
+        return "a metric that is no finite number"
+    for key in FIELDS.keys() & row.keys():
+        kind, value = FIELDS[key], row[key]
+        if type(value) is int and not -_LARGEST < value < _LARGEST:
+            return f"{key}: too large"
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            return f"{key}: expected {_CALLED[kind]}"
+    return ""
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -4,8 +4,8 @@ An outcome is one line of an experiment's results.csv. Outcomes of one name repe
 they are one line of results.md, with the mean and the sample standard deviation of each metric.
 """
 
-import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,17 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from fedsuite.errors import InputError, one_line
 from fedsuite.history import RunFrames
 from fedsuite.reports.tables import Spread, mean_and_spread
 from fedsuite.runs.folder import variant_of
 from fedsuite.settings.metrics import Metric
 from fedsuite.storage.escaping import csv_text
+from fedsuite.storage.files import read_object
 
 EMPTY = "-"
 BASELINES = "baselines.json"  # how well a run's data are met without learning; only who has the data can tell
+_CURE = "put it back from a copy, or delete it: tables are then without baselines"
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,22 @@ def rounds_of(groups: Groups[Any]) -> dict[str, pd.DataFrame]:
 
 
 def read_baselines(run_dir: Path) -> dict[str, Any]:
-    """What has been written of a run's baselines; {} where nobody with data has done so."""
-    file = run_dir / BASELINES
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+    """Scores of what does not learn, by its name, and in lists by what each line calls its `name`; {} where nobody with
+    data has written them. InputError for anything else."""
+    file, what = run_dir / BASELINES, "the scores of baselines"
+    if not file.is_file():
+        return {}
+    found = read_object(file, what, _CURE)
+    for name, scores in found.items():
+        lines = scores if isinstance(scores, list) else [scores]
+        if not all(_is_line(line, named=lines is scores) for line in lines):
+            raise InputError(f"{file}: not {what} (entry {one_line(name, 50)}); {_CURE}")
+    return found
+
+
+def _is_line(line: object, named: bool) -> bool:
+    """Whether this has finite numbers by their names, and where there are many lines its own `name`, too."""
+    if not isinstance(line, dict) or (named and not isinstance(line.get("name"), str)):
+        return False
+    numbers = [value for key, value in line.items() if not (named and key == "name")]
+    return all(isinstance(v, int | float) and abs(v) <= sys.float_info.max for v in numbers)

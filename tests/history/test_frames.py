@@ -246,13 +246,22 @@ def test_what_arrow_cannot_hold_is_read_plainly(tmp_path: Path) -> None:
 
 
 def test_columns_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+    client = {
+        "round": 1,
+        "kind": "client",
+        "partition": 0,
+        "name": "a",
+        "task": "train",
+        "status": "ok",
+    }
     lines = [
-        {"round": 1, "kind": "client", "name": "a", "metrics": {"z": 1.0, "b": 2}},
-        {"round": 1, "kind": "client", "name": "b", "metrics": {"c": 1.0, "z": 2.0}, "messages": 3},
+        {**client, "metrics": {"z": 1.0, "b": 2}},
+        {**client, "name": "b", "metrics": {"c": 1.0, "z": 2.0}, "messages": 3},
         {"round": 1, "kind": "round", "metrics": {"b": 1.0, "c": 1.0, "z": 4.0}},
     ]
     run = load_run(written(tmp_path / "run", "".join(json.dumps(line) + "\n" for line in lines)))
-    assert list(run.clients.columns) == ["run", "round", "name", "z", "b", "messages", "c"]
+    heads = [name for name in client if name != "kind"]
+    assert list(run.clients.columns) == ["run", *heads, "z", "b", "messages", "c"]
     assert list(run.rounds.columns) == ["run", "round", "b", "c", "z"]
 
 

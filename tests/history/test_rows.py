@@ -5,11 +5,12 @@ import pytest
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, HistoryWriter, finite_metrics, load_runs, read_rows
 
+CLIENT = {"partition": 0, "name": "oak", "task": "train", "status": "ok"}
+
 
 def rows_of(round: int) -> list[dict]:
-    client = {"round": round, "kind": "client", "partition": 0, "status": "ok"}
     return [
-        {**client, "metrics": {"loss": 0.1 * round}},
+        {"round": round, "kind": "client", **CLIENT, "metrics": {"loss": 0.1 * round}},
         {"round": round, "kind": "round", "metrics": {"loss": 0.1 * round, "a": 1.0}},
     ]
 
@@ -19,7 +20,8 @@ def write(path: Path, rounds: range, closing: int | None = None) -> HistoryWrite
     for number in rounds:
         writer.append(rows_of(number))
     if closing is not None:
-        writer.append([{"round": closing, "kind": "closing-client", "metrics": {"sr": 0.5}}])
+        last = {"round": closing, "kind": "closing-client", **CLIENT, "metrics": {"sr": 0.5}}
+        writer.append([last])
         writer.append([{"round": closing, "kind": "closing", "metrics": {"sr": 0.5}}])
     return writer
 
@@ -31,7 +33,7 @@ def test_cut_back_and_go_on_gives_the_same_bytes(tmp_path: Path) -> None:
         file.write('{"round": 4, "kind": "cli')  # died while writing
     writer.truncate(2)
     writer.append(row for number in range(3, 6) for row in rows_of(number))
-    writer.append([{"round": 5, "kind": "closing-client", "metrics": {"sr": 0.5}}])
+    writer.append([{"round": 5, "kind": "closing-client", **CLIENT, "metrics": {"sr": 0.5}}])
     writer.append([{"round": 5, "kind": "closing", "metrics": {"sr": 0.5}}])
     assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
 

@@ -15,6 +15,8 @@ from fedsuite.driving.data.readers import FrameFormat, ReadOptions, pictures, re
 from fedsuite.errors import InputError
 from fedsuite.fedrl.text2action.own_texts import own_document
 from fedsuite.fedrl.text2action.reader import parse_corpus, read_file
+from fedsuite.history import HISTORY, TIMINGS, load_run, load_runs
+from fedsuite.reports.outcomes import BASELINES, read_baselines
 from fedsuite.roster.members import Member, Roster, read_roster, write_roster
 from fedsuite.roster.node_report import Part, join, read_part, total_words, write_part
 from fedsuite.runs.folder import RunFolder
@@ -22,7 +24,7 @@ from fedsuite.settings.config import read_config
 from fedsuite.vln.data.annotations import Form, check_items, read_annotations
 from fedsuite.vln.data.graph import load_graph
 from fedsuite.vln.data.rxr import read_guides
-from simulations.experiments.result_tables import run_record, run_tables
+from simulations.experiments.result_tables import run_record, run_records, run_tables
 from simulations.systems import load_system
 from tests.driving.data.readers.test_nuscenes import write_scenes
 from tests.driving.data.readers.test_tubs_and_archives import record
@@ -30,7 +32,7 @@ from tests.fedrl.text2action.test_corpus import small_document
 from tests.lerobot_folders import write_lerobot
 from tests.mistakes.test_data_sets import GUIDE
 from tests.vln.data.test_walking_formats import as_ndh, as_r4r
-from tests.written_runs import houses_run
+from tests.written_runs import houses_run, silos_run, write_experiment
 
 ODD: tuple[Any, ...] = (
     None, True, -1, 1.5, 10**400, float("nan"), float("inf"), "", "x", "\ud800", "../a\nb", "9" * 300, [], {}, [1], {"a": 1},
@@ -242,8 +244,51 @@ def runs(folder: Path) -> Iterator[Document]:
     yield Document(run.status_file, lambda: run_tables(run_record(str(run.path), 3)))
 
 
+def experiments(folder: Path) -> Iterator[Document]:
+    """Of several runs: what a listing, reports and a resume read."""
+    for label in ("lan/seed-0", "lan/seed-1"):
+        houses_run(folder / label, 0, 0.5)
+    file = write_experiment(folder, ["lan/seed-0", "lan/seed-1"]) / "experiment.json"
+    record = json.loads(file.read_text())
+    for run in record["runs"]:
+        run["settings"] = {"seed": 0}
+    file.write_text(json.dumps(record))
+    yield Document(file, lambda: run_records(folder))
+    yield Document(file, lambda: load_runs(folder).look())
+
+
+def histories(folder: Path) -> Iterator[Document]:
+    """What reports, exports and notebooks read of a run."""
+    run = houses_run(folder / "run", 0, 0.5)
+
+    def read() -> None:
+        found = load_run(run)
+        assert len(found.messages) + len(found.evaluations) + len(found.timing) > 0
+
+    for name in (HISTORY, TIMINGS):
+        found = Document(run / name, read, lines=True)
+        found.write([*{row["kind"]: row for row in found.content()}.values()])  # one of each
+        yield found
+    for own in (run, silos_run(folder / "silos")):
+        yield Document(own / BASELINES, lambda own=own: read_baselines(own))  # type: ignore[misc]
+
+
 @pytest.mark.parametrize(
-    "documents", [lerobot, nuscenes, tubs, routes, networks, texts, paths, rosters, reports, runs]
+    "documents",
+    [
+        lerobot,
+        nuscenes,
+        tubs,
+        routes,
+        networks,
+        texts,
+        paths,
+        rosters,
+        reports,
+        runs,
+        experiments,
+        histories,
+    ],
 )
 def test_an_odd_value_is_refused_or_read(
     tmp_path: Path, documents: Callable[[Path], Iterator[Document]]
