@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.history.rows import FIELDS, HISTORY, OF_CLIENTS, read_rows
+from fedsuite.history.rows import COLUMNS, FIELDS, HISTORY, OF_CLIENTS, read_rows
 from fedsuite.storage.files import telling
 
 if TYPE_CHECKING:
@@ -77,9 +77,12 @@ def read_timings(path: Path) -> "pd.DataFrame":
 
 
 def _parsed(data: bytes) -> "pa.Table":
-    if b"null" in data:  # Arrow takes it for a value that is not there
+    if b"null" in data or not data.isascii():  # to Arrow no value, and text whatever its bytes
         raise Unreadable
-    return _flat(_arrow(data, _HEADS, "infer"))
+    table = _arrow(data, _HEADS, "infer")
+    if {*table.column_names} - {*_HEADS, _METRICS}:
+        raise Unreadable
+    return _flat(table)
 
 
 def _arrow(data: bytes, fields: Mapping[str, str], others: str) -> "pa.Table":
@@ -160,6 +163,11 @@ def _plainly_read(path: Path) -> "dict[str, pd.DataFrame]":
     found: dict[str, list[dict[str, Any]]] = {}
     for row in read_rows(path, torn_end=True):
         _check_kind(row["kind"], path)
+        odd = [*(row.keys() - {*FIELDS, _METRICS}), *(row.get(_METRICS, {}).keys() & COLUMNS)]
+        if odd:
+            raise InputError(
+                f"{path}: a row has {one_line(odd[0], 50)} where no history has it; put the file back from a copy"
+            )
         found.setdefault(row["kind"], []).append(_as_columns(row))
     return {kind: pd.DataFrame(rows) for kind, rows in found.items()}
 

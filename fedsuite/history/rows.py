@@ -27,6 +27,8 @@ FIELDS: Mapping[str, type] = {"round": int, "kind": str, "partition": int, "name
                               "reason": str, "num-examples": int, "bytes-down": int, "bytes-up": int, "messages": int,
                               "admitted": float}  # fmt: skip
 """What a row may have beside its metrics, and of which type."""
+COLUMNS = {"run", *FIELDS}
+"""Names that no metric can have, since frames have columns of these names."""
 OF_CLIENTS = ("partition", "name", "task", "status")
 """What every row of a client has: one whose kind ends in `client`."""
 _CALLED = {int: "a whole number", float: "a number", str: "a text"}
@@ -142,9 +144,11 @@ def _complaint(row: dict[str, Any]) -> str:
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics as plain floats; ValueError names the first that is not a finite number."""
+    """Metrics as plain floats; ValueError names the first that is no finite number, or is called as a column of frames."""
     plain = {}
     for key, value in metrics.items():
+        if key in COLUMNS:
+            raise ValueError(f"metric {key} is called as a column of the history; rename it")
         number = float(value)
         if not math.isfinite(number):
             raise ValueError(f"metric {key} is {number}, expected a finite number")

@@ -14,6 +14,7 @@ import numpy as np
 from fedsuite.arrays import LARGEST_COUNT, Arrays, extremes, forms_of, num_bytes, range_complaint
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
+from fedsuite.history.rows import COLUMNS
 from fedsuite.messages.packing import few, forms_complaint
 from strategies.runtime.messages import EXAMPLES, RawReply
 
@@ -111,6 +112,8 @@ def _metrics_complaint(metrics: Mapping[str, object], needs: Sequence[str]) -> s
     for key, value in metrics.items():
         if not key.isprintable() or len(key) > LONGEST_NAME:
             return f"metrics need printable names of at most {LONGEST_NAME} characters, got {key!r}"
+        if key in COLUMNS and key != EXAMPLES:
+            return f"metric {key} is called as a column of the history; rename it"
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"metric {key} must be a finite number, got {value!r}"
         if abs(value) > LARGEST_COUNT:

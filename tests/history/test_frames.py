@@ -224,13 +224,32 @@ def test_a_run_without_rows_has_empty_frames(tmp_path: Path, text: str) -> None:
         '{"round": 1, "kind": "round", "metrics": {"loss": null}}',
         '{"round": 1, "kind": "round", "metrics": {"loss": "low"}}',
         '{"round": 1, "kind": "round", "metrics": 3}',
-        '{"round": 1, "kind": "round"}{"round": 2, "kind": "round"}',
+        '{"round": 1, "kind": "round"}{"round": 2, "kind": "round"}', "null", '{"round": 1, "kind": "\xff"}',
+        '{"round": 1, "kind": "client", "partition": 0, "name": "oak", "status": "ok"}',
+        '{"round": 1, "kind": "client", "partition": 0, "name": ["oak"], "task": "train", "status": "ok"}',
     ],
 )  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
-    run = written(tmp_path / "run", ROW + line + "\n" + ROW)
+    run = written(tmp_path / "run", "")
+    (run / HISTORY).write_bytes((ROW + line + "\n" + ROW).encode("latin-1"))
     with pytest.raises(InputError, match=r"history\.jsonl: line 2 is damaged"):
         _ = load_run(run).rounds
+
+
+@pytest.mark.parametrize(("line", "found"), [('"metrcs": {}', "metrcs"), ('"metrics": {"run": 1.0}', "run")])  # fmt: skip
+def test_what_no_history_has_is_named(tmp_path: Path, line: str, found: str) -> None:
+    """Not shown as a metric, and not in the place of a column."""
+    run = written(tmp_path / "run", ROW + f'{{"round": 2, "kind": "round", {line}}}\n')
+    with pytest.raises(InputError, match=f"a row has {found} where no history has it"):
+        _ = load_run(run).rounds
+
+
+def test_a_line_that_is_null_does_not_end_the_process(tmp_path: Path) -> None:
+    """As it does inside Arrow, where it is the first of a file of times."""
+    run = written(tmp_path / "run", ROW)
+    written(run, "null\n" + ROW, TIMINGS)
+    with pytest.raises(InputError, match=r"timings\.jsonl: line 1 is damaged"):
+        _ = load_run(run).timing
 
 
 def test_an_unknown_kind_is_told(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ def test_not_finite_never_enters(tmp_path: Path) -> None:
     assert finite_metrics({"a": 1}) == {"a": 1.0}
     with pytest.raises(ValueError, match="metric b is inf"):
         finite_metrics({"a": 1.0, "b": float("inf")})
+    with pytest.raises(ValueError, match="metric run is called as a column of the history"):
+        finite_metrics({"a": 1.0, "run": 2.0})
     with pytest.raises(ValueError, match="JSON"):
         HistoryWriter(tmp_path / "h").append([{"round": 1, "kind": "round", "x": float("nan")}])
 

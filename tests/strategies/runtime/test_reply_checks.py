@@ -41,6 +41,7 @@ def test_a_good_reply_is_handed_on_in_the_order_of_the_task() -> None:
         (reply({"w": W * np.nan, "n": np.array(1)}), "rejected", "w holds NaN or infinity"),
         (reply({"w": W / np.float32(0), "n": np.array(1)}), "rejected", "w holds NaN or infinity"),
         (reply(loss=float("nan")), "rejected", "metric loss must be a finite number, got nan"),
+        (reply(status=1.0), "rejected", "metric status is called as a column of the history"),
         (reply(loss=[1.0]), "rejected", "metric loss must be a finite number, got [1.0]"),
         (reply(**{"num-examples": -1}), "rejected", "num-examples must be a whole number >= 0"),
         (reply(**{"num-examples": 1.5}), "rejected", "num-examples must be a whole number >= 0"),
