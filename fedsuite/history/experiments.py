@@ -14,7 +14,7 @@ from fedsuite.errors import InputError
 from fedsuite.history.rows import HISTORY
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.values import shown
-from fedsuite.storage.files import path_name, read_object
+from fedsuite.storage.files import read_object
 
 FORMAT = 1
 EXPERIMENT_FILE = "experiment.json"
@@ -62,18 +62,19 @@ def read_record(folder: Path) -> dict[str, Any]:
     runs = record.get("runs")
     if not (isinstance(runs, list) and runs and all(map(_is_recorded, runs))):
         raise InputError(f"{file}: lists no runs with name and settings; {cure}")
-    for run in runs:
-        for part in run["name"].split("/"):
-            path_name(part, f"{file}: each part of a run's name")
     return record
 
 
 def _is_recorded(run: object) -> bool:
-    """Whether this is a run as experiment.json lists it."""
+    """Whether this is a run as experiment.json lists it, whose name leads to a folder below the experiment's."""
     return (
         isinstance(run, dict)
-        and isinstance(run.get("name"), str)
+        and isinstance(name := run.get("name"), str)
         and isinstance(run.get("settings"), dict)
+        and "\0" not in name
+        and all(
+            part not in ("", ".", "..") and len(part.encode()) < 256 for part in name.split("/")
+        )
     )
 
 

@@ -284,6 +284,15 @@ def test_columns_come_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert list(run.rounds.columns) == ["run", "round", "b", "c", "z"]
 
 
+@pytest.mark.parametrize("label", ["../a", "/a", "a//b", "", "a" * 300, "a\0"])
+def test_an_experiment_has_its_runs_below_it(tmp_path: Path, label: str) -> None:
+    folder = experiment(tmp_path / "one", "a")
+    record = {"format": 1, "runs": [{"name": label, "settings": {}}]}
+    (folder / "experiment.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"experiment\.json: lists no runs with name and settings"):
+        load_runs(folder)
+
+
 def test_runs_are_found_and_named_apart(tmp_path: Path) -> None:
     one = experiment(tmp_path / "one", "a/seed-0", "a/seed-1", "b/seed-0")
     two = experiment(tmp_path / "two", "seed-0", "seed-1")

@@ -229,7 +229,7 @@ def test_what_the_ledger_accounts_stands_beside_what_it_covers(tmp_path: Path) -
         own = dataclasses.replace(release, unit="example", count=count)
         (other / "clients" / place).mkdir(parents=True)
         said = ledger.record(other / "clients" / place, own).epsilon()
-        row = {"kind": "client", "task": "train", "name": place[0]}
+        row = {"kind": "client", "partition": 0, "name": place[0], "task": "train", "status": "ok"}
         told.append({**row, "metrics": {key: said, "silo.4.distance": 9.0}})
     history(other, *told)
     spent = beside_ledger(RunFolder(other), "example")(seen)
