@@ -77,7 +77,7 @@ def read_timings(path: Path) -> "pd.DataFrame":
 
 
 def _parsed(data: bytes) -> "pa.Table":
-    if b"null" in data or not data.isascii():  # to Arrow no value, and text whatever its bytes
+    if b"null" in data or not data.isascii():  # Arrow reads null as no value, and any bytes as text
         raise Unreadable
     table = _arrow(data, _HEADS, "infer")
     if {*table.column_names} - {*_HEADS, _METRICS}:

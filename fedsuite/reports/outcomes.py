@@ -126,8 +126,8 @@ def rounds_of(groups: Groups[Any]) -> dict[str, pd.DataFrame]:
 
 
 def read_baselines(run_dir: Path) -> dict[str, Any]:
-    """Scores of what does not learn, by its name, and in lists by what each line calls its `name`; {} where nobody with
-    data has written them. InputError for anything else."""
+    """Scores of each baseline; a list, as that of CDL's silos, has a line with `name` for each. {} where nobody with data
+    has written them. InputError for anything else."""
     file, what = run_dir / BASELINES, "the scores of baselines"
     if not file.is_file():
         return {}
@@ -140,7 +140,7 @@ def read_baselines(run_dir: Path) -> dict[str, Any]:
 
 
 def _is_line(line: object, named: bool) -> bool:
-    """Whether this has finite numbers by their names, and where there are many lines its own `name`, too."""
+    """Whether this is scores, all finite numbers; named: with a text as `name` beside them."""
     if not isinstance(line, dict) or (named and not isinstance(line.get("name"), str)):
         return False
     numbers = [value for key, value in line.items() if not (named and key == "name")]

@@ -53,7 +53,11 @@ def walk(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Draw house, walks and attention into this file."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Draw house, walks and attention to this new file (.png, .pdf, .svg).",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file of --out.")
