@@ -66,6 +66,7 @@ def test_rows_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "DOTTED = Metric('a.b', compute=zero)\n"
         "NAMELESS = Metric('', compute=zero)\n"
         "OF_ALL = Metric('epsilon', compute=zero)\n"
+        "COLUMN = Metric('status', compute=zero)\n"
         "NOTHING = []\n"
         "UNCOMPUTED = Metric('grip')\n"
         "MIXED = [ONE, 3]\n"
@@ -80,7 +81,7 @@ def test_rows_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "grip",
     ]
     assert [r.name for r in with_own(rows, "own_rows:TWO").rows[3:]] == ["grip", "slip"]
-    for name in ("AGAIN", "TWICE", "DOTTED", "NAMELESS", "OF_ALL"):
+    for name in ("AGAIN", "TWICE", "DOTTED", "NAMELESS", "OF_ALL", "COLUMN"):
         with pytest.raises(InputError, match=f'"own_rows:{name}" has a metric .*rename it'):
             with_own(rows, f"own_rows:{name}")
     for name, kind in (

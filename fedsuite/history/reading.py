@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.errors import InputError, one_line
-from fedsuite.history.rows import COLUMNS, FIELDS, HISTORY, OF_CLIENTS, read_rows
+from fedsuite.history.rows import FIELDS, HISTORY, OF_CLIENTS, read_rows
+from fedsuite.settings.metrics import COLUMNS
 from fedsuite.storage.files import telling
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.errors import InputError
+from fedsuite.settings.metrics import COLUMNS
 from fedsuite.storage.files import sha256_of, telling, write_atomically
 
 HISTORY, TIMINGS = "history.jsonl", "timings.jsonl"
@@ -27,8 +28,6 @@ FIELDS: Mapping[str, type] = {"round": int, "kind": str, "partition": int, "name
                               "reason": str, "num-examples": int, "bytes-down": int, "bytes-up": int, "messages": int,
                               "admitted": float}  # fmt: skip
 """What a row may have beside its metrics, and of which type."""
-COLUMNS = {"run", *FIELDS}
-"""Names that no metric can have, since frames have columns of these names."""
 OF_CLIENTS = ("partition", "name", "task", "status")
 """What every row of a client has: one whose kind ends in `client`."""
 _CALLED = {int: "a whole number", float: "a number", str: "a text"}

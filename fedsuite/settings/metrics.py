@@ -17,6 +17,9 @@ from fedsuite.settings.values import chosen, shown
 
 SHARE, COUNT = "share", "count"  # 0 to 1; a whole number
 KEY = "evaluation.metrics"
+COLUMNS = frozenset({"run", "round", "kind", "partition", "name", "task", "status", "reason", "num-examples", "bytes-down",
+                     "bytes-up", "messages", "admitted"})  # fmt: skip
+"""Names that no metric can have, since frames of a history have columns of these names (`fedsuite.history.rows`)."""
 Tables = Literal["", "run", "experiment", "report"]
 _PLACES: tuple[Tables, ...] = ("", "run", "experiment", "report")
 _OF_TRAINING = ("train.", "released.")
@@ -161,12 +164,12 @@ def with_own(rows: Sequence[Metric], name: str) -> Metrics:
         raise InputError(
             f"{KEY}: {shown(name)} is a {type(found).__name__}, expected a Metric with `compute`, or a list of them"
         )
-    taken = {row.name for row in (*SHARED, *rows)}
+    taken = {*COLUMNS, *(row.name for row in (*SHARED, *rows))}
     for row in own:
         if row.name in taken or "." in row.name or not row.name:
             raise InputError(
                 f"{KEY}: {shown(name)} has a metric {shown(row.name)}, expected a name without a dot that no other metric "
-                "has; rename it"
+                "and no column of a history has; rename it"
             )
         taken.add(row.name)
     return Metrics((*rows, *own))

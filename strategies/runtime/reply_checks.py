@@ -14,8 +14,8 @@ import numpy as np
 from fedsuite.arrays import LARGEST_COUNT, Arrays, extremes, forms_of, num_bytes, range_complaint
 from fedsuite.errors import RunFailed, one_line
 from fedsuite.federation import Reply, Task
-from fedsuite.history.rows import COLUMNS
 from fedsuite.messages.packing import few, forms_complaint
+from fedsuite.settings.metrics import COLUMNS
 from strategies.runtime.messages import EXAMPLES, RawReply
 
 LONGEST_NAME = 200

@@ -4,6 +4,8 @@ import pytest
 
 from fedsuite.errors import InputError
 from fedsuite.history import HISTORY, HistoryWriter, finite_metrics, load_runs, read_rows
+from fedsuite.history.rows import FIELDS
+from fedsuite.settings.metrics import COLUMNS
 
 CLIENT = {"partition": 0, "name": "oak", "task": "train", "status": "ok"}
 
@@ -81,6 +83,7 @@ def test_not_finite_never_enters(tmp_path: Path) -> None:
     assert finite_metrics({"a": 1}) == {"a": 1.0}
     with pytest.raises(ValueError, match="metric b is inf"):
         finite_metrics({"a": 1.0, "b": float("inf")})
+    assert {"run", *FIELDS} == COLUMNS
     with pytest.raises(ValueError, match="metric run is called as a column of the history"):
         finite_metrics({"a": 1.0, "run": 2.0})
     with pytest.raises(ValueError, match="JSON"):
