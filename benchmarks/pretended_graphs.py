@@ -2,8 +2,9 @@
 
     Recordings(PretendedGraphs())
 
-What a graph would refuse is refused: to read a number off a tensor, whose shape follows from numbers, and to draw. What a
-replay may write over is spoiled: all that others of its place have made, but for the graph before, of which it goes on.
+What a graph would refuse is refused: to read a number off a tensor, whose shape follows from numbers, to draw, and tensors
+of the host, whose numbers would for ever be those of the first time. What a replay may write over is spoiled: all that
+others of its place have made, but for the graph before, of which it goes on.
 """
 
 from collections import defaultdict
@@ -15,12 +16,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-_REFUSED = (
-    "_local_scalar_dense", "nonzero", "masked_select", "unique", "random_", "exponential_", "multinomial",
-    "bernoulli", "uniform_", "normal_", "is_nonzero", "equal",
-)  # fmt: skip
-
-
+_REFUSED = {
+    "_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive",
+    "repeat_interleave", "bincount", "lift_fresh", "random_", "exponential_", "multinomial", "bernoulli", "bernoulli_",
+    "uniform_", "normal_", "rand", "rand_like", "randn", "randn_like", "randint", "randperm", "native_dropout",
+}  # fmt: skip
+_INDEXED = {
+    "index",
+    "index_put",
+    "index_put_",
+    "_index_put_impl_",
+}  # by flags, that are counted first
 _NOWHERE = 119  # an index that is out of most ranges, and that a byte can hold
 
 
@@ -31,9 +37,13 @@ class _Written(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition("::")[2].partition(".")[0]
-        if name in _REFUSED:
-            raise RuntimeError(f"{name} cannot be recorded")
         found = func(*args, **(kwargs or {}))
+        places = _tensors(args[1]) if name in _INDEXED else []
+        counted = any(place.dtype == torch.bool for place in places)
+        # Tensors of tests/pretended_gpu.py have a `near`.
+        where = {hasattr(x, "near") for x in _tensors((args, kwargs, found))}
+        if name in _REFUSED or counted or len(where) > 1:
+            raise RuntimeError(f"{name} cannot be recorded")
         self.done.append((func, args, kwargs or {}, found))
         return found
 

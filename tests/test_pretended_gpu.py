@@ -1,8 +1,12 @@
 """Each system on a GPU that is none: all of a run's tensors meet on one device, and nothing reads numbers off it unasked."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from benchmarks.pretended_graphs import PretendedGraphs
 from tests.pretended_gpu import DEVICE, pretended_gpu
 from tests.test_gpu import COMPARED, REPEATED, Play, apart_and_learnt, play  # noqa: F401
 
@@ -26,6 +30,7 @@ SHORT = {
     "maps": {"num-rounds": 1},
     "texts": {"num-rounds": 1, "round-length": 16, "evaluation-episodes": 2, "maps": 40},
 }
+NUMBER = torch.tensor(2.0)  # of the host
 
 
 @pytest.mark.slow
@@ -53,6 +58,31 @@ def test_tensors_of_two_devices_do_not_meet() -> None:
         with pytest.raises(TypeError, match=r"use \.cpu\(\) first"):
             there.numpy()
         assert (there * 2 + torch.tensor(1.0)).cpu().numpy()[5] == 11  # a number may
+
+
+@pytest.mark.parametrize(
+    ("work", "refused"),
+    [
+        (lambda x: x * 2 + x.cumsum(0)[x.long()], ""),
+        (lambda x: x * float(x[1]), "_local_scalar_dense"),
+        (lambda x: x[x > 2], "index"),
+        (lambda x: x.index_put((x > 2,), x.new_zeros(1)), "index_put"),
+        (lambda x: x.repeat_interleave(x.long()), "repeat_interleave"),
+        (lambda x: x.unique(), "_unique2"),
+        (lambda x: x.clone().uniform_(), "uniform_"),
+        (torch.rand_like, "rand_like"),
+        (lambda x: x * torch.tensor([1.0] * 6, device=DEVICE), "lift_fresh"),
+        (lambda x: x * NUMBER, "mul"),
+        (lambda x: x.cpu(), "_to_copy"),
+    ],
+)
+def test_what_a_graph_would_refuse_is_refused(
+    work: Callable[[torch.Tensor], torch.Tensor], refused: str
+) -> None:
+    with pretended_gpu():
+        there, graphs = torch.arange(6.0, device=DEVICE), PretendedGraphs()
+        with pytest.raises(RuntimeError, match=f"^{refused} cannot") if refused else nullcontext():
+            graphs(lambda: [work(there)], "place")
 
 
 def test_gradients_and_draws_are_those_of_the_cpu() -> None:
