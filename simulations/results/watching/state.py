@@ -101,11 +101,17 @@ def standing(folder: Path) -> Standing:
     to_come = planned - (told[-1].number if told else 0)
     left_s = sum(recent) / len(recent) * to_come if recent else None
     events = [] if run.has_ended else _since_last_round(folder / TIMINGS)
-    doing, asked, clients = _present(events, run)
+    try:
+        (doing, asked, clients), failures = _present(events, run), _failures(run, events)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{folder / TIMINGS}: an event of the round under way is damaged ({error!r}); put the file back from a copy, or "
+            "move it away: times alone are lost"
+        ) from error
     return Standing(
         one_line(run.name), one_line(run.system), status, status == "running" and _is_held(folder),
         one_line(str(run.record.get("error", ""))), planned, told, left_s,
-        _last(rounds) | _last(run.closing), _curves(run), doing, asked, clients, _failures(run, events),
+        _last(rounds) | _last(run.closing), _curves(run), doing, asked, clients, failures,
         list(filter(None, map(line_about, events))),
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """`fedsuite watch`: what it shows of a run that grows, that has ended, that failed, and of one that nobody writes to."""
 
+import json
 import os
 import signal
 import subprocess
@@ -100,6 +101,32 @@ def test_no_event_ends_watching(tmp_path: Path, kind: Kind, prefix: str) -> None
     assert ("1: moved" in shown(run.path) or "1: closing-moved" in shown(run.path)) == (
         kind == "moved"
     )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kind": "exchange", "clients": 3},
+        {"kind": "exchange", "task": "train", "clients": "three"},
+        {"kind": "exchange", "task": "train", "clients": 3, "partitions": 7},
+        {"kind": "exchange", "task": "train", "clients": 3, "partitions": ["oak"]},
+        {"kind": "exchange", "task": "train", "clients": float("inf")},
+        {"kind": "client", "name": "oak", "task": "train", "partition": 0, "status": "error", "round": "one"},
+        {"kind": "messages"},
+        {"kind": "lost"},
+        [],
+        None,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_damaged_event_is_one_line(tmp_path: Path, odd: object, call: Call) -> None:
+    run = GrowingRun(tmp_path / "run")
+    run.round(0)
+    with run.timings.path.open("a") as file:
+        file.write(json.dumps({"round": 1, **odd} if isinstance(odd, dict) else odd) + "\n")
+    code, _, error = call("watch", str(run.path), engine=False)
+    assert code == 2 and error.count("\n") == 1 and f"{run.timings.path}: " in error
+    assert "times alone are lost" in error
 
 
 def test_a_run_that_has_ended_is_shown_once(tmp_path: Path, call: Call) -> None:
