@@ -21,12 +21,8 @@ _REFUSED = {
     "repeat_interleave", "bincount", "lift_fresh", "random_", "exponential_", "multinomial", "bernoulli", "bernoulli_",
     "uniform_", "normal_", "rand", "rand_like", "randn", "randn_like", "randint", "randperm", "native_dropout",
 }  # fmt: skip
-_INDEXED = {
-    "index",
-    "index_put",
-    "index_put_",
-    "_index_put_impl_",
-}  # by flags, that are counted first
+# Where the places are flags, torch counts those that are set first.
+_INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_"}
 _NOWHERE = 119  # an index that is out of most ranges, and that a byte can hold
 
 
@@ -39,10 +35,10 @@ class _Written(TorchDispatchMode):
         name = func.name().partition("::")[2].partition(".")[0]
         found = func(*args, **(kwargs or {}))
         places = _tensors(args[1]) if name in _INDEXED else []
-        counted = any(place.dtype == torch.bool for place in places)
-        # Tensors of tests/pretended_gpu.py have a `near`.
-        where = {hasattr(x, "near") for x in _tensors((args, kwargs, found))}
-        if name in _REFUSED or counted or len(where) > 1:
+        flags = any(place.dtype == torch.bool for place in places)
+        # A tensor of tests/pretended_gpu.py has a `near`, one of the host has none.
+        devices = {hasattr(x, "near") for x in _tensors((args, kwargs, found))}
+        if name in _REFUSED or flags or len(devices) > 1:
             raise RuntimeError(f"{name} cannot be recorded")
         self.done.append((func, args, kwargs or {}, found))
         return found
