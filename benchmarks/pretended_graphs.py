@@ -2,9 +2,9 @@
 
     Recordings(PretendedGraphs())
 
-What a graph would refuse is refused: to read a number off a tensor, whose shape follows from numbers, to draw, and tensors
-of the host, whose numbers would for ever be those of the first time. What a replay may write over is spoiled: all that
-others of its place have made, but for the graph before, of which it goes on.
+Refused is what a graph cannot do: read a number off a tensor, make a tensor whose shape follows from numbers, draw; and to
+read tensors of the host, whose numbers would be those of the first time in every replay. What a replay may write over is
+spoiled: all that others of its place have made, but for the graph before, of which it goes on.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ _REFUSED = {
     "repeat_interleave", "bincount", "lift_fresh", "random_", "exponential_", "multinomial", "bernoulli", "bernoulli_",
     "uniform_", "normal_", "rand", "rand_like", "randn", "randn_like", "randint", "randperm", "native_dropout",
 }  # fmt: skip
-# Where the places are flags, torch counts those that are set first.
+# Where places are given by flags, the shape follows from how many are set.
 _INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_"}
 _NOWHERE = 119  # an index that is out of most ranges, and that a byte can hold
 

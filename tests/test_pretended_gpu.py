@@ -76,7 +76,7 @@ def test_tensors_of_two_devices_do_not_meet() -> None:
         (lambda x: x.cpu(), "_to_copy"),
     ],
 )
-def test_what_a_graph_would_refuse_is_refused(
+def test_what_a_graph_cannot_do_is_refused(
     work: Callable[[torch.Tensor], torch.Tensor], refused: str
 ) -> None:
     with pretended_gpu():
