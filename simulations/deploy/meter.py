@@ -5,19 +5,18 @@ METRICS/fedsuite-<run>.prom, which node_exporter's textfile collector reads (Pro
 as a whole, so that a reader never sees half of one; it tells of the latest run of its name, and stays when that has ended.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from fedsuite.errors import InputError, RunFailed
 from fedsuite.history import Kind, OnEvent, kind_of
 from fedsuite.runs.folder import RunFolder
-from fedsuite.storage.files import write_atomically, write_json
+from fedsuite.storage.files import read_object, write_atomically, write_json
 
 NOW, METRICS = "FEDSUITE_NOW", "FEDSUITE_METRICS"
 _GAUGES = {
@@ -149,6 +148,18 @@ def seen_in(folder: Path) -> list[Meter]:
     """What servers of runs have left there; files of others, and of other versions, are passed over."""
     found = []
     for file in sorted(folder.glob("*.json")):
-        with suppress(OSError, ValueError, TypeError):
-            found.append(Meter(**json.loads(file.read_text(encoding="utf-8"))))
+        with suppress(InputError, TypeError):
+            meter = Meter(**read_object(file, "how a run stands", "remove it"))
+            if all(_is_of(getattr(meter, f.name), f.type) for f in fields(Meter)):
+                found.append(meter)
     return found
+
+
+def _is_of(value: object, kind: object) -> bool:
+    """Whether a value read from JSON is of the kind of a field."""
+    if isinstance(kind, type):
+        return type(value) is kind
+    of_each = get_args(kind)[-1]
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(_is_of(v, of_each) for v in value)
+    return isinstance(value, dict) and all(_is_of(v, of_each) for v in value.values())

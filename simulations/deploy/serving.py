@@ -10,7 +10,7 @@ from pathlib import Path
 import flwr
 
 from fedsuite.errors import InputError, RunFailed
-from fedsuite.storage.files import locked, open_new
+from fedsuite.storage.files import locked, open_new, telling
 from simulations.deploy.kit.renewing import ending_soon
 from simulations.deploy.kit.server_folder import ServerFolder, placed
 from simulations.deploy.meter import METRICS, NOW
@@ -44,7 +44,8 @@ def run_server(server: ServerFolder, say: Callable[[str], None]) -> None:
         for line in filter(None, [placed(server), *ending_soon(server)]):
             say(f"note: {line}")
         if not server.database.exists():  # Flower would let everybody read it
-            open_new(server.database).close()
+            with telling(server.database):
+                open_new(server.database).close()
         say(f"SuperLink at {server.address}, folder {server.path}; Ctrl-C ends it")
         status = run_program(command, environment, server.path, say)
     raise RunFailed(f"flower-superlink {ended(status)}; its last lines say why; start it again")

@@ -101,7 +101,7 @@ def _in_compose(file: Path, name: str, port: int) -> Iterator[str]:
     if not file.is_file():
         return
     with telling(file):
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8", errors="replace")
     names = _SERVICE.findall(text)
     if text == compose_text(names, port):
         write_atomically(file, compose_text([*names, name], port).encode())

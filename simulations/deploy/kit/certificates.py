@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -17,6 +18,10 @@ from simulations.deploy.kit.address import is_ip
 
 DAYS = 1825
 SOON_DAYS = 30  # before its end a certificate is spoken of
+_UNREADABLE = (
+    *(ValueError, UnsupportedAlgorithm),
+    *(x509.DuplicateExtension, x509.UnsupportedGeneralNameType, x509.InvalidVersion),
+)
 _EARLIER = datetime.timedelta(days=1)  # for machines whose clocks are behind
 
 
@@ -84,9 +89,13 @@ def read_certificate(file: Path, cure: str) -> x509.Certificate:
     with telling(file):
         data = file.read_bytes()
     try:
-        return x509.load_pem_x509_certificate(data)
-    except ValueError:
+        found = x509.load_pem_x509_certificate(data)
+        for part in ("subject", "issuer", "extensions"):  # which are read when they are asked for
+            getattr(found, part)
+        found.public_key()
+    except _UNREADABLE:
         raise InputError(f"{file}: no certificate in PEM form; {cure}") from None
+    return found
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:

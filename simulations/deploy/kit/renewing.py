@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -77,7 +77,7 @@ def _authority(folder: Path) -> Signed:
         data = file.read_bytes()
     try:
         key = load_pem_private_key(data, None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(
@@ -94,7 +94,7 @@ def _own_hosts(file: Path, signer: Signed) -> list[str]:
     found = read_certificate(file, _PUT_BACK)
     try:
         found.verify_directly_issued_by(signer.certificate)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         raise InputError(
             f"{file}: was not signed by this folder's authority and is left alone; renew it where it was made, or move it "
             "away together with server.key and make a new folder"

@@ -137,17 +137,19 @@ def placed(server: ServerFolder) -> str:
     """
     file = server.home / "config.toml"
     with telling(file):
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        data = file.read_bytes() if file.is_file() else b""
     try:
-        named = tomllib.loads(text)["superlink"][CONNECTION]["root-certificates"]
-    except (ValueError, KeyError, TypeError):
+        text = data.decode()
+        named = str(tomllib.loads(text)["superlink"][CONNECTION]["root-certificates"])
+        there = os.access(named, os.R_OK)
+    except (ValueError, KeyError, TypeError, RecursionError):
         return (
             f"{file}: names no connection {CONNECTION} with root-certificates; `flwr run` needs one"
         )
-    if Path(str(named)).absolute() == server.authority:
+    if Path(named).absolute() == server.authority:
         return ""
     was, is_now = (json.dumps(str(p), ensure_ascii=False) for p in (named, server.authority))
-    if os.access(str(named), os.R_OK) or text.count(was) != 1:
+    if there or text.count(was) != 1:
         return f"{file}: root-certificates is {named}; for `flwr run` on this machine set it to {server.authority}"
     with telling(file):
         write_atomically(file, text.replace(was, is_now).encode())

@@ -15,7 +15,14 @@ from flwr.cli.supernode.register import try_load_public_key
 from fedsuite.errors import InputError
 from fedsuite.privacy.identity import fingerprint
 from fedsuite.roster.node_report import fingerprint_of
-from simulations.deploy.kit.certificates import Signed, make_authority, make_server, read_authority
+from simulations.deploy.kit.certificates import (
+    Signed,
+    hosts_of,
+    make_authority,
+    make_server,
+    read_authority,
+    read_certificate,
+)
 from simulations.deploy.kit.keys import (
     check_private,
     fingerprint_of_private,
@@ -89,6 +96,27 @@ def test_an_authority_that_is_over_is_refused(tmp_path: Path) -> None:
     file.write_text("mine")
     with pytest.raises(InputError, match=r"no certificate in PEM form; copy ca\.crt"):
         read_authority(file)
+
+
+def test_a_damaged_certificate_is_refused_or_read(tmp_path: Path) -> None:
+    """What stands in it is read when it is asked for: damage must be told before."""
+    authority = make_authority()
+    refused = 0
+    for place, found in enumerate((authority, make_server(authority, ["fed.example", "10.0.0.7"]))):
+        whole = found.certificate.public_bytes(serialization.Encoding.DER)
+        for at in range(len(whole)):
+            damaged = whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :]
+            (file := tmp_path / f"{place}.pem").write_text(ssl.DER_cert_to_PEM_cert(damaged))
+            try:
+                read = read_certificate(file, "put it back")
+            except InputError as error:
+                refused += 1
+                assert str(error) == f"{file}: no certificate in PEM form; put it back"
+            else:
+                made = make_authority(9, Signed(authority.key, read))
+                assert len(hosts_of(read)) + len(made.certificate.subject.rdns) > 0
+                assert read.public_key() is not None and read.not_valid_after_utc
+    assert refused > 200
 
 
 def test_keys_are_those_that_flower_takes(tmp_path: Path) -> None:

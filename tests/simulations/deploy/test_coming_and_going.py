@@ -1,5 +1,6 @@
 """A deployment that changes: nodes that join it, and certificates that are made anew before they end."""
 
+import base64
 import json
 import shutil
 import stat
@@ -159,11 +160,15 @@ def test_bad_input_when_adding(tmp_path: Path, call: Call, words: str, complaint
 
 def test_a_compose_file_that_was_changed_is_left_alone(tmp_path: Path, call: Call) -> None:
     kit = new_kit(tmp_path / "kit")
-    text = (kit / "compose.yml").read_text().replace("restart: unless-stopped", "restart: always")
-    (kit / "compose.yml").write_text(text)
-    code, out, _ = call("deploy", "add", "kit", "fir", engine=False)
-    assert code == 0 and "compose.yml: was changed by hand and is left alone" in out
-    assert (kit / "compose.yml").read_text() == text
+    written = (kit / "compose.yml").read_bytes()
+    for name, changed in (
+        ("fir", written.replace(b"restart: unless-stopped", b"restart: always")),
+        ("yew", written + b"# caf\xe9, in Latin-1\n"),
+    ):
+        (kit / "compose.yml").write_bytes(changed)
+        code, out, _ = call("deploy", "add", "kit", name, engine=False)
+        assert code == 0 and "compose.yml: was changed by hand and is left alone" in out
+        assert (kit / "compose.yml").read_bytes() == changed
 
 
 def test_nobody_is_entered_without_a_roster(tmp_path: Path, call: Call) -> None:
@@ -266,6 +271,7 @@ def test_a_certificate_of_somebody_elses_is_left_alone(tmp_path: Path, call: Cal
     [
         (lambda ca: (ca / "ca.key").unlink(), "ca.key: no such file, expected the authority's key"),
         (lambda ca: (ca / "ca.key").write_text("mine"), "ca.key: no key of an elliptic curve"),
+        (lambda ca: with_another_algorithm(ca / "ca.key"), "ca.key: no key of an elliptic curve"),
         (
             lambda ca: (ca / "ca.key").write_bytes(make_authority().key_pem()),
             "ca.key: is not the key of",
@@ -281,6 +287,17 @@ def test_an_authority_that_is_not_there(
     code, _, err = call("deploy", "renew", "kit", engine=False)
     assert code == 2 and complaint in err and err.count("\n") == 1
     assert content(kit / "server") == before
+
+
+def with_another_algorithm(key: Path) -> None:
+    """A key in PEM form of a kind that nobody knows."""
+    lines = key.read_text(encoding="utf-8").splitlines()
+    der = base64.b64decode("".join(lines[1:-1]))
+    ec_public_key = bytes.fromhex("2a8648ce3d0201")
+    assert der.count(ec_public_key) == 1
+    other = der.replace(ec_public_key, ec_public_key[:-1] + b"\x09")
+    text = "\n".join([lines[0], base64.b64encode(other).decode(), lines[-1], ""])
+    key.write_text(text, encoding="utf-8")
 
 
 def test_what_ends_soon_is_said_of_each_certificate(tmp_path: Path) -> None:

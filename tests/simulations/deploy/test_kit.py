@@ -84,6 +84,21 @@ def test_flower_reads_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
+    "connection",
+    ['"a\\u0000b"', '"caf\xe9"', "[" * 10000, '""\n[superlink.fedsuite]\n', '{ "a" = 1 }'],
+)
+def test_a_connection_that_cannot_be_read_is_told_and_left_alone(
+    tmp_path: Path, connection: str
+) -> None:
+    server = read_server(new_kit(tmp_path / "kit") / "server")
+    config = server.home / "config.toml"
+    text = f"[superlink.fedsuite]\nroot-certificates = {connection}\n".encode("latin-1")
+    config.write_bytes(text)
+    assert placed(server).startswith(f"{config}: ")
+    assert config.read_bytes() == text
+
+
+@pytest.mark.parametrize(
     ("host", "listen", "local"),
     [
         ("localhost", "127.0.0.1", "127.0.0.1:9092"),

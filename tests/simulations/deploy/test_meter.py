@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ from fedsuite.history import HISTORY, Kind, event, read_rows
 from fedsuite.runs.folder import RunFolder
 from simulations.client_app import app as client_app
 from simulations.deploy import meter
+from simulations.deploy.check.registered import Registered
+from simulations.deploy.check.status import lines_about, status_rows
 from simulations.deploy.meter import METRICS, NOW, Meter, metered, seen_in
 from simulations.engines.inprocess import InProcessGrid, server_identity
 from simulations.server_app import serve
 from simulations.systems import to_run_config
 from tests.harness import toy_settings
+from tests.mistakes.test_odd_values import with_odd_values
 
 LINE = re.compile(r'fedsuite_(\w+)\{run="((?:[^"\\\n]|\\.)*)"\} (-?[\d.e+]+)')
 
@@ -124,3 +128,23 @@ def test_files_of_others_are_passed_over(places: Path) -> None:
     for name, text in (("a", "{"), ("b", "[]"), ("c", json.dumps({"run": "old"}))):
         (places / "now" / f"{name}.json").write_text(text)
     assert meter.seen_in(places / "now") == []
+
+
+def test_an_odd_entry_is_passed_over_or_shown(places: Path) -> None:
+    nodes = {"oak": {"torch": "2.9.0"}, "elm": {"torch": "2.8.0"}}
+    whole = asdict(Meter("run", "/runs/run", "7", members=2, away=["elm"], nodes=nodes))
+    oak = Registered("oak", "SHA256:" + "o" * 43, 7, "online", "2026-01-02 03:04:05")
+    shown: list[Meter] = []
+    (places / "now").mkdir()
+    for what, changed in with_odd_values(whole):
+        (places / "now" / "run.json").write_text(json.dumps(changed))
+        seen = seen_in(places / "now")
+        try:
+            rows = status_rows([oak], None, seen)
+            "".join([*lines_about(seen), json.dumps(rows)]).encode()
+        except Exception as error:
+            raise AssertionError(f"{what}: {error!r}") from error
+        shown += seen
+    assert len(shown) > 20
+    for run in shown:
+        assert {type(number) for number in (run.round, run.members, run.lost_total)} == {int}

@@ -85,6 +85,10 @@ def test_what_is_in_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cal
             InputError, match="another program listens there; stop it, or change port"
         ):
             run_server(folder, print)
+    folder.database.symlink_to("nowhere.db")
+    monkeypatch.setattr(deployed, "wait_until", lambda *_: True)
+    with pytest.raises(InputError, match=r"superlink\.db: "):
+        run_server(folder, print)
     for name, complaint in (
         ("server.key", "server.key: no such file; put it back"),
         ("server.toml", "no server.toml in it, expected a SuperLink's folder"),
