@@ -104,15 +104,20 @@ def _own_hosts(file: Path, signer: Signed) -> list[str]:
 
 def _hand_out(kit: Path, server: ServerFolder, signer: Signed) -> Iterator[str]:
     """The authority's new certificate, wherever the folder has the one of before."""
-    before = (kit / "ca" / AUTHORITY).read_bytes()
+    before = _bytes_of(kit / "ca" / AUTHORITY)
     end = read_certificate(kit / "ca" / AUTHORITY, _PUT_BACK).not_valid_after_utc
     others = [server.authority, *sorted((kit / "nodes").glob(f"*/{AUTHORITY}"))]
-    for file in (kit / "ca" / AUTHORITY, *(f for f in others if f.read_bytes() == before)):
+    for file in (kit / "ca" / AUTHORITY, *(f for f in others if _bytes_of(f) == before)):
         write_atomically(file, signer.certificate_pem())
     yield (
         f"{server.authority}: the authority is valid until {signer.certificate.not_valid_after_utc:%Y-%m-%d}; every node "
         f"needs it as its ca.crt before {_day_of(end)}, the end of the one of before"
     )
+
+
+def _bytes_of(file: Path) -> bytes:
+    with telling(file):
+        return file.read_bytes()
 
 
 def _day_of(end: datetime.datetime) -> str:

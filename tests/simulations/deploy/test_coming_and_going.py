@@ -289,6 +289,17 @@ def test_an_authority_that_is_not_there(
     assert content(kit / "server") == before
 
 
+def test_a_folder_in_place_of_a_node_s_certificate(tmp_path: Path, call: Call) -> None:
+    kit = new_kit(tmp_path / "kit")
+    file = kit / "nodes" / "elm" / "ca.crt"
+    file.unlink()
+    file.mkdir()
+    before = content(kit)
+    code, _, err = call("deploy", "renew", "kit", "--authority", engine=False)
+    assert code == 2 and "elm/ca.crt" in err and err.count("\n") == 1
+    assert content(kit) == before
+
+
 def with_another_algorithm(key: Path) -> None:
     """A key in PEM form of a kind that nobody knows."""
     lines = key.read_text(encoding="utf-8").splitlines()
