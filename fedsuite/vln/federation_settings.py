@@ -3,7 +3,7 @@
 Symbols are those of Zhou & Wang 2022, Algorithm 1; merge rules stand in fedsuite/averaging/robust.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedsuite.averaging.settings import AveragingSettings
 from fedsuite.settings.config import setting
@@ -60,3 +60,17 @@ class FederationSettings(AveragingSettings):
         "RMSprop state: fresh every round, kept by each client, or shared by all (official code)",
         choices=("fresh", "kept", "shared"),
     )
+
+    @property
+    def merging(self) -> "FederationSettings":
+        """What the server reads of these: where it merges nothing, clients side by side and a rate of 1."""
+        if self.method == "federated":
+            return self
+        return replace(
+            self,
+            aggregation="parallel",
+            group_size=1,
+            max_share=1.0,
+            server_learning_rate=1.0,
+            server_learning_rate_decay=1.0,
+        )

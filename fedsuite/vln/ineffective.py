@@ -13,11 +13,7 @@ _GENERATED_ALONE = Both(
     ("stage", among("pre-explore")), ("federation.seen-participation-rate", among(0.0))
 )
 _NO_TEACHER: list[Condition | Both] = [_SPEAKER, _GENERATED_ALONE]
-# Houses that explore before anybody walks there keep agents of their own, which move as the server's does.
-_ALONE: list[Condition | Both] = [
-    ("federation.method", among("centralised")),
-    Both(("federation.method", among("local-only")), ("stage", but("pre-explore"))),
-]
+_ALONE = ("federation.method", but("federated"))
 _NO_STACK = [("federation.houses-per-message", among(0, 1)), _SPEAKER]
 _OF_AGENTS = (
     "agent.decoder", "agent.action-embedding-size", "agent.masked-pooling", "agent.max-actions", "objective.kind",
@@ -50,15 +46,15 @@ UNREAD: Unread = {
     "objective.max-generated-length": ("stage", among("train")),
     "training.stacked": _NO_STACK,
     "training.cuda-graphs": [("training.stacked", among("no")), *_NO_STACK],
-    "evaluation.personal-encoder": ("stage", but("pre-explore")),
+    "evaluation.personal-encoder": [("stage", but("pre-explore")), _ALONE],
     "federation.server-learning-rate": _ALONE,
     "federation.server-learning-rate-decay": _ALONE,
-    "federation.server-decay-steps": [DECAYED, *_ALONE],
+    "federation.server-decay-steps": [DECAYED, _ALONE],
     "federation.max-share": _ALONE,
     "federation.participation": ("federation.method", among("centralised")),
     "federation.participation=published": ("federation.participation-rate", among(1.0)),
     "federation.aggregation": _ALONE,
-    "federation.group-size": [("federation.aggregation", among("sequential")), *_ALONE],
+    "federation.group-size": [("federation.aggregation", among("sequential")), _ALONE],
     "sabotage.attack": _NOBODY,
     "sabotage.scale": [_NOBODY, ("sabotage.attack", among("weight-lie", "label-flip", "backdoor"))],
     "sabotage.poisoned": _NO_BACKDOOR,

@@ -10,11 +10,10 @@ from typing import Any
 
 from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.errors import InputError
-from fedsuite.federation import ClientInfo, RateSchedule, Scalar, Selection
+from fedsuite.federation import ClientInfo, Scalar, Selection
 from fedsuite.randomness import rng_for
 from fedsuite.roster.members import Member, Roster
 from fedsuite.vln.config import FedVLNConfig
-from fedsuite.vln.federation_settings import FederationSettings
 from fedsuite.vln.message_keys import TEST, VALIDATION
 from fedsuite.vln.model.agent import Agent, AgentSizes, build_agent
 from fedsuite.vln.model.decoders import decoder_of
@@ -130,14 +129,6 @@ def check_scored(config: FedVLNConfig, roster: Roster) -> None:
 def _counted(member: Member, split: str) -> list[int]:
     """Instructions of a member's houses in a split."""
     return member.listed(split, int) if split in member.details else []
-
-
-def rate_of(own: FederationSettings) -> RateSchedule:
-    """eta. A single client needs no averaging: the centralised model goes on from where its client left it."""
-    if own.method == "centralised":
-        return RateSchedule()
-    decay = own.server_learning_rate_decay, own.server_decay_steps
-    return RateSchedule(own.server_learning_rate, *decay)
 
 
 def local_steps_of(config: FedVLNConfig, client: ClientInfo) -> int:

@@ -32,8 +32,8 @@ def costs_of(config: FedVLNConfig, roster: Roster | None = None) -> StepCosts:
         return StepCosts(lambda _: 1, first=0, evaluate=0, finish=1 + len(able), cure=CURE)
     chosen = planned(participation_of(config), config.seed, able)
     handed_on = federation.client_optimizer == "shared"
-    in_turn = federation.aggregation == "sequential" or handed_on
-    longest = len(chosen) if in_turn else min(federation.group_size, len(chosen))
+    in_turn = federation.merging.aggregation == "sequential" or handed_on
+    longest = len(chosen) if in_turn else min(federation.merging.group_size, len(chosen))
     writes = config.evaluation.submission or config.stage == "speaker"
     return StepCosts(
         lambda _: 4 if federation.secure_sum else longest,

@@ -14,7 +14,6 @@ from fedsuite.vln.plan import (
     check_scored,
     expected_clients,
     local_steps_of,
-    rate_of,
     selection_of,
     starting_model,
     starting_speaker,
@@ -98,7 +97,7 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
     training = trainers(expected_clients(config, roster)) if hides else []
     expected = len(planned(participation, config.seed, training)) if training else 0
     common: dict[str, Any] = {
-        **averaging_values(config.federation, config.seed),
+        **averaging_values(config.federation.merging, config.seed),
         **private_values(config, expected),
         **_limit(config, training),
         "initial": initial,
@@ -106,14 +105,13 @@ def _algorithm(config: FedVLNConfig, roster: Roster) -> RoundStrategy:
         "participation": participation,
         "exchange": exchange,
         "exports": has_own(config),
-        "rate": rate_of(config.federation),
         "selection": selection_of(config),
         "speaker": starting_speaker(config, roster) if describes_paths(config) else {},
         "metrics": metrics_of(config),
         "writes": config.evaluation.submission or config.stage == "speaker",
         "discloses": config.stage == "pre-explore",
     }
-    in_turn = config.federation.aggregation == "sequential"
+    in_turn = config.federation.merging.aggregation == "sequential"
     if exchange.keeps == "all":
         kind = SequentialLanguageEncoder if in_turn else LanguageEncoderFedAvg
         return kind(**common, newest=config.evaluation.personal_encoder == "newest")

@@ -106,4 +106,14 @@ def test_eta_starts_and_decays_as_set():
         CONFIG, server_learning_rate=3.0, server_learning_rate_decay=0.5, server_decay_steps=7
     )
     assert made(config, INITIAL).rate == RateSchedule(3.0, 0.5, 7)
-    assert made(changed(config, method="centralised"), INITIAL).rate == RateSchedule()
+    for alone in ({"method": "centralised"}, {"method": "local-only", "stage": "pre-explore"}):
+        assert made(changed(config, **alone), INITIAL).rate == RateSchedule(every_steps=7)
+
+
+def test_houses_that_explore_by_themselves_do_so_side_by_side():
+    alone = {"stage": "pre-explore", "method": "local-only"}
+    unread = {"aggregation": "sequential", "group_size": 3, "max_share": 0.5}
+    strategy = made(changed(CONFIG, **alone, **unread), INITIAL)
+    plain = made(changed(CONFIG, **alone), INITIAL)
+    assert type(strategy) is LanguageEncoderFedAvg
+    assert (strategy.grouping, strategy.max_share) == (plain.grouping, plain.max_share)
