@@ -6,7 +6,8 @@ share no noise, a resumed run has the noise of an uninterrupted one.
 
 Each step of the protocol is a *slot*: the proposal of an exchange, its minibatches, a tick of a test. If the same noise
 went on Q and on Q', their difference would leave without any. So what a slot was first used for is written down as a hash,
-before it is answered; a slot that comes again (a lost answer, a resume) gets the same Q-values, or nothing.
+before it is answered; a slot that comes again (a lost answer, a resume) gets the same Q-values, or nothing. Where that
+record is lost, and the nonce is not, there is no noise any more.
 """
 
 import hashlib
@@ -51,10 +52,20 @@ class OwnNoise:
     def _file(self) -> Path:
         return self._folder / "answered"
 
+    @property
+    def _nonce_file(self) -> Path:
+        return self._folder / "nonce"
+
     def _answered(self) -> bytes:
         """Whole lines of what has been written down, a line break before each."""
         with telling(self._file):
-            kept = self._file.read_bytes() if self._file.exists() else b""
+            kept = self._file.read_bytes() if self._file.exists() else None
+        if kept is None and self._nonce_file.exists():
+            raise InputError(
+                f"{self._file}: no such file beside nonce, so nobody knows what this noise went on; put it back, or start "
+                "the run again under another name"
+            )
+        kept = kept or b""
         whole, _, torn = kept.rpartition(b"\n")
         if torn:  # the answer to it never left
             os.truncate(self._file, len(kept) - len(torn))
@@ -72,10 +83,10 @@ class OwnNoise:
 
     def _nonce(self) -> bytes:
         """32 bytes, drawn when the run begins here."""
-        file = self._folder / "nonce"
+        file = self._nonce_file
         with telling(file):
-            make_private(self._folder)
             if not file.exists():
+                self._write_down(b"")  # from now on it is missed
                 write_atomically(file, os.urandom(32), private=True)
             nonce = file.read_bytes()
         if len(nonce) != 32:

@@ -75,6 +75,16 @@ def test_a_line_that_was_torn_was_never_answered(tmp_path: Path) -> None:
         own(tmp_path).once("now 4", Q + 1)
 
 
+def test_without_what_was_answered_there_is_no_noise(tmp_path: Path) -> None:
+    """Else the noise of before would go on other Q-values."""
+    assert own(tmp_path).seed
+    own(tmp_path).once("now 3", Q)
+    (tmp_path / "answered").unlink()
+    with pytest.raises(InputError, match="answered: no such file beside nonce, so nobody knows"):
+        own(tmp_path).once("now 3", Q + 1)
+    assert [file.name for file in tmp_path.iterdir()] == ["nonce"]
+
+
 def test_a_damaged_nonce_is_named(tmp_path: Path) -> None:
     (tmp_path / "nonce").write_bytes(b"short")
     with pytest.raises(InputError, match="nonce: damaged, 5 bytes in place of 32"):
