@@ -8,7 +8,6 @@ Generated roads and every reader of real drives write this layout, and nothing e
 A silo's training frames never leave its client.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.errors import InputError, is_short, refused
-from fedsuite.storage.files import check_readable, sync, write_json
+from fedsuite.errors import InputError
+from fedsuite.settings.values import shown
+from fedsuite.storage.files import read_object, sync, write_json
+from fedsuite.storage.mapped import map_array
 
 INDEX = "silos.json"
 LEFT_OUT = "left-out"
@@ -121,24 +122,20 @@ def open_silo(folder: Path, name: str) -> Silo:
 
 
 def _open(own: Path, split: str) -> Frames:
-    files = [own / f"{split}_{part}.npy" for part in ("images", "angles")]
-    for file in files:
-        check_readable(file)
+    cure = f"delete {own.parent} and prepare the data again"
+    images, angles = (map_array(own / f"{split}_{part}.npy", cure) for part in ("images", "angles"))
     try:
-        return Frames(*(np.load(file, mmap_mode="r") for file in files))
-    except (OSError, ValueError, EOFError) as error:
-        if is_short(error):
-            raise refused(error, own) from None
-        raise InputError(
-            f"{own}: {split} frames cannot be read ({error}); delete {own.parent} and prepare the data again"
-        ) from None
+        return Frames(images, angles)
+    except ValueError as error:
+        raise InputError(f"{own}: {split} frames cannot be read ({error}); {cure}") from None
 
 
 def _index(folder: Path) -> dict[str, Any]:
-    check_readable(folder / INDEX)
-    try:
-        return dict(json.loads((folder / INDEX).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{folder / INDEX}: cannot be read ({error}); prepare the data again"
-        ) from None
+    file, cure = folder / INDEX, f"delete {folder} and prepare the data again"
+    found = read_object(file, "an index of silos", cure)
+    names, left_out = found.get("silos"), found.get(LEFT_OUT, {})
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{file}: silos must be names, got {shown(names)}; {cure}")
+    if not isinstance(left_out, dict) or not all(type(n) is int for n in left_out.values()):
+        raise InputError(f"{file}: {LEFT_OUT} must be rows by drive, got {shown(left_out)}; {cure}")
+    return found

@@ -10,14 +10,13 @@ A digest is that of all files read and of the settings that matter; connectivity
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 
 from fedsuite.errors import InputError
-from fedsuite.storage.files import check_readable, make_folder
+from fedsuite.storage.files import make_folder
+from fedsuite.storage.mapped import map_array
 from fedsuite.storage.progress import Progress, silent
 from fedsuite.storage.read_once import read_once
 from fedsuite.vln.config import DataSettings, FedVLNConfig
@@ -37,7 +36,6 @@ from fedsuite.vln.message_keys import TEST
 
 GENERATOR_VERSION = 1  # raise it when generated houses change, so that cached ones are made anew
 LAYOUT_VERSION = 1  # the same for prepared folders
-_DAMAGED = (ValueError, OSError, EOFError, OverflowError, SyntaxError, TypeError, TokenError)
 
 
 @dataclass(frozen=True)
@@ -231,13 +229,7 @@ def open_sources(config: FedVLNConfig) -> Sources:
 
 
 def _width(file: Path, panoramas: int) -> int:
-    check_readable(file)
-    try:
-        views = open_memmap(file, mode="r")
-    except _DAMAGED as error:
-        raise InputError(
-            f"{file}: truncated or no array file ({error}); convert the features again"
-        ) from None
+    views = map_array(file, "convert the features again")
     if views.ndim != 3 or views.shape[:2] != (panoramas, NUM_VIEWS) or views.dtype != np.float32:
         raise InputError(
             f"{file}: expected float32 [{panoramas}, {NUM_VIEWS}, F], got {views.dtype} {list(views.shape)}; convert "

@@ -289,10 +289,12 @@ def test_view_arrays_that_do_not_fit(sources, config, change, message):
     assert message in got
 
 
-@pytest.mark.parametrize("content", [b"", b"no array", None])
-def test_view_files_that_are_damaged(sources, config, content):
+@pytest.mark.parametrize(
+    "damaged", [lambda _: b"", lambda _: b"no array", lambda whole: whole[:-200], lambda whole: whole + b"x"]
+)  # fmt: skip
+def test_view_files_that_are_damaged(sources, config, damaged):
     file = sources.prepare_sources(config).views_dir / "elm.npy"
-    file.write_bytes(file.read_bytes()[:-200] if content is None else content)
+    file.write_bytes(damaged(file.read_bytes()))
     sources.open_sources.cache_clear()
     assert f"{file}: truncated or no array file" in refusal(sources.prepare_sources, config)
 
