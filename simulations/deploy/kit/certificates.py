@@ -19,8 +19,11 @@ from simulations.deploy.kit.address import is_ip
 DAYS = 1825
 SOON_DAYS = 30  # before its end a certificate is spoken of
 _UNREADABLE = (
-    *(ValueError, UnsupportedAlgorithm),
-    *(x509.DuplicateExtension, x509.UnsupportedGeneralNameType, x509.InvalidVersion),
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
 )
 _EARLIER = datetime.timedelta(days=1)  # for machines whose clocks are behind
 
