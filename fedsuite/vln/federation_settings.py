@@ -63,7 +63,11 @@ class FederationSettings(AveragingSettings):
 
     @property
     def merging(self) -> "FederationSettings":
-        """What the server reads of these: where it merges nothing, clients side by side and a rate of 1."""
+        """These settings as the server reads them.
+
+        Where there are no models of several houses to merge (one client has all data, or nobody shares anything), houses
+        train side by side, and a rate of 1 lets the model go on from where its client left it.
+        """
         if self.method == "federated":
             return self
         return replace(

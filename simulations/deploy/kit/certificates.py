@@ -93,7 +93,7 @@ def read_certificate(file: Path, cure: str) -> x509.Certificate:
         data = file.read_bytes()
     try:
         found = x509.load_pem_x509_certificate(data)
-        for part in ("subject", "issuer", "extensions"):  # which are read when they are asked for
+        for part in ("subject", "issuer", "extensions"):  # parsed only when they are asked for
             getattr(found, part)
         found.public_key()
     except _UNREADABLE:

@@ -76,7 +76,7 @@ def test_a_line_that_was_torn_was_never_answered(tmp_path: Path) -> None:
 
 
 def test_without_what_was_answered_there_is_no_noise(tmp_path: Path) -> None:
-    """Else the noise of before would go on other Q-values."""
+    """Otherwise the same noise could go on other Q-values."""
     assert own(tmp_path).seed
     own(tmp_path).once("now 3", Q)
     (tmp_path / "answered").unlink()

@@ -99,7 +99,7 @@ def test_an_authority_that_is_over_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_certificate_is_refused_or_read(tmp_path: Path) -> None:
-    """What stands in it is read when it is asked for: damage must be told before."""
+    """Parts of a certificate are parsed only when they are asked for; damage there must be told when the file is read."""
     authority = make_authority()
     refused = 0
     for place, found in enumerate((authority, make_server(authority, ["fed.example", "10.0.0.7"]))):
