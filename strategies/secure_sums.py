@@ -24,10 +24,9 @@ from fedsuite.federation import (
 from fedsuite.privacy.client_level import next_clip
 from fedsuite.privacy.noised_sums import NoisedLevels
 from fedsuite.privacy.secure_sum import FEWEST
-from fedsuite.privacy.sum_terms import CLIP, ON, SumTerms, terms_of
+from fedsuite.privacy.sum_terms import CLIP_RULE, ON, SumTerms, terms_of
 from fedsuite.runs.folder import folder_of
 from fedsuite.settings.config import RunSettings
-from strategies.steps import MERGE
 from strategies.sum_exchanges import NOT_CLIPPED, OneSum
 from strategies.wrapping import Wrapped
 
@@ -71,9 +70,6 @@ def check_planned(config: RunSettings, members: int) -> None:
         )
 
 
-_CLIP = f"{MERGE}.{CLIP}"  # in ServerState.rules
-
-
 class SecureSums(Wrapped):
     """Another strategy, which merges by a weighted mean. run: the folder whose ledger has what sums with noise tell."""
 
@@ -106,7 +102,7 @@ class SecureSums(Wrapped):
     def _clip(self, state: ServerState) -> float | None:
         """C of a round, which stands where a server that clips has it; None where no change is clipped."""
         own = self.terms.private
-        return float(state.rules.get(_CLIP, own.clip)) if own else None
+        return float(state.rules.get(CLIP_RULE, own.clip)) if own else None
 
     def _adapted(
         self, state: ServerState, clip: float | None, told: Mapping[str, float]
@@ -116,4 +112,4 @@ class SecureSums(Wrapped):
         if not own or not clip or share is None:
             return state
         after = next_clip(clip, share, own.clip_quantile, own.clip_rate)
-        return replace(state, rules={**state.rules, _CLIP: np.asarray(after)})
+        return replace(state, rules={**state.rules, CLIP_RULE: np.asarray(after)})

@@ -14,6 +14,7 @@ from fedsuite.privacy.secure_sum import FEWEST
 
 KEYS, SHARES, MASKED, UNMASK = STAGES = ("keys", "shares", "masked", "unmask")
 STAGE, CLIP = "stage", "clip"
+CLIP_RULE = f"merge.{CLIP}"  # in ServerState.rules, as of a server that clips
 ON = "federation.secure-sum"
 
 

@@ -2,21 +2,25 @@
 
 Of one frame and one plain step the division is exact (fedsuite/privacy/attacks/inversion.py); dropout leaves zeros, which
 the attack passes over. What is left of it in the run's own steps, whose batches and moments mix, is measured beside it. A
-neighbour on a ring solves the mean of two backbones for the other one, and knows where that began at the first mixing.
+neighbour on a ring solves the mean of two backbones for the other one, and knows where that began at the first mixing. The
+server of a secure sum has the mean of all silos' changes to divide, and no single one.
 
 Features of all frames are alike, so a cosine says little: what counts is whether the frame is found among others of its
 silo. The control is a silo without dropout and contrastive loss. A guesser takes the mean features of another silo's frames.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from fedsuite.arrays import module_arrays
-from fedsuite.averaging.privacy_settings import CLIENT
+from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE
 from fedsuite.driving.data.frames import Frames
-from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, PLAIN, ExposedSilo, Visit
+from fedsuite.driving.exposure.sums import steps_in_a_sum
+from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo, Visit
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.privacy.attacks.clustered import mean_of
@@ -41,8 +45,8 @@ GUESS = "cosines pass over zeros; the guess is the mean of another silo's featur
 
 @dataclass(frozen=True)
 class Tried:
-    """One attacked step: cosine with the nearest of its frames and that of a guess; whether that frame is nearer than AMONG
-    others; whether the angle was told, and by the guess."""
+    """One attacked step, or sum of steps: cosine with the nearest of its frames and that of a guess; whether that frame is
+    nearer than AMONG others; whether the first one's angle was told, and by the guess."""
 
     cosine: float
     guessed: float
@@ -52,31 +56,63 @@ class Tried:
     angle_guessed: bool
 
 
-def feature_findings(silos: Sequence[ExposedSilo], head: str, visits: int) -> Iterator[Finding]:
-    """Of steps of all silos in turn, `visits` in each way; head: name of the network's last layer."""
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """steps: those that are in what was seen, by silo; weight [1, D] and bias [1]: the last layer's gradient by it."""
+
+    steps: Sequence[tuple[ExposedSilo, Visit]]
+    weight: np.ndarray
+    bias: np.ndarray
+
+
+# Silos, the last layer's name, how many attacks, settings other than the run's -> what came of them.
+Trials = Callable[[Sequence[ExposedSilo], str, int, Mapping[str, Value]], list[Tried]]
+
+
+def feature_findings(
+    silos: Sequence[ExposedSilo],
+    head: str,
+    visits: int,
+    neighbour: bool,
+    clip: float | None = None,
+) -> Iterator[Finding]:
+    """Of steps of all silos in turn, `visits` in each way, or under secure sums of as many sums of all of them.
+
+    head: name of the network's last layer; neighbour: whether a silo mixes with a single other one; clip: as of
+    steps_in_a_sum.
+    """
     config = silos[0].config
-    control, plain, alone, own = (
-        trials(silos, head, visits, changes) for changes in (BARE, PLAIN, ONE_FRAME, {})
-    )
-    training = config.training
+    training, summed = config.training, config.federation.secure_sum
+    made: Trials = partial(sum_trials, clip=clip) if summed else trials
+    defended = summed or config.privacy.unit == EXAMPLE
+
+    def bare(made: Trials, changes: Mapping[str, Value]) -> list[Tried]:
+        return made(silos, head, visits, {**changes, **OPEN}) if defended else []
+
+    control = trials(silos, head, visits, {**BARE, **OPEN})
+    plain, bare_plain = made(silos, head, visits, PLAIN), bare(trials, PLAIN)
+    alone, own = (made(silos, head, visits, changes) for changes in (ONE_FRAME, {}))
+    of, step = ("a sum of", "steps") if summed else ("a", "step")
     usual = f"{training.local_updates} x {training.batch_size} frames, {training.optimizer}"
-    for tried, target in (
-        (plain, "a frame's features, from a plain step of one frame"),
-        (alone, f"a frame's features, from a step of one frame with {training.optimizer}"),
-        (own, f"one frame's features, from a step as sent ({usual})"),
-    ):
-        yield from _findings(RELAY, target, tried, control, len(silos))
-    if config.objective.regression == "mse":
+    for tried, undefended, target in (
+        (plain, bare_plain, f"a frame's features, from {of} plain {step} of one frame"),
+        (alone, bare(trials, ONE_FRAME), f"a frame's features, from {of} {step} of one frame with {training.optimizer}"),
+        (own, bare(trials, {}), f"one frame's features, from {of} {step} as sent ({usual})"),
+    ):  # fmt: skip
+        clusters = visits if summed else len(silos)
+        yield from _findings(RELAY, target, tried, control, clusters, undefended)
+    if config.objective.regression == "mse" and not summed:
         guessed = float(np.mean([t.angle_guessed for t in plain]))
         yield _share(
             RELAY, f"a frame's angle to {NEAR:g}, from a plain step of one frame", "share of frames",
             [t.angle_told for t in plain], guessed, [t.angle_told for t in control],
             "angle = prediction - db / 2, which a contrastive loss shifts; the guess is another silo's mean angle",
+            [t.angle_told for t in bare_plain],
         )  # fmt: skip
-    if len(silos) > 1 and config.privacy.unit != CLIENT:  # else silos get what a server has noised
-        tried = ring_trials(silos, head, visits)
+    if neighbour and config.privacy.unit != CLIENT:  # else silos get what a server has noised
+        tried, undefended = ring_trials(silos, head, visits, BARE), bare(ring_trials, BARE)
         target = "a frame's features, from the mean of two backbones at the first mixing"
-        yield from _findings(NEIGHBOUR, target, tried, control, len(silos))
+        yield from _findings(NEIGHBOUR, target, tried, control, len(silos), undefended)
 
 
 def trials(
@@ -86,55 +122,88 @@ def trials(
     made = []
     for turn in range(visits):
         silo, other = silos[turn % len(silos)], silos[(turn + 1) % len(silos)]
-        made.append(_tried(silo, other, silo.visit(changes, turn // len(silos)), head, turn))
+        visit = silo.visit(changes, turn // len(silos))
+        seen = Seen([(silo, visit)], *(visit.update(part) for part in _parts(head)))
+        made.append(_tried(seen, other, head, turn))
     return made
 
 
-def ring_trials(silos: Sequence[ExposedSilo], head: str, visits: int) -> list[Tried]:
-    """The first mixing of a ring, one frame and a bare plain step each: silo i solves its mean for silo i + 1."""
+def sum_trials(
+    silos: Sequence[ExposedSilo],
+    head: str,
+    visits: int,
+    changes: Mapping[str, Value],
+    clip: float | None = None,
+) -> list[Tried]:
+    """The attack on sums of one step of every silo, as a server of secure sums sees them."""
+    made = []
+    for turn in range(visits):
+        steps, mean = steps_in_a_sum(silos, changes, turn, clip)
+        gradient = (-mean[part] / steps[0].rate for part in _parts(head))
+        seen = Seen([*zip(silos, steps, strict=True)], *gradient)
+        made.append(_tried(seen, silos[turn % len(silos)], head, turn))
+    return made
+
+
+def ring_trials(
+    silos: Sequence[ExposedSilo], head: str, visits: int, changes: Mapping[str, Value]
+) -> list[Tried]:
+    """The first mixing of a ring, one step each: silo i solves its mean for silo i + 1."""
     start = module_arrays(initial_network(silos[0].config))
     a, made = np.full((2, 2), 0.5), []
     for turn in range(visits):
         i, j = turn % len(silos), (turn + 1) % len(silos)
-        mine, theirs = (silos[k].visit(BARE, turn // len(silos), start) for k in (i, j))
-        parts = [f"{head}.weight", f"{head}.bias"]
-        mixed = mix({k: np.stack([mine.after[k], theirs.after[k]]) for k in parts}, a)
-        solved = {k: sent_before_mixing(mixed[k][0], mine.after[k], 0.5) for k in parts}
-        seen = replace(theirs, after=theirs.after | solved)
-        made.append(_tried(silos[j], silos[i], seen, head, turn))
+        mine, theirs = (silos[k].visit(changes, turn // len(silos), start) for k in (i, j))
+        mixed = mix({k: np.stack([mine.after[k], theirs.after[k]]) for k in _parts(head)}, a)
+        solved = {k: sent_before_mixing(mixed[k][0], mine.after[k], 0.5) for k in mixed}
+        changed = ((theirs.before[k] - solved[k]) / theirs.rate for k in _parts(head))
+        made.append(_tried(Seen([(silos[j], theirs)], *changed), silos[i], head, turn))
     return made
 
 
-def _tried(silo: ExposedSilo, other: ExposedSilo, visit: Visit, head: str, turn: int) -> Tried:
-    weight, bias = (visit.update(f"{head}.{part}") for part in ("weight", "bias"))
+def _parts(head: str) -> tuple[str, str]:
+    return f"{head}.weight", f"{head}.bias"
+
+
+def _tried(seen: Seen, other: ExposedSilo, head: str, turn: int) -> Tried:
+    """other: the silo from whose held-out frames a guesser takes its guess."""
+    visit = seen.steps[0][1]
     before, truth = visit.before, float(visit.frames.angles[0])
-    _, features = silo.output(before, visit.frames)
-    _, others = silo.output(before, _distractors(silo, visit.frames, turn))
+    features = np.concatenate([s.output(v.before, v.frames)[1] for s, v in seen.steps])
+    apart = np.array_split(np.arange(AMONG), len(seen.steps))  # as many of each silo
+    others = np.concatenate(
+        [
+            s.output(v.before, _distractors(s, v.frames, turn, len(rows)))[1]
+            for (s, v), rows in zip(seen.steps, apart, strict=True)
+            if len(rows)
+        ]
+    )
     public = _first(other.silo.test, GUESSED_FROM)
     guess, angle = other.output(before, public)[1].mean(0), float(public.angles.mean())
     angle_guessed = abs(angle - truth) <= NEAR
-    if not bias.any():  # nothing to divide by
+    if not seen.bias.any():  # nothing to divide by
         return Tried(0.0, best_match(guess, features), False, len(features), False, angle_guessed)
-    found = common_input(weight, bias)
+    found = common_input(seen.weight, seen.bias)
     kept = found != 0
     near, nearest_other, guessed = (
         best_match(x[kept], y[:, kept])
         for x, y in ((found, features), (found, others), (guess, features))
     )
-    told = label_of_one(before[f"{head}.weight"], before[f"{head}.bias"], weight, bias)
+    weight, bias = (before[part] for part in _parts(head))
+    told = label_of_one(weight, bias, seen.weight, seen.bias)
     return Tried(
         near, guessed, near > nearest_other, len(features), abs(told - truth) <= NEAR, angle_guessed
     )
 
 
-def _distractors(silo: ExposedSilo, frames: Frames, turn: int) -> Frames:
+def _distractors(silo: ExposedSilo, frames: Frames, turn: int, most: int) -> Frames:
     """Training frames of the silo that are not among `frames`."""
     train = silo.silo.train
     order = rng_for(silo.config.seed, "distracting frames", turn, silo.number).permutation(
         len(train)
     )
     used = {image.tobytes() for image in frames.images}
-    rows = [i for i in order if np.asarray(train.images[i]).tobytes() not in used][:AMONG]
+    rows = [i for i in order if np.asarray(train.images[i]).tobytes() not in used][:most]
     return Frames(np.array(train.images[rows]), np.array(train.angles[rows]))
 
 
@@ -143,27 +212,38 @@ def _first(frames: Frames, most: int) -> Frames:
 
 
 def _findings(
-    attacker: str, target: str, tried: list[Tried], control: list[Tried], silos: int
+    attacker: str,
+    target: str,
+    tried: list[Tried],
+    control: list[Tried],
+    clusters: int,
+    bare: list[Tried],
 ) -> Iterator[Finding]:
-    cosines, silo = np.array([t.cosine for t in tried]), np.arange(len(tried)) % silos
-    reached, guessed = mean_of(cosines, silo), float(np.mean([t.guessed for t in tried]))
+    """clusters: of how many silos, or sums, the trials are in turn; bare: without what defends the run, [] if nothing."""
+    cosines, cluster = np.array([t.cosine for t in tried]), np.arange(len(tried)) % clusters
+    reached, guessed = mean_of(cosines, cluster), float(np.mean([t.guessed for t in tried]))
     yield Finding(
         NAME, attacker, target, "cosine", reached.value, guessed,
         float(np.mean([t.cosine for t in control])), EXACT, len(tried), reached.low, reached.high, GUESS,
+        _mean([t.cosine for t in bare]),
     )  # fmt: skip
-    frames = tried[0].frames
+    chance = float(np.mean([t.frames / (t.frames + AMONG) for t in tried]))
     yield _share(
         attacker, target, f"share found among {AMONG} others", [t.found for t in tried],
-        frames / (frames + AMONG), [t.found for t in control], GUESS,
+        chance, [t.found for t in control], GUESS, [t.found for t in bare],
     )  # fmt: skip
 
 
 def _share(
     attacker: str, target: str, measure: str, hits: list[bool], chance: float, control: list[bool],
-    note: str,
+    note: str, bare: list[bool],
 ) -> Finding:  # fmt: skip
     low, high = clopper_pearson(sum(hits), len(hits))
     return Finding(
         NAME, attacker, target, measure, float(np.mean(hits)), chance, float(np.mean(control)),
-        MOST_TOLD, len(hits), low, high, note,
+        MOST_TOLD, len(hits), low, high, note, _mean(bare),
     )  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan

@@ -1,18 +1,25 @@
-"""All attacks on a finished CDL run, by name; sizes of each, and of its quick form."""
+"""All attacks on a finished CDL run, by name; sizes of each, and of its quick form.
+
+One that tells nothing of the run is left out, and says why.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import feature_findings
 from fedsuite.driving.exposure.members import member_findings
 from fedsuite.driving.exposure.pictures import picture_findings
+from fedsuite.driving.exposure.sums import clip_of
 from fedsuite.driving.exposure.visits import head_of, silos_of
-from fedsuite.driving.plan import initial_network
-from fedsuite.errors import InputError
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network, mixing_of
 from fedsuite.privacy.findings import Finding
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.progress import Progress
 
 VISITS, QUICK_VISITS = 44, 6  # steps attacked in each way
@@ -24,8 +31,10 @@ FRAMES, CONTROL_STEPS = 4000, 300
 def undivided(config: CDLConfig) -> str:
     """Why features cannot be had by division from a step of one frame; "" if they can."""
     network, side = initial_network(config).train(), config.data.image_size
-    if not head_of(network):
+    if not (head := head_of(network)):
         return f"{config.network.model} has no linear layer from features to the angle"
+    if not {f"{head}.weight", f"{head}.bias"} <= {*names_of(network, config).mixed}:
+        return f"{head} stays in its silo with federation.share = {config.federation.share}"
     try:
         with torch.random.fork_rng(devices=[]):
             network(torch.zeros(1, config.data.channels, side, side))
@@ -37,20 +46,25 @@ def undivided(config: CDLConfig) -> str:
 def inversion(
     config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
 ) -> Iterator[Finding]:
-    """Features and angles by division; InputError for a network that it does not work on."""
+    """Features and angles by division."""
     if why := undivided(config):
-        raise InputError(
-            f"network: {why}; leave the attack inversion out, with --attacks membership,matching"
-        )
+        progress(f"inversion: left out, {why}")
+        return
     head = head_of(initial_network(config))
     progress("features are read off the changes of silos' last layers")
-    yield from feature_findings(silos_of(config, folder), head, QUICK_VISITS if quick else VISITS)
+    run, visits = RunFolder(folder), QUICK_VISITS if quick else VISITS
+    mixing = mixing_of(config, read_roster(run.path / ROSTER)).matrix(0)
+    pairs = bool((np.count_nonzero(mixing, axis=1) == 2).any())
+    yield from feature_findings(silos_of(config, folder), head, visits, pairs, clip_of(run))
 
 
 def matching(
     config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
 ) -> Iterator[Finding]:
     """Pictures by optimisation."""
+    if config.federation.secure_sum:
+        progress("matching: left out, a server of secure sums is shown no silo's gradient")
+        return
     frames, steps = (QUICK_PICTURES, QUICK_MATCHING_STEPS) if quick else (PICTURES, MATCHING_STEPS)
     progress("pictures are searched that leave the same gradients")
     yield from picture_findings(silos_of(config, folder), seed, frames, steps)
@@ -63,11 +77,3 @@ def membership(
     progress("frames that silos trained on are told from others")
     most = FRAMES // 10 if quick else FRAMES
     yield from member_findings(silos_of(config, folder), seed, most, CONTROL_STEPS)
-
-
-def findings(
-    config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
-) -> list[Finding]:
-    """All of them on the completed run in `folder`."""
-    given = config, folder, seed, progress, quick
-    return [*inversion(*given), *matching(*given), *membership(*given)]

@@ -13,6 +13,7 @@ import torch
 from fedsuite.arrays import Arrays, module_arrays
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.visits import ExposedSilo
+from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.privacy.attacks.membership import Separation, separation
 from fedsuite.privacy.findings import Finding
@@ -51,9 +52,12 @@ def member_findings(
     found = separation(*_labelled(scored), rng)
     learnt = _by_heart(silos[0], steps, seed)
     control = separation(*_labelled([learnt]), rng)
-    few = "" if found.others >= ENOUGH else f"; only {found.others} others"
     note = f"loss threshold, each silo's own backbone as last mixed; the control has learnt {CONTROL_FRAMES} frames by heart"
-    yield from _rows(found, control, note + few)
+    if found.others < ENOUGH:
+        note += f"; only {found.others} others"
+    if kept := names_of(initial_network(silos[0].config), silos[0].config).local:
+        note += f"; {len(kept)} arrays that silos keep to themselves are taken as known"
+    yield from _rows(found, control, note)
 
 
 def _rows(found: Separation, control: Separation, note: str) -> Iterator[Finding]:

@@ -1,19 +1,22 @@
 """A frame's picture from its gradient, by optimisation (fedsuite/privacy/attacks/gradient_matching.py).
 
-The gradient is that of one frame on the regression loss, without dropout, in the silo's backbone as last mixed: more than
-any silo sends. Labels are known, as features.py tells them. The control is a network whose first layer is linear, at the
+The gradient is that of one frame on the regression loss, without dropout, in the silo's backbone as last mixed, of all that
+a silo mixes: more than any silo sends, but for the noise of one that noises its steps. Labels are known, as features.py
+tells them. The control is a network whose first layer is linear, at the
 same size and with as many steps; a guesser shows a picture of the frame's mean grey.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.visits import ExposedSilo
+from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.contrastive import REGRESSION_LOSSES
 from fedsuite.privacy.attacks.clustered import mean_of
@@ -24,9 +27,10 @@ from fedsuite.privacy.attacks.gradient_matching import (
     Method,
     reconstruct,
 )
+from fedsuite.privacy.example_level import NoisedSteps
 from fedsuite.privacy.findings import Finding
 from fedsuite.privacy.likeness import grey_psnr, psnr, ssim
-from fedsuite.randomness import torch_generator_for
+from fedsuite.randomness import rng_for, torch_generator_for
 from fedsuite.settings.config import with_keys
 
 NAME = "matching"
@@ -35,6 +39,7 @@ CONTROL_UNITS = 16
 CUT_DB = 100.0  # decibels of a picture without error count as so many
 FAILED = "below the grey picture: a failure of this kind proves nothing, another start or a better prior may succeed"
 BETTER = "better than the grey picture"
+Gradient = Sequence[Tensor]
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,21 @@ def attacked(silo: ExposedSilo, row: int, method: Method, seed: int) -> Likeness
 
     frames = silo.silo.train
     truth, angle = np.array(frames.images[row]) / 255.0, float(frames.angles[row])
-    return _likeness(loss, list(network.parameters()), truth, angle, method, seed)
+    mixed = names_of(network, config).mixed
+    weights = {name: p for name, p in network.named_parameters() if name in mixed}
+    steps = NoisedSteps(config.privacy, 1, 1, rng_for(seed, "noised gradients", row, silo.number))
+
+    def noised(gradient: Gradient) -> Gradient:
+        named = {k: g[None] for k, g in zip(weights, gradient, strict=True)}
+        found = steps.noised_sum(weights, [named])
+        return [found[k] for k in weights]
+
+    sent = noised if config.privacy.unit == EXAMPLE else _as_it_is
+    return _likeness(loss, [*weights.values()], truth, angle, method, seed, sent)
+
+
+def _as_it_is(gradient: Gradient) -> Gradient:
+    return gradient
 
 
 def _control(silo: ExposedSilo, method: Method, seed: int) -> Likeness:
@@ -115,11 +134,13 @@ def _likeness(
     angle: float,
     method: Method,
     seed: int,
+    sent: Callable[[Gradient], Gradient] = _as_it_is,
 ) -> Likeness:
+    """sent: what an attacker sees of a gradient."""
     like = weights[0]
     picture = torch.from_numpy(truth)[None].to(like)
     angles = like.new_tensor([angle])
-    seen = torch.autograd.grad(loss(picture, angles), weights, allow_unused=False)
+    seen = sent(torch.autograd.grad(loss(picture, angles), weights, allow_unused=False))
     generator = torch_generator_for(seed, "dummy pictures")
     found = reconstruct(loss, weights, seen, tuple(picture.shape), angles, method, generator)
     made = np.nan_to_num(found.pictures[0].double().cpu().numpy(), nan=0.5)  # L-BFGS may run away

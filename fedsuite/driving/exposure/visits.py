@@ -2,19 +2,23 @@
 
 A step is played in memory by the silo's own learner, from the backbone as last mixed and from what the silo has kept: its
 sub-network and, with the run's own optimizer, moments. Whoever relays backbones knows the mixed one (`before`) and gets the
-trained one (`after`). SCAFFOLD's correction is left out: it is known to the server, and the same for every frame.
+trained one (`after`). SCAFFOLD's correction is left out: it is known to the server, and the same for every frame. A silo
+that noises its steps does so here, too, and its ledger gets no line: nothing leaves the audit.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedsuite.arrays import Arrays, under_prefix
+from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Frames, Silo
 from fedsuite.driving.data.sources import open_own, roster_folder, with_limit
@@ -24,9 +28,12 @@ from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.contrastive import penalty_of
 from fedsuite.driving.training.learner import Learner, Site
+from fedsuite.driving.training.private_learner import PrivateLearner
 from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks
 from fedsuite.errors import InputError
 from fedsuite.history.finished import model_of
+from fedsuite.privacy.example_level import NoisedSteps
+from fedsuite.randomness import rng_for
 from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.runs.versions import Versions
@@ -40,6 +47,7 @@ PLAIN: Mapping[str, Value] = {
     "training.optimizer": "sgd",
     "training.weight-decay": 0.0,
 }
+OPEN: Mapping[str, Value] = {"privacy.unit": "none"}  # without noise in the silo's own steps
 BARE: Mapping[str, Value] = {**PLAIN, "network.dropout": 0.0, "objective.loss": "none"}
 
 
@@ -58,6 +66,30 @@ class Visit:
         """after - before, over -rate: the gradient where one plain step was made."""
         change = self.after[name].astype(np.float64) - self.before[name]
         return np.asarray(-change / self.rate)
+
+
+class _AttackedSteps(NoisedSteps):
+    """Noised steps with a frame at least, as there is nothing to find in one without; with exactly one, where it is one on
+    average."""
+
+    def rows(self) -> np.ndarray:
+        if self.batch == 1:
+            return self.rng.integers(self.examples, size=1)
+        while not len(rows := super().rows()):
+            pass
+        return rows
+
+
+class _WatchedLearner(PrivateLearner):
+    """seen: the frames of its steps, which nobody could draw again."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.seen = list[tuple[Tensor, Tensor]]()
+
+    def _frames(self, i: int) -> tuple[Tensor, Tensor]:
+        self.seen.append(frames := super()._frames(i))
+        return frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +112,27 @@ class ExposedSilo:
         if start is None:
             networks.load_private_arrays(self._kept(config))
         site = Site((self.number,), (self.silo.train,))
-        learner = Learner(config, network, networks, site, penalty_of(config.federation))
+        make: Callable[..., Learner] = Learner
+        if config.privacy.unit == EXAMPLE:
+            make = partial(_WatchedLearner, self._noised_steps(config, turn))
+        learner = make(config, network, networks, site, penalty_of(config.federation))
         before = {k: v[0].copy() for k, v in networks.backbone_arrays().items()}
         t, u = config.num_mixings + turn, config.training.local_updates
         learner.train(t, 1, lambda _: np.eye(1))
         after = {k: v[0].copy() for k, v in networks.backbone_arrays().items()}
-        size, seed, flip = config.training.batch_size, config.seed, config.training.flip
-        parts = [site.batch(t * u + j, size, seed, flip) for j in range(u)]
-        images, angles = (np.concatenate([p[i][0].numpy() for p in parts]) for i in (0, 1))
+        if isinstance(learner, _WatchedLearner):
+            parts = learner.seen
+        else:
+            size, seed, flip = config.training.batch_size, config.seed, config.training.flip
+            batches = [site.batch(t * u + j, size, seed, flip) for j in range(u)]
+            parts = [(images[0], angles[0]) for images, angles in batches]
+        images, angles = (np.concatenate([p[i].numpy() for p in parts]) for i in (0, 1))
         return Visit(before, after, Frames(images, angles), config.training.learning_rate, u)
+
+    def _noised_steps(self, config: CDLConfig, turn: int) -> Callable[[int, int], NoisedSteps]:
+        size, examples = config.training.batch_size, len(self.silo.train)
+        rng = rng_for(config.seed, "audited private steps", turn, self.number)
+        return lambda i, updates: _AttackedSteps(config.privacy, size, examples, rng)
 
     def _kept(self, config: CDLConfig) -> Arrays:
         """Without moments where the optimizer is another, without a sub-network where the loss has none."""

@@ -4,22 +4,20 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import ring_trials, trials
-from fedsuite.driving.exposure.findings import findings, inversion, undivided
+from fedsuite.driving.exposure.findings import inversion, matching, membership, undivided
 from fedsuite.driving.exposure.members import LEAST_AUC, member_findings, scores_of
 from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, head_of, silos_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
 from fedsuite.history.finished import open_finished
-from fedsuite.privacy.findings import Finding
 from fedsuite.storage.progress import silent
+from simulations.audits.cores import Core
 from simulations.cdl.audit import attacks
 from tests.cdl_runs import config_of
 from tests.harness import Recorder, arrays_in, changed, recorded
@@ -88,7 +86,7 @@ def test_one_plain_step_gives_its_frame_away(played: Played) -> None:
 
 
 def test_a_neighbour_on_a_ring_finds_as_much(played: Played) -> None:
-    made = ring_trials(silos(played), HEAD, 4)
+    made = ring_trials(silos(played), HEAD, 4, BARE)
     assert min(t.cosine for t in made) > 0.9999 and all(t.found and t.angle_told for t in made)
 
 
@@ -124,27 +122,30 @@ def test_only_who_has_a_neighbour_can_be_read_by_one(played: Played) -> None:
         config, folder, _ = played(variant)
         found = inversion(config, folder, 0, silent, quick=True)
         assert {f.attacker for f in found} == attackers
-    config, folder, _ = played("one")  # whose server noises what silos get
-    found = inversion(changed(config, unit="client"), folder, 0, silent, quick=True)
-    assert {f.attacker for f in found} == {"server"}
+    config, folder, _ = played("one")
+    for changes in ({"unit": "client"}, {"scenario": "star"}, {"scenario": "complete"}):
+        found = inversion(changed(config, **changes), folder, 0, silent, quick=True)
+        assert {f.attacker for f in found} == {"server"}  # noised, or a mean of four
+    leaf = changed(config, scenario="mst")
+    assert {f.attacker for f in inversion(leaf, folder, 0, silent, quick=True)} > {"server"}
 
 
 def test_all_attacks_have_controls_that_hold(played: Played) -> None:
     config, folder, _ = played("one")
-    found = findings(config, folder, 3, silent, quick=True)
+    given = config, folder, 3, silent, True
+    found = [f for core in (inversion, matching, membership) for f in core(*given)]
     assert (
         {f.attack for f in found} == set(attacks(config)) == {"inversion", "matching", "membership"}
     )
+    assert all(np.isnan(f.undefended) for f in found)  # nothing defends this run
     sure = [f for f in found if f.attack != "membership"]
     assert all(f.counts for f in sure), [f for f in sure if not f.counts]
     assert all(f.low <= f.value <= f.high for f in found if not np.isnan(f.low))
     within = [f for f in found if f.measure != "PSNR"]
     assert all(-1 <= x <= 1 for f in within for x in (f.value, f.chance, f.control))
 
-    def guessed(findings: list[Finding]) -> str:  # text, as no NaN equals another
-        return str([f for f in findings if f.attack == "membership"])
-
-    assert guessed(findings(config, folder, 3, silent, quick=True)) == guessed(found)
+    again = [*membership(*given)]
+    assert str(again) == str(found[-len(again) :])  # text, as no NaN equals another
     failed = [f for f in found if f.attack == "matching" and f.value < f.chance]
     assert failed and all("proves nothing" in f.note for f in failed)
 
@@ -162,14 +163,29 @@ def test_networks_with_statistics_and_runs_of_one_silo_are_attacked_too(
     assert all(0 <= t.cosine <= 1 for t in made)
 
 
-def test_a_network_without_a_head_is_left_out(played: Played) -> None:
+def told_by(core: Core, config: CDLConfig, folder: Path) -> list[str]:
+    """What is said where nothing is found."""
+    told: list[str] = []
+    assert [*core(config, folder, 0, lambda text, *numbers: told.append(text), True)] == []
+    return told
+
+
+def test_what_cannot_be_divided_is_left_out_and_says_why(played: Played) -> None:
     config, folder, _ = played("one")
-    fadnet = changed(config, model="fadnet")
-    assert head_of(initial_network(fadnet)) == "" and "inversion" not in attacks(fadnet)
-    with pytest.raises(InputError, match="fadnet has no linear layer"):
-        findings(fadnet, folder, 0, silent, quick=True)
-    small = changed(config, image_size=32, batch_norm="average")
-    assert "inversion" not in attacks(small) and "one frame of 32 pixels" in undivided(small)
+    fadnet, small, kept = (
+        changed(config, model="fadnet"),
+        changed(config, image_size=32, batch_norm="average"),
+        changed(config, share="*.conv*"),
+    )
+    assert head_of(initial_network(fadnet)) == ""
+    for other, why in (
+        (fadnet, "fadnet has no linear layer"),
+        (small, "one frame of 32 pixels"),
+        (kept, f"{HEAD} stays in its silo with federation.share"),
+    ):
+        told = told_by(inversion, other, folder)
+        assert len(told) == 1 and told[0].startswith("inversion: left out, ") and why in told[0]
+        assert undivided(other) in told[0]
     assert undivided(config) == ""
 
 
@@ -184,15 +200,8 @@ def test_silos_that_keep_their_state_elsewhere_cannot_be_audited(
     assert json.loads((folder / "run.json").read_text())["status"] == "completed"
 
 
-def test_steps_that_no_server_is_shown_are_not_attacked(played: Played) -> None:
-    """Under secure sums; who has the model is asked as ever."""
+def test_a_gradient_that_no_server_is_shown_is_not_attacked(played: Played) -> None:
     config = changed(played("one")[0], secure_sum=True)
-    told: list[str] = []
-    audited: Any = SimpleNamespace(progress=lambda text, *numbers: told.append(text))
-    found = attacks(config)
-    assert [*found] == ["inversion", "matching", "membership"]
-    assert [*found["inversion"](audited), *found["matching"](audited)] == []
-    assert told == [
-        f"{name}: left out, a server of secure sums is shown no silo's step"
-        for name in ("inversion", "matching")
+    assert told_by(matching, config, played("one")[1]) == [
+        "matching: left out, a server of secure sums is shown no silo's gradient"
     ]
