@@ -2,12 +2,12 @@
 
 The parties are taken up as the run left them, and some more exchanges are played in memory, which the run never sees.
 
-    window  whoever gets beta's noised Q-vectors (alpha, or the relay) trains a probe that reads the cells around beta's
-    agent Y       whoever gets targets Y (beta, or the relay) tells rewards and the ends of episodes: where an episode ends
-    Y = r
+    window    whoever gets beta's Q-vectors (alpha, or the relay) trains a probe that reads the cells around beta's agent
+    targets   whoever gets targets Y (beta, or the relay) tells rewards and ends of episodes: where an episode ends, Y = r
 
-The probe needs pairs of vectors and windows; whoever has maps of the same kind and a copy of beta's network has them, and so
-has a partner that once saw where beta stood. It is scored on maps that it has no pair of.
+Q-vectors are clipped and noised as the run has it; where some leave without noise, as most runs' do in validations, they are
+read, too. The probe needs pairs of vectors and windows; whoever has maps of the same kind and a copy of beta's network has
+them, and so has a partner that once saw where beta stood. It is scored on maps that it has no pair of.
 """
 
 import sys
@@ -56,28 +56,21 @@ class Told:
 def probe_findings(
     config: FedRLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
 ) -> Iterator[Finding]:
-    """Windows, from Q-vectors; nothing of a run on texts, or of one party, which sends none."""
-    if len(config.federation.roles) > 1 and config.world.kind == "gridworld":
-        progress("a probe reads beta's windows off its Q-vectors")
-        yield from _windows(open_parties(config, folder)[1][0], seed, quick)
+    """Windows, from Q-vectors of a run of several parties."""
+    if config.world.kind != "gridworld":
+        progress("probe: left out, texts have no windows")
+        return
+    progress("a probe reads beta's windows off its Q-vectors")
+    yield from _windows(open_parties(config, folder)[1][0], seed, quick)
 
 
 def target_findings(
     config: FedRLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
 ) -> Iterator[Finding]:
-    """Rewards and ends of episodes, from targets; nothing of a run of one party."""
-    if len(config.federation.roles) > 1:
-        progress("targets Y are read for rewards and ends of episodes")
-        exchanges = QUICK_EXCHANGES if quick else MOST_EXCHANGES
-        yield from _targets(*open_parties(config, folder), exchanges)
-
-
-def findings(
-    config: FedRLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
-) -> list[Finding]:
-    """All attacks on the completed run in `folder`."""
-    given = config, folder, seed, progress, quick
-    return [*probe_findings(*given), *target_findings(*given)]
+    """Rewards and ends of episodes, from targets in a run of several parties."""
+    progress("targets Y are read for rewards and ends of episodes")
+    exchanges = QUICK_EXCHANGES if quick else MOST_EXCHANGES
+    yield from _targets(*open_parties(config, folder), exchanges)
 
 
 def open_parties(config: FedRLConfig, folder: Path) -> tuple[RewardedParty, list[Party]]:
@@ -140,17 +133,38 @@ def _noised(seen: Seen, sigma: float, copies: int, rng: np.random.Generator) -> 
     return replace(many, releases=many.releases + gaussian_noise(rng, many.releases.shape, sigma))
 
 
+def spared(config: FedRLConfig) -> list[str]:
+    """Which Q-vectors leave a party without noise, though sigma is above 0, and why."""
+    own, share = config.privacy, config.published.rules.noise_probability
+    spared = {
+        "those that choose actions (privacy.behaviour-noise = false)": not own.behaviour_noise,
+        f"those of {1 - share:.0%} of the minibatches (published.noise-probability)": share < 1,
+        f"those of validations and tests without noise (privacy.test-noise = {own.test_noise})": own.test_noise
+        != "noisy",
+    }
+    return [which for which, holds in spared.items() if holds and own.noise_sigma]
+
+
 def _windows(beta: Party, seed: int, quick: bool) -> Iterator[Finding]:
     bound, sigma = beta.config.privacy.q_clip, beta.config.privacy.noise_sigma
     bare = probe(beta, 0.0, 0.0, seed, quick)
-    one = probe(beta, bound, sigma, seed, quick)
-    mean = probe(beta, bound, sigma, seed, quick, RESENDS)
+    control = "the control reads vectors without clipping and noise"
     shown = f"clipped to {bound:g}" if bound else "not clipped"
-    note = f"{shown}, sigma = {sigma:g}; the control reads vectors without clipping and noise"
-    for target, found in (
-        ("beta's window, from one Q-vector", one),
-        (f"beta's window, from the mean of {RESENDS} releases", mean),
-    ):
+    noised = f"{shown}, sigma = {sigma:g}; {control}"
+    ways = [
+        ("one Q-vector", noised, probe(beta, bound, sigma, seed, quick)),
+        (
+            f"the mean of {RESENDS} releases",
+            noised,
+            probe(beta, bound, sigma, seed, quick, RESENDS),
+        ),
+    ]
+    if without := spared(beta.config):
+        found = probe(beta, bound, 0.0, seed, quick) if bound else bare
+        note = f"{shown}; so leave {', '.join(without)}; {control}"
+        ways.append(("one Q-vector that leaves without noise", note, found))
+    for way, note, found in ways:
+        target = f"beta's window, from {way}"
         yield _finding(
             "probe", target, "accuracy", found.accuracy, found.majority, bare.accuracy.value,
             found.n, note, bare.majority + CLEAR,

@@ -10,12 +10,11 @@ from simulations.audits.cores import attack_of
 
 
 def attacks(config: FedRLConfig) -> Mapping[str, Attack]:
-    """InputError for a method of one party: nothing leaves it. The probe reads windows, which texts do not have."""
+    """By name; InputError for a method of one party: nothing leaves it."""
     if len(config.federation.roles) < 2:
         raise InputError(
             f"federation.method: a run of {config.federation.method} has one party, and nothing leaves it; audit a run of "
             "fedrl"
         )
-    probed = {"probe": probe_findings} if config.world.kind == "gridworld" else {}
-    cores = {**probed, "targets": target_findings}
+    cores = {"probe": probe_findings, "targets": target_findings}
     return {name: attack_of(core) for name, core in cores.items()}

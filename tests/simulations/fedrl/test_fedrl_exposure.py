@@ -12,10 +12,12 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.exposure import (
     QUICK_EXCHANGES,
-    findings,
     open_parties,
     play_on,
     probe,
+    probe_findings,
+    spared,
+    target_findings,
     windows_of,
 )
 from fedsuite.history.finished import open_finished
@@ -24,6 +26,7 @@ from fedsuite.storage.files import sha256_of
 from fedsuite.storage.progress import silent
 from simulations.fedrl.audit import attacks
 from tests.fedrl_runs import config_of, play
+from tests.harness import changed
 
 Runs = Callable[[str], tuple[FedRLConfig, Path]]
 LEARNT: dict[str, Any] = {
@@ -71,6 +74,41 @@ def test_windows_are_read_off_q_vectors_and_noise_hides_little(runs: Runs) -> No
     assert many.auc.value > drowned.auc.value + 0.05
 
 
+@pytest.mark.parametrize(
+    ("changes", "which"),
+    [
+        (
+            {"test_noise": "none"},
+            ["validations and tests without noise (privacy.test-noise = none)"],
+        ),
+        (
+            {"test_noise": "both"},
+            ["validations and tests without noise (privacy.test-noise = both)"],
+        ),
+        ({"test_noise": "noisy"}, []),
+        ({"test_noise": "noisy", "behaviour_noise": False}, ["those that choose actions"]),
+        ({"test_noise": "noisy", "follow": "published-code"}, ["50% of the minibatches"]),
+        ({"noise_sigma": 0.0}, []),
+    ],
+)
+def test_which_q_vectors_leave_without_noise(changes: dict[str, Any], which: list[str]) -> None:
+    found = spared(changed(FedRLConfig(), **changes))
+    assert len(found) == len(which)
+    assert all(part in text for text, part in zip(found, which, strict=True)), found
+
+
+def test_q_vectors_that_leave_without_noise_are_read_too(runs: Runs) -> None:
+    config, folder = runs("two")
+    hidden = changed(config, q_clip=1.0, noise_sigma=2.0, test_noise="noisy")
+    assert len([*probe_findings(hidden, folder, 1, silent, True)]) == 4
+    found = [*probe_findings(changed(hidden, test_noise="none"), folder, 1, silent, True)]
+    noised, clear = found[0], found[4]
+    assert [f.target for f in found[4:]] == [clear.target] * 2 and len(found) == 6
+    assert clear.target == "beta's window, from one Q-vector that leaves without noise"
+    assert "clipped to 1" in clear.note and "test-noise = none" in clear.note
+    assert noised.value < noised.chance + 0.05 < clear.chance + 0.1 < clear.value
+
+
 def test_cells_are_those_around_the_agent(runs: Runs) -> None:
     """By hand: the maps of the world, the place that the record ends with, the agent's own cell left out."""
     config, folder = runs("two")
@@ -104,13 +142,13 @@ def test_targets_are_rewards_where_episodes_end(runs: Runs) -> None:
 def test_an_audit_changes_nothing_and_is_the_same_again(runs: Runs) -> None:
     config, folder = runs("two")
     before = files_of(folder)
-    found = findings(config, folder, 5, silent, quick=True)
+    given = config, folder, 5, silent, True
+    found = [*probe_findings(*given), *target_findings(*given)]
     assert files_of(folder) == before
-    assert str(findings(config, folder, 5, silent, quick=True)) == str(
-        found
-    )  # no NaN equals another
+    again = [*probe_findings(*given), *target_findings(*given)]
+    assert str(again) == str(found)  # no NaN equals another
     assert {f.attack for f in found} == set(attacks(config)) == {"probe", "targets"}
-    assert len(found) == 7 and all(f.counts for f in found), [f for f in found if not f.counts]
+    assert len(found) == 9 and all(f.counts for f in found), [f for f in found if not f.counts]
     assert all(f.low <= f.value <= f.high for f in found)
     assert all(-1 <= x <= 1 for f in found for x in (f.value, f.chance, f.control))
     ends = next(f for f in found if f.measure == "share of rewards told exactly")
@@ -124,7 +162,10 @@ def test_other_protocols_are_played_on_too(runs: Runs, variant: str) -> None:
     config, folder = runs(variant)
     told = play_on(*open_parties(config, folder), 3)
     assert (told.targets[told.terminal] == told.rewards[told.terminal]).all()
-    assert ("probe" in attacks(config)) == (variant != "names")
+    said: list[str] = []
+    probed = probe_findings(config, folder, 0, lambda text, *numbers: said.append(text), True)
+    if variant == "names":
+        assert [*probed] == [] and said == ["probe: left out, texts have no windows"]
 
 
 def test_played_on_parties_say_what_a_longer_run_says(cache: Path, tmp_path: Path) -> None:
@@ -151,7 +192,6 @@ def test_what_cannot_be_audited_is_said(runs: Runs, tmp_path: Path) -> None:
     config, folder = runs("alone")
     with pytest.raises(InputError, match="one party, and nothing leaves it"):
         attacks(config)
-    assert findings(config, folder, 0, silent, quick=True) == []
     config, folder = runs("joint")
     shutil.copytree(folder, tmp_path / "run")
     shutil.rmtree(RunFolder(tmp_path / "run").client("beta"))
