@@ -28,12 +28,11 @@ from fedsuite.vln.exposure.cell_inputs import (
 from fedsuite.vln.plan import initial_agent
 from fedsuite.vln.stages import exchange_of
 from simulations.audits.audited import Audited
-from simulations.fedvln.updates import houses_of, of_houses, undefended, updates
+from simulations.fedvln.updates import houses_of, of_houses, played, undefended, updates
 
-# A visit of one decision, which follows the teacher; every house answers for itself.
-ALONE: Mapping[str, Value] = {"federation.houses-per-message": 0}
+# A visit of one decision, which follows the teacher.
 ONE: Mapping[str, Value] = {
-    **ALONE, "federation.local-epochs": 1, "objective.batch-size": 1, "objective.kind": "none",
+    "federation.local-epochs": 1, "objective.batch-size": 1, "objective.kind": "none",
     "objective.teacher-weight": 1.0, "agent.max-actions": 1,
 }  # fmt: skip
 BARE: Mapping[str, Value] = {"agent.dropout": 0.0, "agent.feature-dropout": 0.0}
@@ -158,7 +157,7 @@ def _first_visits(audited: Audited, changes: Mapping[str, Value]) -> list[Tried]
 
 def _as_sent(audited: Audited, changes: Mapping[str, Value]) -> list[Tried]:
     """The visits of a round as they are."""
-    return _visits(audited, {**changes, **ALONE}, bool(changes))[0]
+    return _visits(audited, changes, bool(changes))[0]
 
 
 def _visits(
@@ -179,10 +178,10 @@ def _visits(
             watch = watches.setdefault(client.site.partition, Watch())
             client.module = client.agent = watch.on(copy.deepcopy(client.agent))
 
-    played = audited.played(changes, of_houses(watched), first)
+    again = played(audited, changes, of_houses(watched), first)
     summed, number = config.federation.secure_sum, only or 0
     guesses, read = _guesses(audited), read_by(initial_agent(config, audited.roster))
-    made = updates(played, config, len(played.training))
+    made = updates(again, config, len(again.training))
     found = []
     for visit, model in made[:1] if summed else made:
         p, before = visit.client.partition, visit.task.arrays

@@ -16,7 +16,7 @@ from fedsuite.settings.config import with_keys
 from fedsuite.settings.values import Value
 from fedsuite.vln.data.canaries import Canaries, draw, word_uses
 from simulations.audits.audited import Audited
-from simulations.fedvln.updates import holding, houses_of, moved_rows, undefended, updates
+from simulations.fedvln.updates import holding, houses_of, moved_rows, played, undefended, updates
 
 TARGET = "whether an instruction was among a house's"
 LEAST = 0.5  # of the largest bound that so many canaries allow, for the control
@@ -53,7 +53,7 @@ def canaries(audited: Audited) -> Iterator[Finding]:
 
 def _drawn(audited: Audited) -> dict[int, Canaries]:
     """For every house that trains in the round, without one that uses all words."""
-    visits = [visit for visit in audited.played().training if not visit.task.aside]
+    visits = [visit for visit in played(audited).training if not visit.task.aside]
     each, size = math.ceil(audited.attack.canaries.count / len(visits)), len(audited.roster.words)
     found = {}
     for partition in (visit.client.partition for visit in visits):
@@ -68,9 +68,9 @@ def _scored(
     """How far the canaries' rows have moved, and their coins, of all houses one after another."""
     config = with_keys(audited.config, changes)
     altered = holding(drawn, config.data.max_instruction_length)
-    played = audited.played(changes, altered, first)
+    seen = played(audited, changes, altered, first)
     scores, inside, size = [], [], len(audited.roster.words)
-    for visit, model in updates(played, config, len(played.training)):
+    for visit, model in updates(seen, config, len(seen.training)):
         if (own := drawn.get(visit.client.partition)) is not None:
             scores.append(moved_rows(visit, model, size)[own.words])
             inside.append(own.inside)

@@ -33,6 +33,18 @@ OPEN: Mapping[str, Value] = {
 }
 BATCH = 256  # instructions of a control's step
 DEFENCES = "privacy."
+ALONE: Mapping[str, Value] = {"federation.houses-per-message": 0}
+
+
+def played(
+    audited: Audited,
+    changes: Mapping[str, Value] | None = None,
+    altered: Altered = lambda client: client,
+    first: bool = False,
+) -> Round:
+    """A round with a message for each house, as on nodes of their own: messages of several are a simulation's alone."""
+    own = ALONE if audited.config.federation.houses_per_message else {}
+    return audited.played({**own, **(changes or {})}, altered, first)
 
 
 def undefended(config: FedVLNConfig) -> dict[str, Value]:

@@ -12,7 +12,14 @@ from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.canaries import real_words, word_uses
 from simulations.audits.audited import Audited
 from simulations.audits.replayed import Round
-from simulations.fedvln.updates import houses_of, moved_rows, one_pass, undefended, updates
+from simulations.fedvln.updates import (
+    houses_of,
+    moved_rows,
+    one_pass,
+    played,
+    undefended,
+    updates,
+)
 
 TARGET = "words of a house"
 LEAST = {"precision": 0.995, "recall": 0.96, "F-score": 0.975, "Spearman": 0.5}  # of the control
@@ -23,14 +30,16 @@ APART = 0.05  # by how much an attack on single houses has to be ahead of who na
 def words(audited: Audited) -> Iterator[Finding]:
     """Precision, recall, F-score and rank correlation over the houses of a round, against their training instructions."""
     config, changes = audited.config, undefended(audited.config)
-    found, union = told_by(audited, audited.played(), config)
+    found, union = told_by(audited, played(audited), config)
     control_keys = one_pass(config)
     control, _ = told_by(
-        audited, audited.played(control_keys, first=True), with_keys(config, control_keys)
+        audited, played(audited, control_keys, first=True), with_keys(config, control_keys)
     )
     plain = found
     if changes:
-        plain, _ = told_by(audited, audited.played(changes, first=True), with_keys(config, changes))
+        plain, _ = told_by(
+            audited, played(audited, changes, first=True), with_keys(config, changes)
+        )
     values, controls, open_values = measures(found), measures(control), measures(plain)
     for measure, value in values.items():
         low, high = found.intervals[measure]
@@ -58,11 +67,11 @@ def beyond(
         )  # fmt: skip
 
 
-def told_by(audited: Audited, played: Round, config: FedVLNConfig) -> tuple[WordsFound, WordsFound]:
+def told_by(audited: Audited, seen: Round, config: FedVLNConfig) -> tuple[WordsFound, WordsFound]:
     """The attack on the visits of one round, its houses one below the other; and naming, for each, all words of all."""
     size = len(audited.roster.words)
     real, rows = real_words(size), []
-    for visit, model in updates(played, config, audited.attack.words.houses):
+    for visit, model in updates(seen, config, audited.attack.words.houses):
         moved = moved_rows(visit, model, size)[real]
         uses = word_uses(houses_of(audited, visit.client.partition), size)[real]
         rows.append((told_words(moved), moved, uses))
@@ -70,8 +79,8 @@ def told_by(audited: Audited, played: Round, config: FedVLNConfig) -> tuple[Word
     told, moved, uses = (np.concatenate(column) for column in zip(*rows, strict=True))
     scored = partial(score_told, moved=moved, uses=uses)
     return (
-        scored(told, rng=audited.rng("words", played.number)),
-        scored(every, rng=audited.rng("words of all", played.number)),
+        scored(told, rng=audited.rng("words", seen.number)),
+        scored(every, rng=audited.rng("words of all", seen.number)),
     )
 
 

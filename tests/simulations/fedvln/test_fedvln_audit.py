@@ -39,16 +39,16 @@ NOISED = Codec(
 )
 
 
-def play(folder: Path, cache: Path, **changes: object) -> Path:
+def play(folder: Path, cache: Path, name: str = "run", **changes: object) -> Path:
     values = {
         **TINY,
         **LARGER,
         "system": "fedvln",
-        "name": "run",
+        "name": name,
         "results-dir": str(folder / "runs"),
     }
     recorded(config_from({**values, "cache-dir": str(cache)}, **changes))
-    return folder / "runs" / "run"
+    return folder / "runs" / name
 
 
 def rows_of(run: Path) -> dict[tuple[str, str], Mapping[str, object]]:
@@ -151,6 +151,23 @@ def test_equal_audits_are_equal(run: Path, call: Call) -> None:
     first = (run / "audit.csv").read_bytes()
     call(*arguments, engine=False)
     assert (run / "audit.csv").read_bytes() == first
+
+
+def test_houses_that_share_a_message_are_attacked_each_by_itself(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    """Such messages carry sums of several houses, and in simulations alone."""
+    found = []
+    for houses in (2, 0):
+        summed = {"aggregation": "parallel", "generated_seen_houses": 4}
+        run = play(tmp_path, cache, name=f"of-{houses}", houses_per_message=houses, **summed)
+        attacked = ("--attacks", "words,canaries,views", "--set", "views.decisions=4")
+        code, _, err = call("audit", run.name, *attacked, engine=False)
+        assert code == 0, err
+        found.append((run / "audit.csv").read_text(encoding="utf-8"))
+    assert found[0] == found[1]
+    rows = rows_of(run)
+    assert rows["words of a house", "recall"]["n"] == sum(map(len, words_of_houses(run)))
 
 
 def test_stages_without_attacks_are_refused() -> None:
