@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from fedsuite.arrays import module_arrays
-from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE
+from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.sums import steps_in_a_sum
 from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo, Visit
@@ -78,7 +78,7 @@ def feature_findings(
 ) -> Iterator[Finding]:
     """Of steps of all silos in turn, `visits` in each way, or under secure sums of as many sums of all of them.
 
-    head: name of the network's last layer; neighbour: whether a silo mixes with a single other one; clip: as of
+    head: name of the network's last layer; neighbour: whether a silo gets the mean of two; clip: as of
     steps_in_a_sum.
     """
     config = silos[0].config
@@ -109,7 +109,7 @@ def feature_findings(
             "angle = prediction - db / 2, which a contrastive loss shifts; the guess is another silo's mean angle",
             [t.angle_told for t in bare_plain],
         )  # fmt: skip
-    if neighbour and config.privacy.unit != CLIENT:  # else silos get what a server has noised
+    if neighbour:
         tried, undefended = ring_trials(silos, head, visits, BARE), bare(ring_trials, BARE)
         target = "a frame's features, from the mean of two backbones at the first mixing"
         yield from _findings(NEIGHBOUR, target, tried, control, len(silos), undefended)

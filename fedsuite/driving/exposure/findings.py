@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedsuite.averaging.privacy_settings import CLIENT
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import feature_findings
 from fedsuite.driving.exposure.members import member_findings
@@ -16,9 +17,10 @@ from fedsuite.driving.exposure.pictures import picture_findings
 from fedsuite.driving.exposure.sums import clip_of
 from fedsuite.driving.exposure.visits import head_of, silos_of
 from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
 from fedsuite.driving.plan import initial_network, mixing_of
 from fedsuite.privacy.findings import Finding
-from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.roster.members import ROSTER, Roster, read_roster
 from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.progress import Progress
 
@@ -53,9 +55,17 @@ def inversion(
     head = head_of(initial_network(config))
     progress("features are read off the changes of silos' last layers")
     run, visits = RunFolder(folder), QUICK_VISITS if quick else VISITS
-    mixing = mixing_of(config, read_roster(run.path / ROSTER)).matrix(0)
-    pairs = bool((np.count_nonzero(mixing, axis=1) == 2).any())
+    pairs = mixes_in_pairs(config, read_roster(run.path / ROSTER))
     yield from feature_findings(silos_of(config, folder), head, visits, pairs, clip_of(run))
+
+
+def mixes_in_pairs(config: CDLConfig, roster: Roster) -> bool:
+    """Whether some silo gets the plain mean of its own backbone and that of a single other one."""
+    plain = (
+        config.federation.merge == "mean" and not LOCAL_OPTIMIZERS[config.training.optimizer].relays
+    )
+    mixed = np.count_nonzero(mixing_of(config, roster).matrix(0), axis=1)
+    return plain and config.privacy.unit != CLIENT and bool((mixed == 2).any())
 
 
 def matching(

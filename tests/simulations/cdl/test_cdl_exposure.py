@@ -10,12 +10,19 @@ import pytest
 
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import ring_trials, trials
-from fedsuite.driving.exposure.findings import inversion, matching, membership, undivided
+from fedsuite.driving.exposure.findings import (
+    inversion,
+    matching,
+    membership,
+    mixes_in_pairs,
+    undivided,
+)
 from fedsuite.driving.exposure.members import LEAST_AUC, member_findings, scores_of
 from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, head_of, silos_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
 from fedsuite.history.finished import open_finished
+from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.storage.progress import silent
 from simulations.audits.cores import Core
 from simulations.cdl.audit import attacks
@@ -123,11 +130,18 @@ def test_only_who_has_a_neighbour_can_be_read_by_one(played: Played) -> None:
         found = inversion(config, folder, 0, silent, quick=True)
         assert {f.attacker for f in found} == attackers
     config, folder, _ = played("one")
-    for changes in ({"unit": "client"}, {"scenario": "star"}, {"scenario": "complete"}):
-        found = inversion(changed(config, **changes), folder, 0, silent, quick=True)
-        assert {f.attacker for f in found} == {"server"}  # noised, or a mean of four
-    leaf = changed(config, scenario="mst")
-    assert {f.attacker for f in inversion(leaf, folder, 0, silent, quick=True)} > {"server"}
+    roster = read_roster(folder / ROSTER)
+    for changes, pairs in (
+        ({}, True),
+        ({"scenario": "mst"}, True),  # a leaf
+        ({"scenario": "star"}, False),
+        ({"scenario": "complete"}, False),
+        ({"scenario": "local"}, False),
+        ({"merge": "clipped"}, False),
+        ({"scenario": "mst", "optimizer": "relay-sgd"}, False),
+        ({"unit": "client"}, False),  # a server has noised what silos get
+    ):
+        assert mixes_in_pairs(changed(config, **changes), roster) == pairs, changes
 
 
 def test_all_attacks_have_controls_that_hold(played: Played) -> None:
