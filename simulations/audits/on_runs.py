@@ -117,7 +117,8 @@ def _kept(file: Path, names: list[str], request: Request) -> tuple[list[Row], li
 def _write(run: RunFolder, rows: Sequence[Row]) -> None:
     """audit.csv, and a table beside results.md."""
     write_rows(run.path / AUDIT, rows)
-    table = markdown_table(audit_rows(load_run(run.path).audit))
+    shown = audit_rows(load_run(run.path).audit)
+    table = markdown_table(shown) if shown else "Every attack was left out.\n"
     text = f"# What {run.path.name} tells\n\n{HOW}\n\n{table}"
     write_atomically(run.path / WRITTEN, text.encode())
 

@@ -44,6 +44,11 @@ def _failing(audited: Audited) -> Iterator[Finding]:
     yield Finding("failing", "server", "nothing", "AUC", 0.5, 0.5, 0.6, 0.9, 10, 0.4, 0.6, "a note")
 
 
+def _left_out(audited: Audited) -> Iterator[Finding]:
+    audited.progress("left: left out, there is nothing to attack")
+    return iter(())
+
+
 def _stopped(audited: Audited) -> Iterator[Finding]:
     raise KeyboardInterrupt
 
@@ -51,6 +56,7 @@ def _stopped(audited: Audited) -> Iterator[Finding]:
 ATTACKS: dict[str, Attack] = {"moved": _moved, "bound": _bound, "failing": _failing}
 SYSTEM = dataclasses.replace(toy.SYSTEM, audit=lambda config: ATTACKS)
 STOPS = dataclasses.replace(toy.SYSTEM, audit=lambda config: {"moved": _moved, "stops": _stopped})
+LEFT = dataclasses.replace(toy.SYSTEM, audit=lambda config: {"left": _left_out, "moved": _moved})
 NAME, STOPPING = "tests.simulations.test_audits:SYSTEM", "tests.simulations.test_audits:STOPS"
 
 
@@ -114,6 +120,19 @@ def test_findings_are_kept_shown_and_not_written_over(played: RunFolder, call: C
     )
     assert {r.finding.attack: r.seed for r in read_rows(file)} == {"failing": 0, "moved": 1}
     assert "| failing | server | nothing |" in (played.path / "audit.md").read_text()
+
+
+def test_an_attack_may_find_nothing(tmp_path: Path, call: Call) -> None:
+    """The first of several, or the only one."""
+    run = run_toy(tmp_path / "runs", system="tests.simulations.test_audits:LEFT").path
+    code, out, err = call("audit", "run", "--attacks", "left", engine=False)
+    assert code == 0 and "nothing to attack" in err and "moved" not in out
+    assert read_rows(run / "audit.csv") == [] and len(load_run(run).audit) == 0
+    assert "Every attack was left out" in (run / "audit.md").read_text()
+    assert call("report", "run", "-o", "page.html", engine=False)[0] == 0
+    code, out, err = call("audit", "run", "--json", engine=False)
+    assert code == 0 and [f["attack"] for f in json.loads(out)["findings"]] == ["moved"]
+    assert "| moved | server |" in (run / "audit.md").read_text()
 
 
 def test_a_bound_above_what_is_accounted_fails(tmp_path: Path, call: Call) -> None:

@@ -3,67 +3,32 @@
 Of one frame and one plain step the division is exact (fedsuite/privacy/attacks/inversion.py); dropout leaves zeros, which
 the attack passes over. What is left of it in the run's own steps, whose batches and moments mix, is measured beside it. A
 neighbour on a ring solves the mean of two backbones for the other one, and knows where that began at the first mixing. The
-server of a secure sum has the mean of all silos' changes to divide, and no single one.
-
-Features of all frames are alike, so a cosine says little: what counts is whether the frame is found among others of its
-silo. The control is a silo without dropout and contrastive loss. A guesser takes the mean features of another silo's frames.
+server of a secure sum has the mean of all silos' changes to divide, and no single one. The control is a silo without dropout
+and contrastive loss.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from fedsuite.arrays import module_arrays
 from fedsuite.averaging.privacy_settings import EXAMPLE
-from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.exposure.divided import NEAR, Seen, Tried, divide, parts_of
 from fedsuite.driving.exposure.sums import steps_in_a_sum
-from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo, Visit
+from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.privacy.attacks.clustered import mean_of
 from fedsuite.privacy.attacks.intervals import clopper_pearson
-from fedsuite.privacy.attacks.inversion import (
-    best_match,
-    common_input,
-    label_of_one,
-    sent_before_mixing,
-)
+from fedsuite.privacy.attacks.inversion import sent_before_mixing
 from fedsuite.privacy.findings import Finding
-from fedsuite.randomness import rng_for
 from fedsuite.settings.values import Value
 
 NAME, RELAY, NEIGHBOUR = "inversion", "server", "neighbour"
-NEAR = 0.01  # of an angle that counts as told, in the run's unit
 EXACT, MOST_TOLD = 0.999, 0.95  # what the controls have to reach: a cosine, a share
-AMONG = 99  # frames of the silo that are not in the step, among which one that is has to be found
-GUESSED_FROM = 64  # frames of another silo
 GUESS = "cosines pass over zeros; the guess is the mean of another silo's features"
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One attacked step, or sum of steps: cosine with the nearest of its frames and that of a guess; whether that frame is
-    nearer than AMONG others; whether the first one's angle was told, and by the guess."""
-
-    cosine: float
-    guessed: float
-    found: bool
-    frames: int
-    angle_told: bool
-    angle_guessed: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """steps: those that are in what was seen, by silo; weight [1, D] and bias [1]: the last layer's gradient by it."""
-
-    steps: Sequence[tuple[ExposedSilo, Visit]]
-    weight: np.ndarray
-    bias: np.ndarray
-
 
 # Silos, the last layer's name, how many attacks, settings other than the run's -> what came of them.
 Trials = Callable[[Sequence[ExposedSilo], str, int, Mapping[str, Value]], list[Tried]]
@@ -123,8 +88,8 @@ def trials(
     for turn in range(visits):
         silo, other = silos[turn % len(silos)], silos[(turn + 1) % len(silos)]
         visit = silo.visit(changes, turn // len(silos))
-        seen = Seen([(silo, visit)], *(visit.update(part) for part in _parts(head)))
-        made.append(_tried(seen, other, head, turn))
+        seen = Seen([(silo, visit)], *(visit.update(part) for part in parts_of(head)))
+        made.append(divide(seen, other, head, turn))
     return made
 
 
@@ -139,9 +104,9 @@ def sum_trials(
     made = []
     for turn in range(visits):
         steps, mean = steps_in_a_sum(silos, changes, turn, clip)
-        gradient = (-mean[part] / steps[0].rate for part in _parts(head))
+        gradient = (-mean[part] / steps[0].rate for part in parts_of(head))
         seen = Seen([*zip(silos, steps, strict=True)], *gradient)
-        made.append(_tried(seen, silos[turn % len(silos)], head, turn))
+        made.append(divide(seen, silos[turn % len(silos)], head, turn))
     return made
 
 
@@ -154,61 +119,11 @@ def ring_trials(
     for turn in range(visits):
         i, j = turn % len(silos), (turn + 1) % len(silos)
         mine, theirs = (silos[k].visit(changes, turn // len(silos), start) for k in (i, j))
-        mixed = mix({k: np.stack([mine.after[k], theirs.after[k]]) for k in _parts(head)}, a)
+        mixed = mix({k: np.stack([mine.after[k], theirs.after[k]]) for k in parts_of(head)}, a)
         solved = {k: sent_before_mixing(mixed[k][0], mine.after[k], 0.5) for k in mixed}
-        changed = ((theirs.before[k] - solved[k]) / theirs.rate for k in _parts(head))
-        made.append(_tried(Seen([(silos[j], theirs)], *changed), silos[i], head, turn))
+        changed = ((theirs.before[k] - solved[k]) / theirs.rate for k in parts_of(head))
+        made.append(divide(Seen([(silos[j], theirs)], *changed), silos[i], head, turn))
     return made
-
-
-def _parts(head: str) -> tuple[str, str]:
-    return f"{head}.weight", f"{head}.bias"
-
-
-def _tried(seen: Seen, other: ExposedSilo, head: str, turn: int) -> Tried:
-    """other: the silo from whose held-out frames a guesser takes its guess."""
-    visit = seen.steps[0][1]
-    before, truth = visit.before, float(visit.frames.angles[0])
-    features = np.concatenate([s.output(v.before, v.frames)[1] for s, v in seen.steps])
-    apart = np.array_split(np.arange(AMONG), len(seen.steps))  # as many of each silo
-    others = np.concatenate(
-        [
-            s.output(v.before, _distractors(s, v.frames, turn, len(rows)))[1]
-            for (s, v), rows in zip(seen.steps, apart, strict=True)
-            if len(rows)
-        ]
-    )
-    public = _first(other.silo.test, GUESSED_FROM)
-    guess, angle = other.output(before, public)[1].mean(0), float(public.angles.mean())
-    angle_guessed = abs(angle - truth) <= NEAR
-    if not seen.bias.any():  # nothing to divide by
-        return Tried(0.0, best_match(guess, features), False, len(features), False, angle_guessed)
-    found = common_input(seen.weight, seen.bias)
-    kept = found != 0
-    near, nearest_other, guessed = (
-        best_match(x[kept], y[:, kept])
-        for x, y in ((found, features), (found, others), (guess, features))
-    )
-    weight, bias = (before[part] for part in _parts(head))
-    told = label_of_one(weight, bias, seen.weight, seen.bias)
-    return Tried(
-        near, guessed, near > nearest_other, len(features), abs(told - truth) <= NEAR, angle_guessed
-    )
-
-
-def _distractors(silo: ExposedSilo, frames: Frames, turn: int, most: int) -> Frames:
-    """Training frames of the silo that are not among `frames`."""
-    train = silo.silo.train
-    order = rng_for(silo.config.seed, "distracting frames", turn, silo.number).permutation(
-        len(train)
-    )
-    used = {image.tobytes() for image in frames.images}
-    rows = [i for i in order if np.asarray(train.images[i]).tobytes() not in used][:most]
-    return Frames(np.array(train.images[rows]), np.array(train.angles[rows]))
-
-
-def _first(frames: Frames, most: int) -> Frames:
-    return Frames(np.array(frames.images[:most]), np.array(frames.angles[:most]))
 
 
 def _findings(
@@ -227,9 +142,13 @@ def _findings(
         float(np.mean([t.cosine for t in control])), EXACT, len(tried), reached.low, reached.high, GUESS,
         _mean([t.cosine for t in bare]),
     )  # fmt: skip
-    chance = float(np.mean([t.frames / (t.frames + AMONG) for t in tried]))
+    if not any(t.others for t in tried):
+        return  # its silos have no frame that is not in the steps
+    chance = float(np.mean([t.frames / (t.frames + t.others) for t in tried]))
+    fewest, most = (kind(t.others for t in tried) for kind in (min, max))
+    among = f"{most}" if fewest == most else f"{fewest} to {most}"
     yield _share(
-        attacker, target, f"share found among {AMONG} others", [t.found for t in tried],
+        attacker, target, f"share found among {among} others", [t.found for t in tried],
         chance, [t.found for t in control], GUESS, [t.found for t in bare],
     )  # fmt: skip
 

@@ -116,7 +116,7 @@ def _descend_bfgs(objective: Callable[[], Tensor], free: list[Tensor], method: M
     def closure() -> Tensor:
         found = objective()
         for one, gradient in zip(free, torch.autograd.grad(found, free), strict=True):
-            one.grad = gradient
+            one.grad = gradient.contiguous()  # which L-BFGS wants; of colours it is not
         return found.detach()
 
     for _ in range(method.steps):

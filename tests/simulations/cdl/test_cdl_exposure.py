@@ -34,6 +34,7 @@ VARIANTS = {
     "one": {"num_rounds": 1, "silos_per_client": 2},
     "two": {"num_rounds": 2, "silos_per_client": 2},
     "local": {"num_rounds": 1, "batch_norm": "local", "silos_per_client": 2},
+    "coloured": {"num_rounds": 1, "channels": 3, "train_frames": 4},
     "alone": {"num_rounds": 1, "scenario": "cll", "loss": "none"},
 }  # fmt: skip
 Played = Callable[[str], tuple[CDLConfig, Path, Recorder]]
@@ -90,6 +91,16 @@ def test_one_plain_step_gives_its_frame_away(played: Played) -> None:
         assert min(t.cosine for t in made) > 0.9999 and all(t.found for t in made)
         assert max(t.guessed for t in made) < 0.9999
     assert all(t.angle_told for t in trials(exposed, HEAD, 8, BARE))
+
+
+def test_few_coloured_frames_are_attacked_too(played: Played) -> None:
+    """A step takes all frames of a silo, so that there is none among which one could be found."""
+    config, folder, _ = played("coloured")
+    found = [f for core in (inversion, matching) for f in core(config, folder, 0, silent, True)]
+    own = [f.measure for f in found if "as sent" in f.target]
+    assert own == ["cosine"]
+    assert {f.chance for f in found if f.measure == "share found among 3 others"} == {1 / 4}
+    assert {f.measure for f in found} >= {"PSNR", "SSIM"} and all(f.counts for f in found)
 
 
 def test_a_neighbour_on_a_ring_finds_as_much(played: Played) -> None:
