@@ -51,17 +51,18 @@ def divide(seen: Seen, other: ExposedSilo, head: str, turn: int) -> Tried:
     """other: the silo from whose held-out frames a guesser takes its guess."""
     visit = seen.steps[0][1]
     before, truth = visit.before, float(visit.frames.angles[0])
-    features = np.concatenate([s.output(v.before, v.frames)[1] for s, v in seen.steps])
+    features = np.concatenate([s.features(v.before, v.frames, v.batch) for s, v in seen.steps])
     apart = np.array_split(np.arange(AMONG), len(seen.steps))  # as many of each silo
+    outside = [
+        (s, v, _distractors(s, v.frames, turn, len(rows)))
+        for (s, v), rows in zip(seen.steps, apart, strict=True)
+    ]
     others = np.concatenate(
-        [
-            s.output(v.before, _distractors(s, v.frames, turn, len(rows)))[1]
-            for (s, v), rows in zip(seen.steps, apart, strict=True)
-            if len(rows)
-        ]
+        [features[:0], *(s.features(v.before, f, v.batch) for s, v, f in outside if len(f))]
     )
     public = _first(other.silo.test, GUESSED_FROM)
-    guess, angle = other.output(before, public)[1].mean(0), float(public.angles.mean())
+    guess = other.features(before, public, visit.batch).mean(0)
+    angle = float(public.angles.mean())
     angle_guessed, counts = abs(angle - truth) <= NEAR, (len(features), len(others))
     if not seen.bias.any():  # nothing to divide by
         return Tried(0.0, best_match(guess, features), False, *counts, False, angle_guessed)

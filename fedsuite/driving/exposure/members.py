@@ -31,7 +31,9 @@ PIECE = 256  # frames in one pass
 def scores_of(silo: ExposedSilo, backbone: Arrays, frames: Frames) -> np.ndarray:
     """-log squared error [n] of frames under a backbone, without dropout: the higher, the rather a member."""
     predictions = [
-        silo.output(backbone, Frames(frames.images[i : i + PIECE], frames.angles[i : i + PIECE]))[0]
+        silo.predictions(
+            backbone, Frames(frames.images[i : i + PIECE], frames.angles[i : i + PIECE])
+        )
         for i in range(0, len(frames), PIECE)
     ]
     errors = np.concatenate(predictions).astype(np.float64) - frames.angles

@@ -53,14 +53,15 @@ BARE: Mapping[str, Value] = {**PLAIN, "network.dropout": 0.0, "objective.loss": 
 
 @dataclass(frozen=True)
 class Visit:
-    """before, after: a backbone's arrays; images uint8 [n, C, H, W] and angles [n] that it learnt from, in order; rate, and
-    how many updates were made."""
+    """before, after: a backbone's arrays; images uint8 [n, C, H, W] and angles [n] that it learnt from, in order; rate, how
+    many updates were made, and of how many frames each."""
 
     before: Arrays
     after: Arrays
     frames: Frames
     rate: float
     updates: int
+    batch: int
 
     def update(self, name: str) -> np.ndarray:
         """after - before, over -rate: the gradient where one plain step was made."""
@@ -116,18 +117,18 @@ class ExposedSilo:
         if config.privacy.unit == EXAMPLE:
             make = partial(_WatchedLearner, self._noised_steps(config, turn))
         learner = make(config, network, networks, site, penalty_of(config.federation))
-        before = {k: v[0].copy() for k, v in networks.backbone_arrays().items()}
+        before = {k: _of_one(v, 0).copy() for k, v in networks.backbone_arrays().items()}
         t, u = config.num_mixings + turn, config.training.local_updates
         learner.train(t, 1, lambda _: np.eye(1))
-        after = {k: v[0].copy() for k, v in networks.backbone_arrays().items()}
+        after = {k: _of_one(v, 0).copy() for k, v in networks.backbone_arrays().items()}
+        size, flip = config.training.batch_size, config.training.flip
         if isinstance(learner, _WatchedLearner):
             parts = learner.seen
         else:
-            size, seed, flip = config.training.batch_size, config.seed, config.training.flip
-            batches = [site.batch(t * u + j, size, seed, flip) for j in range(u)]
+            batches = [site.batch(t * u + j, size, config.seed, flip) for j in range(u)]
             parts = [(images[0], angles[0]) for images, angles in batches]
         images, angles = (np.concatenate([p[i].numpy() for p in parts]) for i in (0, 1))
-        return Visit(before, after, Frames(images, angles), config.training.learning_rate, u)
+        return Visit(before, after, Frames(images, angles), config.training.learning_rate, u, size)
 
     def _noised_steps(self, config: CDLConfig, turn: int) -> Callable[[int, int], NoisedSteps]:
         size, examples = config.training.batch_size, len(self.silo.train)
@@ -142,14 +143,29 @@ class ExposedSilo:
             dropped = (*dropped, SUB, f"moments.{SUB}")
         return {k: v for k, v in self.private.items() if not k.startswith(dropped or ("-",))}
 
-    def output(self, backbone: Arrays, frames: Frames) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions [n] and features [n, D] of frames, without dropout."""
-        network = initial_network(self.config).eval()
+    def predictions(self, backbone: Arrays, frames: Frames) -> np.ndarray:
+        """Of frames [n], without dropout."""
+        return self._output(
+            initial_network(self.config).eval(), backbone, frames
+        ).predictions.numpy()
+
+    def features(self, backbone: Arrays, frames: Frames, together: int) -> np.ndarray:
+        """Of n > 0 frames [n, D], as in training but for dropout: BatchNorm takes statistics over so many together."""
+        network = initial_network(with_keys(self.config, {"network.dropout": 0.0})).train()
+        each = together if self.config.network.batch_norm != "group" else max(1, len(frames))
+        parts = [
+            Frames(frames.images[i : i + each], frames.angles[i : i + each])
+            for i in range(0, len(frames), each)
+        ]
+        return np.concatenate([self._output(network, backbone, p).features.numpy() for p in parts])
+
+    def _output(self, network: nn.Module, backbone: Arrays, frames: Frames) -> Output:
+        # Copies, for BatchNorm writes into its statistics.
+        tensors = {k: torch.tensor(v) for k, v in backbone.items()}
+        images = torch.from_numpy(np.array(frames.images)).float()
         with torch.no_grad():
-            tensors = {k: torch.from_numpy(v) for k, v in backbone.items()}
-            images = torch.from_numpy(np.array(frames.images)).float()
-            out: Output = torch.func.functional_call(network, tensors, (images,))
-        return out.predictions.numpy(), out.features.numpy()
+            found: Output = torch.func.functional_call(network, tensors, (images,))
+        return found
 
 
 def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
@@ -169,7 +185,7 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
         for row, name in enumerate(member.names("names")):
             private = _row(kept[0], row)
             backbone = _mixed(model, roster, len(silos))
-            backbone |= {k: under_prefix(private, BACKBONE)[k][0] for k in sorted(local)}
+            backbone |= {k: _of_one(under_prefix(private, BACKBONE)[k], 0) for k in sorted(local)}
             number = member.listed("silos", int)[row]
             silos.append(ExposedSilo(config, number, open_own(data, name), backbone, private))
     return silos
@@ -187,8 +203,13 @@ def _mixed(model: Arrays, roster: Roster, row: int) -> Arrays:
     """What silo `row` begins its next step with; the average where one model is everybody's."""
     own = under_prefix(model, SILOS)
     if own:
-        return {k: v[row] for k, v in own.items()}
+        return {k: _of_one(v, row) for k, v in own.items()}
     return dict(model)
+
+
+def _of_one(stacked: np.ndarray, row: int) -> np.ndarray:
+    """One silo's array, also where that is a single number, such as how many batches BatchNorm has seen."""
+    return np.asarray(stacked[row])
 
 
 def _row(arrays: Mapping[str, np.ndarray], row: int) -> Arrays:
