@@ -136,13 +136,15 @@ def _noised(seen: Seen, sigma: float, copies: int, rng: np.random.Generator) -> 
 def spared(config: FedRLConfig) -> list[str]:
     """Which Q-vectors leave a party without noise, though sigma is above 0, and why."""
     own, share = config.privacy, config.published.rules.noise_probability
-    spared = {
-        "those that choose actions (privacy.behaviour-noise = false)": not own.behaviour_noise,
-        f"those of {1 - share:.0%} of the minibatches (published.noise-probability)": share < 1,
-        f"those of validations and tests without noise (privacy.test-noise = {own.test_noise})": own.test_noise
-        != "noisy",
+    actions = "those that choose actions (privacy.behaviour-noise = false)"
+    some = f"those of {1 - share:.0%} of the minibatches (published.noise-probability)"
+    tests = f"those of validations and tests without noise (privacy.test-noise = {own.test_noise})"
+    without = {
+        actions: not own.behaviour_noise,
+        some: share < 1,
+        tests: own.test_noise != "noisy",
     }
-    return [which for which, holds in spared.items() if holds and own.noise_sigma]
+    return [which for which, holds in without.items() if holds and own.noise_sigma]
 
 
 def _windows(beta: Party, seed: int, quick: bool) -> Iterator[Finding]:
@@ -151,14 +153,8 @@ def _windows(beta: Party, seed: int, quick: bool) -> Iterator[Finding]:
     control = "the control reads vectors without clipping and noise"
     shown = f"clipped to {bound:g}" if bound else "not clipped"
     noised = f"{shown}, sigma = {sigma:g}; {control}"
-    ways = [
-        ("one Q-vector", noised, probe(beta, bound, sigma, seed, quick)),
-        (
-            f"the mean of {RESENDS} releases",
-            noised,
-            probe(beta, bound, sigma, seed, quick, RESENDS),
-        ),
-    ]
+    one, mean = (probe(beta, bound, sigma, seed, quick, resends) for resends in (1, RESENDS))
+    ways = [("one Q-vector", noised, one), (f"the mean of {RESENDS} releases", noised, mean)]
     if without := spared(beta.config):
         found = probe(beta, bound, 0.0, seed, quick) if bound else bare
         note = f"{shown}; so leave {', '.join(without)}; {control}"

@@ -145,9 +145,8 @@ class ExposedSilo:
 
     def predictions(self, backbone: Arrays, frames: Frames) -> np.ndarray:
         """Of frames [n], without dropout."""
-        return self._output(
-            initial_network(self.config).eval(), backbone, frames
-        ).predictions.numpy()
+        network = initial_network(self.config).eval()
+        return self._output(network, backbone, frames).predictions.numpy()
 
     def features(self, backbone: Arrays, frames: Frames, together: int) -> np.ndarray:
         """Of n > 0 frames [n, D], as in training but for dropout: BatchNorm takes statistics over so many together."""
