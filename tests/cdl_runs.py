@@ -1,6 +1,6 @@
 """A tiny CDL run: its settings, what it writes and sends, and drives to read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,37 @@ from clients.vehicle import VehicleClient
 from fedsuite.driving.config import CDLConfig
 from fedsuite.errors import RunFailed
 from fedsuite.history import read_rows
+from fedsuite.history.finished import open_finished
 from fedsuite.runs.folder import folder_of
 from fedsuite.runs.versions import Versions
 from fedsuite.storage.files import sha256_of
 from simulations.engines.inprocess import run_inprocess
 from simulations.systems import settings_of
-from tests.harness import config_from
+from tests.harness import Recorder, config_from, recorded
 
 TINY: dict[str, Any] = {
     "system": "cdl", "underlay": "gaia", "num-silos": 4, "image-size": 40, "train-frames": 12,
     "test-frames": 6, "batch-size": 4, "num-rounds": 3, "checkpoint-every": 3,
 }  # fmt: skip
 Digests = tuple[str, str]
+Played = Callable[[str], tuple[CDLConfig, Path, Recorder]]
 
 
 def config_of(cache: Path, results: Path, name: str, **changes: Any) -> dict[str, Any]:
     paths = {"cache-dir": str(cache), "results-dir": str(results), "name": name}
     return config_from({**TINY, **paths}, **changes)
+
+
+def played_once(cache: Path, results: Path, variants: Mapping[str, Mapping[str, Any]]) -> Played:
+    """Settings, folder and messages of a variant's run, made when it is first asked for."""
+    kept = dict[str, Recorder]()
+
+    def run(name: str) -> tuple[CDLConfig, Path, Recorder]:
+        if name not in kept:
+            kept[name] = recorded(config_of(cache, results, name, **variants[name]))
+        return open_finished(results / name, CDLConfig)[1], results / name, kept[name]
+
+    return run
 
 
 def settings_from(config: Mapping[str, Any]) -> CDLConfig:

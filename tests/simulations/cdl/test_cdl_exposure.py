@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +20,12 @@ from fedsuite.driving.exposure.members import LEAST_AUC, member_findings, scores
 from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, head_of, silos_of
 from fedsuite.driving.plan import initial_network
 from fedsuite.errors import InputError
-from fedsuite.history.finished import open_finished
 from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.storage.progress import silent
 from simulations.audits.cores import Core
 from simulations.cdl.audit import attacks
-from tests.cdl_runs import config_of
-from tests.harness import Recorder, arrays_in, changed, recorded
+from tests.cdl_runs import Played, played_once
+from tests.harness import arrays_in, changed
 
 HEAD = "trunk.head"
 CORES = inversion, matching, membership
@@ -39,20 +37,11 @@ VARIANTS = {
     "average": {"num_rounds": 1, "batch_norm": "average"},
     "alone": {"num_rounds": 1, "scenario": "cll", "loss": "none"},
 }  # fmt: skip
-Played = Callable[[str], tuple[CDLConfig, Path, Recorder]]
 
 
 @pytest.fixture(scope="module")
 def played(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """Settings, folder and messages of a variant's run, made once."""
-    results, kept = tmp_path_factory.mktemp("exposed"), dict[str, Recorder]()
-
-    def run(name: str) -> tuple[CDLConfig, Path, Recorder]:
-        if name not in kept:
-            kept[name] = recorded(config_of(cache, results, name, **VARIANTS[name]))
-        return open_finished(results / name, CDLConfig)[1], results / name, kept[name]
-
-    return run
+    return played_once(cache, tmp_path_factory.mktemp("exposed"), VARIANTS)
 
 
 def silos(played: Played, name: str = "one") -> list[ExposedSilo]:

@@ -1,51 +1,44 @@
 """An audit of CDL where something defends the run: it attacks the sum that a server has, and steps with their noise."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.features import sum_trials, trials
 from fedsuite.driving.exposure.findings import inversion
 from fedsuite.driving.exposure.pictures import attacked
 from fedsuite.driving.exposure.sums import clip_of, steps_in_a_sum
 from fedsuite.driving.exposure.visits import BARE, PLAIN, ExposedSilo, Visit, silos_of
-from fedsuite.history.finished import open_finished
 from fedsuite.privacy.attacks.gradient_matching import IDLG
 from fedsuite.privacy.sum_terms import CLIP
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.config import with_keys
 from fedsuite.storage.progress import silent
-from tests.cdl_runs import config_of
-from tests.harness import Recorder, recorded
+from tests.cdl_runs import Played, played_once
 
 HEAD = "trunk.head"
-SUMMED: dict[str, Any] = {"scenario": "star", "secure_sum": True}
-NOISED: dict[str, Any] = {**SUMMED, "loss": "none", "unit": "client", "adaptive_clip": True}
+SUMMED: dict[str, Any] = {"scenario": "star", "secure_sum": True, "num_rounds": 1}
+NOISED: dict[str, Any] = {
+    **SUMMED,
+    "loss": "none",
+    "unit": "client",
+    "noise": "seeded",
+    "adaptive_clip": True,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "summed-once": {**SUMMED, "num_rounds": 1}, "summed-twice": {**SUMMED, "num_rounds": 2},
-    "noised-once": {**NOISED, "num_rounds": 1}, "noised-twice": {**NOISED, "num_rounds": 2},
-    "noised-steps": {"num_rounds": 1, "unit": "example", "loss": "none"},
+    "summed-once": SUMMED, "summed-twice": {**SUMMED, "num_rounds": 2},
+    "noised-once": NOISED, "noised-twice": {**NOISED, "num_rounds": 2},
+    "noised-steps": {"num_rounds": 1, "unit": "example", "noise": "seeded", "loss": "none"},
 }  # fmt: skip
-Played = Callable[[str], tuple[CDLConfig, Path, Recorder]]
 
 
 @pytest.fixture(scope="module")
 def played(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """Settings, folder and messages of a variant's run, made once."""
-    results, kept = tmp_path_factory.mktemp("defended"), dict[str, Recorder]()
-
-    def run(name: str) -> tuple[CDLConfig, Path, Recorder]:
-        if name not in kept:
-            kept[name] = recorded(config_of(cache, results, name, noise="seeded", **VARIANTS[name]))
-        return open_finished(results / name, CDLConfig)[1], results / name, kept[name]
-
-    return run
+    return played_once(cache, tmp_path_factory.mktemp("defended"), VARIANTS)
 
 
 def silos(played: Played, name: str, **keys: Any) -> list[ExposedSilo]:
