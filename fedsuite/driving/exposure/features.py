@@ -88,7 +88,7 @@ def trials(
     for turn in range(visits):
         silo, other = silos[turn % len(silos)], silos[(turn + 1) % len(silos)]
         visit = silo.visit(changes, turn // len(silos))
-        seen = Seen([(silo, visit)], *(visit.update(part) for part in parts_of(head)))
+        seen = Seen([(silo, visit)], *(visit.gradient(part) for part in parts_of(head)))
         made.append(divide(seen, other, head, turn))
     return made
 
@@ -103,9 +103,9 @@ def sum_trials(
     """The attack on sums of one step of every silo, as a server of secure sums sees them."""
     made = []
     for turn in range(visits):
-        steps, mean = steps_in_a_sum(silos, changes, turn, clip)
-        gradient = (-mean[part] / steps[0].rate for part in parts_of(head))
-        seen = Seen([*zip(silos, steps, strict=True)], *gradient)
+        summed = steps_in_a_sum(silos, changes, turn, clip)
+        gradient = (summed.gradient(part) for part in parts_of(head))
+        seen = Seen([*zip(silos, summed.visits, strict=True)], *gradient)
         made.append(divide(seen, silos[turn % len(silos)], head, turn))
     return made
 

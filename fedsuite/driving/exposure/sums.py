@@ -6,11 +6,13 @@ fedsuite/privacy); masks, which cancel, are left out. Everybody's change arrives
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedsuite.arrays import Arrays
 from fedsuite.averaging.merging import relative_weights
+from fedsuite.averaging.privacy_settings import CLIENT
 from fedsuite.driving.exposure.visits import ExposedSilo, Visit
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
@@ -22,16 +24,30 @@ from fedsuite.runs.versions import Checkpoints
 from fedsuite.settings.values import Value
 
 
+@dataclass(frozen=True)
+class Sum:
+    """visits: of all silos; mean: of their changes, float64 by array; known: the mean of their visits' known parts."""
+
+    visits: list[Visit]
+    mean: Arrays
+    known: Arrays
+
+    def gradient(self, name: str) -> np.ndarray:
+        """What a follower of all sums solves for, as Visit.gradient of one silo: all of its terms are linear."""
+        one = self.visits[0]
+        return np.asarray((-self.mean[name] / one.rate - self.known.get(name, 0.0)) / one.share)
+
+
 def steps_in_a_sum(
     silos: Sequence[ExposedSilo],
     changes: Mapping[str, Value],
     turn: int,
     clip: float | None = None,
-) -> tuple[list[Visit], Arrays]:
-    """Step `turn` after the run's last of each silo, and the mean of their changes, float64 by array.
+) -> Sum:
+    """Step `turn` after the run's last of each silo.
 
     changes: settings other than the run's; clip: the norm C to which members of noised sums clip, None = the settings'
-    own. ValueError for a run without secure sums.
+    own. Who clips cannot be followed. ValueError for a run without secure sums.
     """
     config = silos[0].config
     terms = terms_of(config)
@@ -49,12 +65,17 @@ def steps_in_a_sum(
         flat = np.concatenate([part.ravel() for part in change])
         total = total + levels.rounded(flat, weight, noise)
     mean, _ = levels.mean(total, weights)
+    known = {
+        k: np.average([v.known[k] for v in visits], axis=0, weights=weights)
+        for k in visits[0].known
+        if config.privacy.unit != CLIENT
+    }
     found, at = Arrays(), 0
     for name in names:
         shape = visits[0].before[name].shape
         found[name] = mean[at : at + math.prod(shape)].reshape(shape)
         at += math.prod(shape)
-    return visits, found
+    return Sum(visits, found, known)
 
 
 def clip_of(run: RunFolder) -> float | None:

@@ -1,9 +1,10 @@
 """A silo of a finished CDL run, and what it sends when it makes one more mixing step.
 
 A step is played in memory by the silo's own learner, from the backbone as last mixed and from what the silo has kept: its
-sub-network and, with the run's own optimizer, moments. Whoever relays backbones knows the mixed one (`before`) and gets the
-trained one (`after`). SCAFFOLD's correction is left out: it is known to the server, and the same for every frame. A silo
-that noises its steps does so here, too, and its ledger gets no line: nothing leaves the audit.
+sub-network and, with the run's own optimizer, moments. Whoever relays backbones knows the mixed one (`before`), gets the
+trained one (`after`), and has followed the silo from its first step. SCAFFOLD's correction is left out: it is known to the
+server, and the same for every frame. A silo that noises its steps does so here, too, and its ledger gets no line: nothing
+leaves the audit.
 """
 
 import sys
@@ -18,11 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from fedsuite.arrays import Arrays, under_prefix
+from fedsuite.averaging.exchange import exchange_of_rows
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Frames, Silo
 from fedsuite.driving.data.sources import open_own, roster_folder, with_limit
-from fedsuite.driving.message_keys import SILOS
+from fedsuite.driving.exposure.followed import known_parts
 from fedsuite.driving.model.networks import Output
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
@@ -31,12 +33,11 @@ from fedsuite.driving.training.learner import Learner, Site
 from fedsuite.driving.training.private_learner import PrivateLearner
 from fedsuite.driving.training.silo_networks import BACKBONE, SUB, SiloNetworks
 from fedsuite.errors import InputError
-from fedsuite.history.finished import model_of
 from fedsuite.privacy.example_level import NoisedSteps
 from fedsuite.randomness import rng_for
-from fedsuite.roster.members import ROSTER, Roster, read_roster
+from fedsuite.roster.members import ROSTER, read_roster
 from fedsuite.runs.folder import RunFolder
-from fedsuite.runs.versions import Versions
+from fedsuite.runs.versions import Checkpoints, Versions
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.values import Value
 
@@ -53,8 +54,8 @@ BARE: Mapping[str, Value] = {**PLAIN, "network.dropout": 0.0, "objective.loss": 
 
 @dataclass(frozen=True)
 class Visit:
-    """before, after: a backbone's arrays; images uint8 [n, C, H, W] and angles [n] that it learnt from, in order; rate, how
-    many updates were made, and of how many frames each."""
+    """before, after: a backbone's arrays, and those that it sends; images uint8 [n, C, H, W] and angles [n] that it learnt
+    from, in order; rate, how many updates were made, and of how many frames each; known, share: as of known_parts."""
 
     before: Arrays
     after: Arrays
@@ -62,11 +63,13 @@ class Visit:
     rate: float
     updates: int
     batch: int
+    known: Arrays
+    share: float
 
-    def update(self, name: str) -> np.ndarray:
-        """after - before, over -rate: the gradient where one plain step was made."""
+    def gradient(self, name: str) -> np.ndarray:
+        """What a follower solves for: the gradient where one step was made, by another optimizer than Adam."""
         change = self.after[name].astype(np.float64) - self.before[name]
-        return np.asarray(-change / self.rate)
+        return np.asarray((-change / self.rate - self.known.get(name, 0.0)) / self.share)
 
 
 class _AttackedSteps(NoisedSteps):
@@ -95,12 +98,13 @@ class _WatchedLearner(PrivateLearner):
 
 @dataclass(frozen=True, eq=False)
 class ExposedSilo:
-    """One silo: its frames, its backbone as last mixed, and what it has kept."""
+    """One silo: its frames, its backbone as last mixed, what was mixed beside that, and what it has kept."""
 
     config: CDLConfig
     number: int
     silo: Silo
     backbone: Arrays
+    beside: Arrays = field(repr=False)
     private: Arrays = field(repr=False)
 
     def visit(self, changes: Mapping[str, Value], turn: int, start: Arrays | None = None) -> Visit:
@@ -112,15 +116,17 @@ class ExposedSilo:
         networks = SiloNetworks(config, names, own, 1, "cpu")
         if start is None:
             networks.load_private_arrays(self._kept(config))
+            networks.load_backbone({k: self.beside[k][None] for k in networks.sent})
         site = Site((self.number,), (self.silo.train,))
         make: Callable[..., Learner] = Learner
         if config.privacy.unit == EXAMPLE:
             make = partial(_WatchedLearner, self._noised_steps(config, turn))
         learner = make(config, network, networks, site, penalty_of(config.federation))
-        before = {k: _of_one(v, 0).copy() for k, v in networks.backbone_arrays().items()}
+        before, state = _arrays(networks.backbone), networks.optimizers[BACKBONE].state
+        stacked, share = known_parts(config.training, networks.backbone, state)
         t, u = config.num_mixings + turn, config.training.local_updates
         learner.train(t, 1, lambda _: np.eye(1))
-        after = {k: _of_one(v, 0).copy() for k, v in networks.backbone_arrays().items()}
+        after = _sent(networks, before)
         size, flip = config.training.batch_size, config.training.flip
         if isinstance(learner, _WatchedLearner):
             parts = learner.seen
@@ -128,7 +134,8 @@ class ExposedSilo:
             batches = [site.batch(t * u + j, size, config.seed, flip) for j in range(u)]
             parts = [(images[0], angles[0]) for images, angles in batches]
         images, angles = (np.concatenate([p[i].numpy() for p in parts]) for i in (0, 1))
-        return Visit(before, after, Frames(images, angles), config.training.learning_rate, u, size)
+        rate, known = config.training.learning_rate, {k: v[0] for k, v in stacked.items()}
+        return Visit(before, after, Frames(images, angles), rate, u, size, known, share)
 
     def _noised_steps(self, config: CDLConfig, turn: int) -> Callable[[int, int], NoisedSteps]:
         size, examples = config.training.batch_size, len(self.silo.train)
@@ -170,10 +177,12 @@ class ExposedSilo:
 def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
     """All silos of the run in `folder`; InputError where their states are not here, as of a run on real nodes."""
     run = RunFolder(folder)
-    roster = read_roster(run.path / ROSTER)
-    config, model = with_limit(config, roster), model_of(run)
+    roster, last = read_roster(run.path / ROSTER), Checkpoints(run.checkpoints).latest()
+    if last is None:
+        raise InputError(f"{run.checkpoints}: has no checkpoint; give a run with its checkpoints/")
+    config, mixed = with_limit(config, roster), last.state.arrays
     data, silos = roster_folder(config.drawn_data, roster), list[ExposedSilo]()
-    local = names_of(initial_network(config), config).local
+    names = names_of(initial_network(config), config)
     for member in roster.members:
         kept = Versions(run.client(member.name), member.name).load(sys.maxsize)
         if kept is None:
@@ -182,11 +191,16 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
                 "themselves; audit a run made in simulation"
             )
         for row, name in enumerate(member.names("names")):
-            private = _row(kept[0], row)
-            backbone = _mixed(model, roster, len(silos))
-            backbone |= {k: _of_one(under_prefix(private, BACKBONE)[k], 0) for k in sorted(local)}
-            number = member.listed("silos", int)[row]
-            silos.append(ExposedSilo(config, number, open_own(data, name), backbone, private))
+            private, beside = (
+                _row(kept[0], row),
+                {k: _of_one(v, len(silos)) for k, v in mixed.items()},
+            )
+            backbone = {k: beside.pop(k) for k in sorted(names.mixed)}
+            backbone |= {
+                k: _of_one(under_prefix(private, BACKBONE)[k], 0) for k in sorted(names.local)
+            }
+            number, own = member.listed("silos", int)[row], open_own(data, name)
+            silos.append(ExposedSilo(config, number, own, backbone, beside, private))
     return silos
 
 
@@ -198,12 +212,17 @@ def head_of(network: nn.Module) -> str:
     return next((n for n in named if n.split(".")[-1] == "head"), "")
 
 
-def _mixed(model: Arrays, roster: Roster, row: int) -> Arrays:
-    """What silo `row` begins its next step with; the average where one model is everybody's."""
-    own = under_prefix(model, SILOS)
-    if own:
-        return {k: _of_one(v, row) for k, v in own.items()}
-    return dict(model)
+def _arrays(backbone: Mapping[str, Tensor]) -> Arrays:
+    """Of the one silo that it holds."""
+    return {k: _of_one(v.detach().numpy(), 0).copy() for k, v in backbone.items()}
+
+
+def _sent(networks: SiloNetworks, before: Arrays) -> Arrays:
+    """What arrives of a trained backbone, after the run's codec."""
+    exchange, rows = exchange_of_rows(networks.config.federation), networks.backbone_arrays()
+    start = {k: before[k][None] for k in sorted(networks.names.mixed)}
+    sent, _ = exchange.encode(start, {k: rows[k] for k in start}, networks.residual)
+    return {k: _of_one(v, 0).copy() for k, v in exchange.decode(start, sent).items()}
 
 
 def _of_one(stacked: np.ndarray, row: int) -> np.ndarray:

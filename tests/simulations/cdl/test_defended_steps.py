@@ -59,7 +59,7 @@ def flat(mean: dict[str, np.ndarray]) -> np.ndarray:
 def test_a_sum_in_memory_is_the_one_that_the_server_would_have_had(played: Played) -> None:
     """After one round, the next sum leads to the model of a run of two rounds."""
     before, after = (silos(played, name)[0].backbone for name in ("summed-once", "summed-twice"))
-    _, mean = steps_in_a_sum(silos(played, "summed-once"), {}, 0)
+    mean = steps_in_a_sum(silos(played, "summed-once"), {}, 0).mean
     assert mean.keys() == before.keys()
     assert max(float(np.abs(before[k] + mean[k] - after[k]).max()) for k in mean) < 1e-6
     assert max(float(np.abs(mean[k]).max()) for k in mean) > 1e-4
@@ -71,7 +71,8 @@ def test_a_sum_is_the_mean_by_frames_or_alike(played: Played, weighted: bool) ->
     kept = exposed[1].silo.train
     few = dataclasses.replace(exposed[1].silo, train=Frames(kept.images[:6], kept.angles[:6]))
     exposed[1] = dataclasses.replace(exposed[1], silo=few)
-    visits, mean = steps_in_a_sum(exposed, {}, 1)
+    summed = steps_in_a_sum(exposed, {}, 1)
+    visits, mean = summed.visits, summed.mean
     weights = [12, 6, 12, 12] if weighted else [1, 1, 1, 1]
     expected = np.average([change_of(v) for v in visits], axis=0, weights=weights)
     bound = exposed[0].config.federation.secure_sum_bound
@@ -90,7 +91,8 @@ def test_a_noised_sum_is_clipped_and_noised_as_members_do(
 ) -> None:
     keys = {"privacy.noise-multiplier": 2.0, "privacy.clip": 0.5, "privacy.adaptive-clip": False}
     exposed = silos(played, "noised-once", **keys)
-    visits, mean = steps_in_a_sum(exposed, PLAIN, 0, clip)
+    summed = steps_in_a_sum(exposed, PLAIN, 0, clip)
+    visits, mean = summed.visits, summed.mean
     norm = clip or 0.5
     changes = [change_of(visit) for visit in visits]
     clipped = [d * min(1.0, norm / float(np.linalg.norm(d))) for d in changes]
@@ -132,7 +134,7 @@ def test_a_silo_s_own_noise_is_in_the_steps_that_are_attacked(played: Played) ->
     exposed = silos(played, "noised-steps")
     privacy, before = exposed[0].config.privacy, ledgers(played("noised-steps")[1])
     visit = exposed[0].visit(PLAIN, 0)
-    gradient = np.concatenate([visit.update(k).ravel() for k in visit.after])
+    gradient = np.concatenate([visit.gradient(k).ravel() for k in visit.after])
     assert len(visit.frames) == 1
     assert gradient.std() == pytest.approx(privacy.noise_multiplier * privacy.clip, rel=0.02)
     sizes = [len(s.visit({}, turn).frames) for s in exposed for turn in range(10)]

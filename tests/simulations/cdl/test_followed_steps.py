@@ -1,0 +1,163 @@
+"""Who follows a silo's optimizer from its first step has every gradient, but for Adam's; the steps are those of the run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedsuite.arrays import Arrays, under_prefix
+from fedsuite.averaging.exchange import Codec
+from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.exposure.features import trials
+from fedsuite.driving.exposure.findings import inversion
+from fedsuite.driving.exposure.followed import FOLLOWED
+from fedsuite.driving.exposure.sums import steps_in_a_sum
+from fedsuite.driving.exposure.visits import ONE_FRAME, ExposedSilo, Visit, silos_of
+from fedsuite.driving.message_keys import SILOS
+from fedsuite.driving.optimizers.local_optimizers import LOCAL_OPTIMIZERS
+from fedsuite.driving.plan import initial_network
+from fedsuite.history.finished import model_of
+from fedsuite.runs.folder import RunFolder
+from fedsuite.settings.config import limits_of
+from fedsuite.settings.values import Value
+from fedsuite.storage.progress import silent
+from tests.cdl_runs import Played, played_once
+from tests.harness import arrays_in
+
+HEAD = "trunk.head"
+HALVES = Codec(
+    lambda change: {"x": change[: len(change) // 2]},
+    lambda parts, shape: np.concatenate([parts["x"], np.zeros(shape, np.float32)])[: shape[0]],
+    lambda shape: {"x": ((shape[0] // 2, *shape[1:]), "float32")},
+)
+"""Leaves out the second half of an array's change, and sends it later."""
+
+OPTIMIZERS = [str(name) for name in limits_of(CDLConfig)["training.optimizer"].choices or ()]
+BARE: Mapping[str, Any] = {"loss": "none", "dropout": 0.0, "num_rounds": 3, "learning_rate": 0.01}
+
+
+def bare(optimizer: str) -> dict[str, Any]:
+    scenario = "mst" if LOCAL_OPTIMIZERS[optimizer].relays else "ring"
+    return {**BARE, "optimizer": optimizer, "weight_decay": 0.1, "scenario": scenario}
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{f"{name}-3": bare(name) for name in OPTIMIZERS},
+    **{f"{name}-4": {**bare(name), "num_rounds": 4} for name in ("gradient-tracking", "qg-nesterov")},
+    "coded-3": {**BARE, "scenario": "star", "codec": f"{__name__}:HALVES"},
+    "coded-4": {**BARE, "scenario": "star", "codec": f"{__name__}:HALVES", "num_rounds": 4},
+    "summed": {**BARE, "optimizer": "nesterov", "scenario": "star", "secure_sum": True},
+    "local-norm": {**BARE, "batch_norm": "local", "optimizer": "nesterov"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def played(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return played_once(cache, tmp_path_factory.mktemp("followed"), VARIANTS)
+
+
+def silos(played: Played, name: str) -> list[ExposedSilo]:
+    config, folder, _ = played(name)
+    return silos_of(config, folder)
+
+
+def gradient_of(silo: ExposedSilo, visit: Visit) -> Arrays:
+    """Of the visit's frames in one batch, by torch alone."""
+    network = initial_network(silo.config).train()
+    network.load_state_dict({k: torch.tensor(v) for k, v in visit.before.items()})
+    images = torch.from_numpy(np.array(visit.frames.images)).float()
+    found = network(images).predictions
+    (found - torch.from_numpy(np.array(visit.frames.angles))).square().mean().backward()
+    return {k: p.grad.double().numpy() for k, p in network.named_parameters() if p.grad is not None}
+
+
+def apart(found: np.ndarray, expected: np.ndarray) -> float:
+    """How far they are from each other, of the expected one's length."""
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize("way", ["gradient-tracking", "qg-nesterov", "coded"])
+def test_a_step_in_memory_is_the_one_that_the_run_would_have_made(played: Played, way: str) -> None:
+    """With what was mixed beside a backbone, what optimizers have kept, and what a codec has left out."""
+    steps = [silo.visit({}, 0) for silo in silos(played, f"{way}-3")]
+    _, folder, recorder = played(f"{way}-4")
+    if way == "coded":  # a star's next model is the mean of what arrived
+        model = under_prefix(model_of(RunFolder(folder)), SILOS)
+        for name in steps[0].after:
+            mean = np.mean([step.after[name].astype(np.float64) for step in steps], axis=0)
+            assert float(np.abs(model[name] - mean).max()) < 1e-6
+        return
+    sent = [a for m in recorder.received if f"{HEAD}.weight" in (a := arrays_in(m))][-4:]
+    for step in steps:
+        assert any(all((a[k][0] == step.after[k]).all() for k in step.after) for a in sent)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_follower_has_the_gradient_of_every_step(played: Played, name: str) -> None:
+    silo = silos(played, f"{name}-3")[1]
+    visit = silo.visit({}, 0)
+    expected = gradient_of(silo, visit)
+    errors = [apart(visit.gradient(k), g) for k, g in expected.items()]
+    if name in FOLLOWED:
+        assert max(errors) < 1e-3
+        assert (
+            max(
+                apart((visit.before[k] - visit.after[k]) / visit.rate, g)
+                for k, g in expected.items()
+            )
+            > 0.05
+        )
+    else:
+        assert name == "adam" and min(errors) > 0.5
+
+
+def test_two_updates_give_the_sum_of_their_gradients_away(played: Played) -> None:
+    silo = silos(played, "qg-momentum-3")[1]
+    tiny: Mapping[str, Value] = {
+        "training.learning-rate": 1e-4
+    }  # at which the second gradient is at nearly the same place
+    one, two = (
+        silo.visit({**tiny, "training.local-updates": u, "training.batch-size": 12}, 0)
+        for u in (1, 2)
+    )
+    assert apart(two.gradient(f"{HEAD}.weight"), 2 * one.gradient(f"{HEAD}.weight")) < 0.05
+
+
+def test_who_follows_sums_has_the_mean_gradient(played: Played) -> None:
+    exposed = silos(played, "summed")
+    summed = steps_in_a_sum(exposed, {}, 0)
+    each = [gradient_of(s, v) for s, v in zip(exposed, summed.visits, strict=True)]
+    for part in (f"{HEAD}.weight", f"{HEAD}.bias"):
+        expected = np.mean([gradient[part] for gradient in each], axis=0)
+        assert apart(summed.gradient(part), expected) < 1e-2
+        assert apart(-summed.mean[part] / summed.visits[0].rate, expected) > 0.1
+
+
+@pytest.mark.parametrize("name", ["gradient-tracking-3", "nesterov-3", "qg-nesterov-3"])
+def test_momentum_hides_no_frame(played: Played, name: str) -> None:
+    config, folder, _ = played(name)
+    made = trials(silos_of(config, folder), HEAD, 8, ONE_FRAME)
+    assert all(t.found and t.angle_told for t in made) and min(t.cosine for t in made) > 0.999
+    found = {
+        f.target: f for f in inversion(config, folder, 0, silent, True) if f.measure == "cosine"
+    }
+    optimizer = config.training.optimizer
+    own = found[f"a frame's features, from a step of one frame with {optimizer}"]
+    assert own.counts and own.value > 0.999
+
+
+def test_features_are_those_of_a_silo_s_own_normalisation(played: Played) -> None:
+    """Scales and offsets of BatchNorm, which stay in the silo, are as it has trained them."""
+    silo = silos(played, "local-norm")[0]
+    local = [k for k in silo.backbone if k not in silo.visit({}, 0).after]
+    assert any(
+        (silo.backbone[k] != initial_network(silo.config).state_dict()[k].numpy()).any()
+        for k in local
+    )
+    before = silo.visit({}, 0).before
+    assert {*before} == {*silo.backbone} and all(
+        (before[k] == silo.backbone[k]).all() for k in local
+    )
