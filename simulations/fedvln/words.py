@@ -1,6 +1,6 @@
 """Which words a house uses, from the update that it sends in one visit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -8,10 +8,9 @@ import numpy as np
 from fedsuite.privacy.attacks.words import WordsFound, score_told, told_words
 from fedsuite.privacy.findings import Finding
 from fedsuite.settings.config import with_keys
-from fedsuite.vln.config import FedVLNConfig
+from fedsuite.settings.values import Value
 from fedsuite.vln.data.canaries import real_words, word_uses
 from simulations.audits.audited import Audited
-from simulations.audits.replayed import Round
 from simulations.fedvln.updates import (
     houses_of,
     moved_rows,
@@ -30,16 +29,15 @@ APART = 0.05  # by how much an attack on single houses has to be ahead of who na
 def words(audited: Audited) -> Iterator[Finding]:
     """Precision, recall, F-score and rank correlation over the houses of a round, against their training instructions."""
     config, changes = audited.config, undefended(audited.config)
-    found, union = told_by(audited, played(audited), config)
-    control_keys = one_pass(config)
-    control, _ = told_by(
-        audited, played(audited, control_keys, first=True), with_keys(config, control_keys)
-    )
-    plain = found
+    made = [told_by(audited, {}, False), told_by(audited, one_pass(config), True)]
     if changes:
-        plain, _ = told_by(
-            audited, played(audited, changes, first=True), with_keys(config, changes)
-        )
+        made.append(told_by(audited, changes, True))
+    told = [pair for pair in made if pair]
+    if len(told) < len(made):
+        audited.progress("words: left out, the members of a round use all words that there are")
+        return
+    (found, union), (control, _) = told[:2]
+    plain = told[2][0] if changes else found
     values, controls, open_values = measures(found), measures(control), measures(plain)
     for measure, value in values.items():
         low, high = found.intervals[measure]
@@ -67,14 +65,23 @@ def beyond(
         )  # fmt: skip
 
 
-def told_by(audited: Audited, seen: Round, config: FedVLNConfig) -> tuple[WordsFound, WordsFound]:
-    """The attack on the visits of one round, its houses one below the other; and naming, for each, all words of all."""
+def told_by(
+    audited: Audited, changes: Mapping[str, Value], first: bool
+) -> tuple[WordsFound, WordsFound] | None:
+    """The attack on the visits of one round, its members one below the other; and naming, for each, all words of all.
+
+    changes, first: as of `played`. Members that use all words are passed over; None if there are no others.
+    """
+    seen, config = played(audited, changes, first=first), with_keys(audited.config, changes)
     size = len(audited.roster.words)
     real, rows = real_words(size), []
     for visit, model in updates(seen, config, audited.attack.words.houses):
         moved = moved_rows(visit, model, size)[real]
         uses = word_uses(houses_of(audited, visit.client.partition), size)[real]
-        rows.append((told_words(moved), moved, uses))
+        if not (uses > 0).all():
+            rows.append((told_words(moved), moved, uses))
+    if not rows:
+        return None
     every = np.tile(np.any([uses > 0 for _, _, uses in rows], axis=0), len(rows))
     told, moved, uses = (np.concatenate(column) for column in zip(*rows, strict=True))
     scored = partial(score_told, moved=moved, uses=uses)

@@ -13,6 +13,8 @@ from fedsuite.history.finished import open_finished
 from fedsuite.privacy.findings import AT_LEAST
 from fedsuite.privacy.ledger import read
 from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.runs.versions import Checkpoints
 from fedsuite.vln.config import FedVLNConfig
 from fedsuite.vln.data.instructions import EOS, Vocabulary
 from fedsuite.vln.data.roster import open_house
@@ -168,6 +170,36 @@ def test_houses_that_share_a_message_are_attacked_each_by_itself(
     assert found[0] == found[1]
     rows = rows_of(run)
     assert rows["words of a house", "recall"]["n"] == sum(map(len, words_of_houses(run)))
+
+
+@pytest.mark.parametrize("method", ["federated", "local-only"])
+def test_a_control_has_canaries_in_the_houses_of_its_own_round(
+    tmp_path: Path, cache: Path, call: Call, method: str
+) -> None:
+    """One house of three takes part in a round, and in round 1 another one than in the last."""
+    few = {"generated_seen_houses": 3, "participation_rate": 0.4, "method": method}
+    run = play(tmp_path, cache, **few)
+    last = Checkpoints(RunFolder(run).checkpoints).latest()
+    assert last and sorted(last.trained.values()) == [1, 2]
+    code, _, err = call("audit", "run", "--attacks", "words,canaries", engine=False)
+    assert code == 0, err
+    rows = rows_of(run)
+    (bound,) = (line for (_, measure), line in rows.items() if measure == AT_LEAST)
+    assert "canaries in 1 houses" in str(bound["note"])
+    most = float(str(bound["note"]).split("at most ")[1].split()[0])
+    assert bound["counts"] and bound["value"] == pytest.approx(most, abs=0.01) and most > 1
+    recall = rows["words of a house", "recall"]
+    assert recall["value"] == 1.0 and recall["counts"]
+
+
+def test_of_a_client_that_uses_all_words_none_are_told(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    run = play(tmp_path, cache, method="centralised")
+    code, _, err = call("audit", "run", "--attacks", "words,canaries", engine=False)
+    assert code == 0 and not rows_of(run), err
+    assert "words: left out, the members of a round use all words" in err
+    assert "canaries: the houses of the round use all words" in err
 
 
 def test_stages_without_attacks_are_refused() -> None:
