@@ -1,8 +1,8 @@
 """One division: the gradient of a network's last layer, of a step or a sum of steps, and whose features come of it.
 
 Features of all frames are alike, so a cosine says little: what counts is whether a frame of the steps is nearer to what came
-of it than AMONG others of the same silos. Dropout leaves zeros, which the attack passes over. A guesser takes the mean
-features of a silo's held-out frames.
+of it than AMONG others of the same silos. Dropout leaves zeros, up to rounding, which the attack passes over. A guesser takes
+the mean features of a silo's held-out frames.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from fedsuite.randomness import rng_for
 
 NEAR = 0.01  # of an angle that counts as told, in the run's unit
 AMONG = 99  # frames that are not in the steps, among which one that is has to be found
+ROUNDING = 1e-4  # of the largest feature: what is smaller counts as 0
 GUESSED_FROM = 64  # held-out frames
 
 
@@ -67,7 +68,7 @@ def divide(seen: Seen, other: ExposedSilo, head: str, turn: int) -> Tried:
     if not seen.bias.any():  # nothing to divide by
         return Tried(0.0, best_match(guess, features), False, *counts, False, angle_guessed)
     found = common_input(seen.weight, seen.bias)
-    kept = found != 0
+    kept = np.abs(found) > ROUNDING * np.abs(found).max()
     near, guessed = (best_match(x[kept], features[:, kept]) for x in (found, guess))
     first = not len(others) or near > best_match(found[kept], others[:, kept])
     weight, bias = (before[part] for part in parts_of(head))
