@@ -1,8 +1,8 @@
 """One division: the gradient of a network's last layer, of a step or a sum of steps, and whose features come of it.
 
 Features of all frames are alike, so a cosine says little: what counts is whether a frame of the steps is nearer to what came
-of it than AMONG others of the same silos. Dropout leaves zeros, up to rounding, which the attack passes over. A guesser takes
-the mean features of a silo's held-out frames.
+of it than AMONG others of the same silos. Dropout leaves zeros, up to rounding, which the attack passes over. A guesser
+takes the mean features of a silo's held-out frames.
 """
 
 from collections.abc import Sequence
