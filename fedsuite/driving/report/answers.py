@@ -19,7 +19,7 @@ from fedsuite.reports.page.questions import (
     Wording,
     curve_of,
 )
-from fedsuite.reports.page.shared_arrays import shared_line
+from fedsuite.reports.page.shared_arrays import hidden_lines, shared_line
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.roster.members import Roster
 from fedsuite.runs.folder import RunFolder
@@ -135,9 +135,15 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
         return
     tracks = "its optimizer" if config.training.optimizer == "gradient-tracking" else ""
     beside = tracks or ("its control variates" if own.control_variates else "")
-    sent = f"its network, and as much again for {beside}," if beside else "its network"
+    network = (
+        "its network" if own.share == "all" else f"the shared part of its network ({own.share})"
+    )
+    sent = f"{network}, and as much again for {beside}," if beside else network
     if own.scenario == "local":
-        yield "No weights are mixed: every silo trains for itself."
+        yield (
+            "No weights are mixed: every silo trains for itself. So that their average can be scored, networks go to the "
+            "server after every round."
+        )
     elif own.sealed:
         yield (
             "A silo sends, at each mixing step, its network to its neighbours, sealed: whoever relays it sees how large "
@@ -146,6 +152,7 @@ def _leaves(config: CDLConfig, run: RunRead) -> Iterator[str]:
     else:
         model = RunFolder(run.folder).model
         yield shared_line(model, f"A silo sends, at each mixing step, {sent}", Share(), ROWS) + "."
+        yield from hidden_lines(own)
     if config.objective.contrastive:
         yield "The sub-network of the contrastive loss stays in its silo."
     if own.silos_per_client > 1:

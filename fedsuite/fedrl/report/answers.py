@@ -91,6 +91,8 @@ def _leaves(config: FedRLConfig, tests: Sequence[FedRLOutcome]) -> Iterator[str]
             "Between parties pass Q-values, joint actions, numbers of episodes and records, targets, and the shared MLP, "
             f"which {handed} (docs/fedrl.md)."
         )
+        if config.federation.sealed:
+            yield "They are sealed: whoever relays them sees how large they are, and the other party what is in them."
     if tests and tests[0].privacy is not None:
         counts = ", ".join(f"{role} {count:,}" for role, count in tests[0].released.items())
         yield f"Q-vectors released in training and evaluation: {counts}."

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from fedsuite.arrays import Share
 from fedsuite.errors import InputError
@@ -26,6 +27,14 @@ def shared_line(model: Path, what: str, share: Share, without: str = "") -> str:
     modules = ", ".join(f"{name} {count}" for name, count in counts.items())
     text = f"{what}: {len(sizes)} arrays, {sum(sizes.values()):,} numbers"
     return f"{text} ({modules})" if 1 < len(counts) <= MOST_MODULES else text
+
+
+def hidden_lines(federation: Any) -> Iterator[str]:
+    """How the server is shown what clients send, one sentence each; federation: a section with secure sums and codecs."""
+    if federation.secure_sum:
+        yield "These are masked: the server sees the sum of all changes of a round, and no single one."
+    if federation.codec != "none":
+        yield f"Changes are coded by {federation.codec} before they leave."
 
 
 def sizes_of(model: Path) -> Iterator[tuple[str, int]]:

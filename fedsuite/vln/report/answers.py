@@ -15,7 +15,7 @@ from fedsuite.reports.page.questions import (
     Wording,
     curve_of,
 )
-from fedsuite.reports.page.shared_arrays import shared_line
+from fedsuite.reports.page.shared_arrays import hidden_lines, shared_line
 from fedsuite.reports.sampled import sampled_text
 from fedsuite.runs.folder import RunFolder
 from fedsuite.settings.metrics import Metric
@@ -126,10 +126,16 @@ def _houses(
 def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -> Iterator[str]:
     own, model = config.federation, RunFolder(run.folder).model
     what = "speaker" if config.stage == SPEAKER_STAGE else "agent"
+    alone = own.method == "local-only" and config.stage == PRE_EXPLORE
     if own.method == "centralised":
         yield "The data of all houses are with one client: instructions, views and floor plans have left their houses."
-    elif own.method == "local-only":
+    elif alone:
         yield "No weights leave a house: every house trains for itself."
+    elif own.method == "local-only":
+        yield (
+            f"Every house trains for itself and nothing is merged. So that they can be compared, {what}s go to the server "
+            "after every visit, and in the end to the houses that score them."
+        )
     else:
         share = exchange_of(config).share
         named = {
@@ -137,7 +143,17 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
             SHARES["language-encoder"]: f"language encoder of its {what}",
         }
         shown = named.get(share, f"shared part of its {what} ({own.share})")
-        yield shared_line(model, f"A house sends, after each visit, the {shown}", share) + "."
+        beside = {
+            "its control variates": own.control_variates,
+            "the state of its optimizer": own.client_optimizer == "shared",
+        }
+        with_it = "".join(
+            f", and as much again for {name}" for name, sent in beside.items() if sent
+        )
+        sends = f"A house sends, after each visit, the {shown}{with_it}"
+        yield shared_line(model, sends, share) + "."
+        yield from hidden_lines(own)
+    if own.method != "centralised":
         yield "Instructions, views and floor plans stay in their house."
     if outcome and config.stage == PRE_EXPLORE and outcome.metrics["privacy"] >= 0:
         level = int(outcome.metrics["privacy"])
@@ -145,7 +161,7 @@ def _leaves(config: FedVLNConfig, run: RunRead, outcome: FedVLNOutcome | None) -
     yield "Numbers of instructions and scores leave a house with every evaluation."
     if private := guarantee_text(config, run.folder, run.frames.rounds).strip():
         yield private
-    elif own.method == "federated":
+    elif own.method != "centralised" and not alone:
         yield "No noise is added to what is sent: no differential-privacy guarantee can be stated."
     if has_own(config):
         yield f"Every house is scored with {'a' if what == 'speaker' else 'an'} {what} of its own, which it keeps."

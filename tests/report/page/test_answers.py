@@ -17,6 +17,7 @@ from tests.report.page.conftest import table_named
 from tests.written_runs import client_row, round_row, write_run
 
 HOW = "how comparable"
+CODEC = "tests.simulations.fedvln.test_fedvln_audit:NOISED"
 
 
 def leaves(report) -> str:
@@ -88,7 +89,40 @@ def test_runs_that_differ_by_a_number_have_it_from_the_least_to_the_largest() ->
 def test_what_leaves_a_house_follows_from_the_method(written) -> None:
     text = leaves(make_report([str(written.houses)]))
     assert "federated: A house sends, after each visit, the agent" in text
-    assert "local: No weights leave a house" in text and "Numbers are those of" not in text
+    assert "local: Every house trains for itself" in text and "Numbers are those of" not in text
+    assert "agents go to the server after every visit" in text
+
+
+def test_what_hides_messages_and_what_travels_beside_an_agent(tmp_path: Path) -> None:
+    varied = {
+        "alone": ("fedvln", {"stage": "pre-explore", "federation.method": "local-only"}),
+        "together": ("fedvln", {"federation.method": "centralised"}),
+        "summed": ("fedvln", {"federation.secure-sum": True, "federation.control-variates": True}),
+        "shared": ("fedvln", {"federation.client-optimizer": "shared", "federation.codec": CODEC}),
+        "silos": ("cdl", {"federation.scenario": "star", "federation.secure-sum": True}),
+        "convolutions": ("cdl", {"federation.share": "*.conv*"}),
+        "local": ("cdl", {"federation.scenario": "local"}),
+        "sealed": ("fedrl", {"federation.sealed": True}),
+    }  # fmt: skip
+    said = {}
+    for name, (system, settings) in varied.items():
+        ended = {"best-round": 1.0, "released.0": 1.0, "released.1": 2.0}
+        scores = {"val_unseen.sr": 0.4, "rmse": 0.2, "test.success-rate": 0.7, **ended}
+        rows = [round_row(1, **scores), round_row(1, "closing", **scores)]
+        said[name] = leaves(make_report([str(write_run(tmp_path / name, system, rows, settings))]))
+    assert "No weights leave a house" in said["alone"] and "No noise" not in said["alone"]
+    assert (
+        "have left their houses" in said["together"]
+        and "stay in their house" not in said["together"]
+    )
+    assert "and as much again for its control variates" in said["summed"]
+    for name in ("summed", "silos"):
+        assert "the sum of all changes of a round, and no single one" in said[name]
+    assert "as much again for the state of its optimizer" in said["shared"]
+    assert f"coded by {CODEC}" in said["shared"] and "masked" not in said["shared"]
+    assert "the shared part of its network (*.conv*)" in said["convolutions"]
+    assert "networks go to the server after every round" in said["local"]
+    assert "whoever relays them sees how large they are" in said["sealed"]
 
 
 def test_speakers_and_pre_exploration_have_their_tables(tmp_path: Path) -> None:
