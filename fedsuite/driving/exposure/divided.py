@@ -17,7 +17,7 @@ from fedsuite.randomness import rng_for
 
 NEAR = 0.01  # of an angle that counts as told, in the run's unit
 AMONG = 99  # frames that are not in the steps, among which one that is has to be found
-ROUNDING = 1e-4  # of the largest feature: what is smaller counts as 0
+ROUNDING = 0.01  # of the largest feature: what is smaller counts as 0
 GUESSED_FROM = 64  # held-out frames
 
 
