@@ -1,16 +1,18 @@
 """The gradient of a step, as whoever has followed a silo from its first step solves for it.
 
-x is a backbone's array as last mixed, x+ what its silo sends, w the weight decay, and d = (x - x+) / eta the direction:
+x is a backbone's array as last mixed, x+ what its silo sends, w the weight decay, and d = (x - x+) / eta the direction;
+avg, y and g_last are as in mixing_rules.py:
 
   sgd, relay-sgd      g = d - w x
-  nesterov            g = (d - mu^2 b) / (1 + mu) - w x            b the buffer before the step; b+ = mu b + g
-  qg-momentum         g = d - beta avg - w x                       avg, y: mixing_rules.py of fedsuite/driving/optimizers
+  nesterov            g = (d - beta^2 b) / (1 + beta) - w x        b the buffer before the step; b+ = beta b + g
+  qg-momentum         g = d - beta avg - w x
   qg-nesterov         g = (d - beta^2 avg) / (1 + beta) - w x
   gradient-tracking   g = d - (A y - g_last) - w x                 d = y+, so what is sent beside x+ tells no more than x+
 
 All of it is known from messages: 0 before the first step, and then by these lines. With u updates between two mixings a
 follower has the sum of their gradients (of nesterov a weighted one), w x taken u times. Adam's d tells less: its steps are
-the same if all gradients of one number are twice as large, so that nobody solves for their size; d is taken as it is.
+the same, but for its epsilon, if all gradients of one number are twice as large, so that nobody solves for their size; d is
+taken as it is.
 """
 
 from collections.abc import Callable, Mapping

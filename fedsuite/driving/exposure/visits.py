@@ -191,15 +191,12 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
                 "themselves; audit a run made in simulation"
             )
         for row, name in enumerate(member.names("names")):
-            private, beside = (
-                _row(kept[0], row),
-                {k: _of_one(v, len(silos)) for k, v in mixed.items()},
-            )
-            backbone = {k: beside.pop(k) for k in sorted(names.mixed)}
-            backbone |= {
-                k: _of_one(under_prefix(private, BACKBONE)[k], 0) for k in sorted(names.local)
-            }
             number, own = member.listed("silos", int)[row], open_own(data, name)
+            private = _row(kept[0], row)
+            beside = {k: _of_one(v, len(silos)) for k, v in mixed.items()}
+            backbone = {k: beside.pop(k) for k in sorted(names.mixed)}
+            at_home = under_prefix(private, BACKBONE)
+            backbone |= {k: _of_one(at_home[k], 0) for k in sorted(names.local)}
             silos.append(ExposedSilo(config, number, own, backbone, beside, private))
     return silos
 
