@@ -33,8 +33,11 @@ class Sum:
     known: Arrays
 
     def gradient(self, name: str) -> np.ndarray:
-        """What a follower of all sums solves for, as Visit.gradient of one silo: all of its terms are linear."""
+        """What a follower of all sums solves for, as Visit.gradient of one silo: all of its terms are linear. Of control
+        variates the server is sent the plain mean."""
         one = self.visits[0]
+        if one.told:
+            return np.asarray(np.mean([visit.gradient(name) for visit in self.visits], axis=0))
         return np.asarray((-self.mean[name] / one.rate - self.known.get(name, 0.0)) / one.share)
 
 

@@ -2,9 +2,9 @@
 
 A step is played in memory by the silo's own learner, from the backbone as last mixed and from what the silo has kept: its
 sub-network and, with the run's own optimizer, moments. Whoever relays backbones knows the mixed one (`before`), gets the
-trained one (`after`), and has followed the silo from its first step. SCAFFOLD's correction is left out: it is known to the
-server, and the same for every frame. A silo that noises its steps does so here, too, and its ledger gets no line: nothing
-leaves the audit.
+trained one (`after`), and has followed the silo from its first step; a server of control variates adds up how much they have
+changed, which is the mean gradient of the step (`told`). A silo that noises its steps does so here, too, and its ledger gets
+no line: nothing leaves the audit.
 """
 
 import sys
@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from fedsuite.arrays import Arrays, under_prefix
+from fedsuite.averaging.control_variates import CONTROL
+from fedsuite.averaging.correction import Correction
 from fedsuite.averaging.exchange import exchange_of_rows
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig
@@ -55,7 +57,8 @@ BARE: Mapping[str, Value] = {**PLAIN, "network.dropout": 0.0, "objective.loss": 
 @dataclass(frozen=True)
 class Visit:
     """before, after: a backbone's arrays, and those that it sends; images uint8 [n, C, H, W] and angles [n] that it learnt
-    from, in order; rate, how many updates were made, and of how many frames each; known, share: as of known_parts."""
+    from, in order; rate, how many updates were made, and of how many frames each; known, share: as of known_parts; told: the
+    silo's control variates, {} without."""
 
     before: Arrays
     after: Arrays
@@ -65,9 +68,12 @@ class Visit:
     batch: int
     known: Arrays
     share: float
+    told: Arrays
 
     def gradient(self, name: str) -> np.ndarray:
         """What a follower solves for: the gradient where one step was made, by another optimizer than Adam."""
+        if name in self.told:
+            return np.asarray(self.updates * self.told[name].astype(np.float64))
         change = self.after[name].astype(np.float64) - self.before[name]
         return np.asarray((-change / self.rate - self.known.get(name, 0.0)) / self.share)
 
@@ -98,13 +104,15 @@ class _WatchedLearner(PrivateLearner):
 
 @dataclass(frozen=True, eq=False)
 class ExposedSilo:
-    """One silo: its frames, its backbone as last mixed, what was mixed beside that, and what it has kept."""
+    """One silo: its frames, its backbone as last mixed, what was mixed beside that, what it has kept; control: the server's
+    control variates."""
 
     config: CDLConfig
     number: int
     silo: Silo
     backbone: Arrays
     beside: Arrays = field(repr=False)
+    control: Arrays = field(repr=False)
     private: Arrays = field(repr=False)
 
     def visit(self, changes: Mapping[str, Value], turn: int, start: Arrays | None = None) -> Visit:
@@ -121,7 +129,9 @@ class ExposedSilo:
         make: Callable[..., Learner] = Learner
         if config.privacy.unit == EXAMPLE:
             make = partial(_WatchedLearner, self._noised_steps(config, turn))
-        learner = make(config, network, networks, site, penalty_of(config.federation))
+        correction = Correction(self.control if start is None else {}, networks.control)
+        penalty = penalty_of(config.federation)
+        learner = make(config, network, networks, site, penalty, correction.correct)
         before, state = _arrays(networks.backbone), networks.optimizers[BACKBONE].state
         stacked, share = known_parts(config.training, networks.backbone, state)
         t, u = config.num_mixings + turn, config.training.local_updates
@@ -135,7 +145,8 @@ class ExposedSilo:
             parts = [(images[0], angles[0]) for images, angles in batches]
         images, angles = (np.concatenate([p[i].numpy() for p in parts]) for i in (0, 1))
         rate, known = config.training.learning_rate, {k: v[0] for k, v in stacked.items()}
-        return Visit(before, after, Frames(images, angles), rate, u, size, known, share)
+        told = {k: v[0] for k, v in correction.updated().items()}
+        return Visit(before, after, Frames(images, angles), rate, u, size, known, share, told)
 
     def _noised_steps(self, config: CDLConfig, turn: int) -> Callable[[int, int], NoisedSteps]:
         size, examples = config.training.batch_size, len(self.silo.train)
@@ -181,6 +192,7 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
     if last is None:
         raise InputError(f"{run.checkpoints}: has no checkpoint; give a run with its checkpoints/")
     config, mixed = with_limit(config, roster), last.state.arrays
+    control = {k: c[None] for k, c in under_prefix(last.state.optimizer, CONTROL).items()}
     data, silos = roster_folder(config.drawn_data, roster), list[ExposedSilo]()
     names = names_of(initial_network(config), config)
     for member in roster.members:
@@ -197,7 +209,7 @@ def silos_of(config: CDLConfig, folder: Path) -> list[ExposedSilo]:
             backbone = {k: beside.pop(k) for k in sorted(names.mixed)}
             at_home = under_prefix(private, BACKBONE)
             backbone |= {k: _of_one(at_home[k], 0) for k in sorted(names.local)}
-            silos.append(ExposedSilo(config, number, own, backbone, beside, private))
+            silos.append(ExposedSilo(config, number, own, backbone, beside, control, private))
     return silos
 
 

@@ -47,6 +47,11 @@ def bare(optimizer: str) -> dict[str, Any]:
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"{name}-3": bare(name) for name in OPTIMIZERS},
     **{f"{name}-4": {**bare(name), "num_rounds": 4} for name in ("gradient-tracking", "qg-nesterov")},
+    **{
+        f"variates-{n}": {**BARE, "scenario": "star", "control_variates": True, "num_rounds": n}
+        for n in (3, 4)
+    },
+    "summed-variates": {**BARE, "scenario": "star", "control_variates": True, "secure_sum": True},
     "coded-3": {**BARE, "scenario": "star", "codec": f"{__name__}:HALVES"},
     "coded-4": {**BARE, "scenario": "star", "codec": f"{__name__}:HALVES", "num_rounds": 4},
     "summed": {**BARE, "optimizer": "nesterov", "scenario": "star", "secure_sum": True},
@@ -79,12 +84,12 @@ def apart(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
-@pytest.mark.parametrize("way", ["gradient-tracking", "qg-nesterov", "coded"])
+@pytest.mark.parametrize("way", ["gradient-tracking", "qg-nesterov", "coded", "variates"])
 def test_a_step_in_memory_is_the_one_that_the_run_would_have_made(played: Played, way: str) -> None:
-    """With what was mixed beside a backbone, what optimizers have kept, and what a codec has left out."""
+    """With what was mixed beside a backbone, what optimizers have kept, what a codec has left out, and corrections."""
     steps = [silo.visit({}, 0) for silo in silos(played, f"{way}-3")]
-    _, folder, recorder = played(f"{way}-4")
-    if way == "coded":  # a star's next model is the mean of what arrived
+    config, folder, recorder = played(f"{way}-4")
+    if config.federation.scenario == "star":  # a star's next model is the mean of what arrived
         model = under_prefix(model_of(RunFolder(folder)), SILOS)
         for name in steps[0].after:
             mean = np.mean([step.after[name].astype(np.float64) for step in steps], axis=0)
@@ -112,6 +117,25 @@ def test_a_follower_has_the_gradient_of_every_step(played: Played, name: str) ->
         )
     else:
         assert name == "adam" and min(errors) > 0.5
+
+
+def test_control_variates_tell_what_adam_would_hide(played: Played) -> None:
+    """They are sent without noise and moments: whoever has added up their changes has a step's mean gradient."""
+    exposed = silos(played, "variates-3")
+    visit = exposed[1].visit({}, 0)
+    assert exposed[1].config.training.optimizer == "adam"
+    errors = [apart(visit.gradient(k), g) for k, g in gradient_of(exposed[1], visit).items()]
+    assert max(errors) < 1e-5
+    made = trials(exposed, HEAD, 8, ONE_FRAME)
+    assert all(t.found and t.angle_told for t in made) and min(t.cosine for t in made) > 0.9999
+
+
+def test_a_sum_of_control_variates_is_their_mean_gradient(played: Played) -> None:
+    exposed = silos(played, "summed-variates")
+    summed = steps_in_a_sum(exposed, {}, 0)
+    each = [gradient_of(s, v) for s, v in zip(exposed, summed.visits, strict=True)]
+    expected = np.mean([gradient[f"{HEAD}.weight"] for gradient in each], axis=0)
+    assert apart(summed.gradient(f"{HEAD}.weight"), expected) < 1e-5
 
 
 def test_two_updates_give_the_sum_of_their_gradients_away(played: Played) -> None:
