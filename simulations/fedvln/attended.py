@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clients.house import HouseClient
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.averaging.privacy_settings import CLIENT, EXAMPLE
 from fedsuite.privacy.attacks.clustered import mean_of
 from fedsuite.privacy.findings import Finding
@@ -65,10 +66,17 @@ def views(audited: Audited) -> Iterator[Finding]:
     undone: Mapping[str, Told] = {
         ", RMSprop's step undone": lambda s: s.undone(own.learning_rate, own.bias_correction)
     }
+    controls: Mapping[str, Told] = {", from its control variates": Seen.by_control}
+    first = {
+        **DIVIDED,
+        **signs,
+        **undone,
+        **(controls if config.federation.control_variates else {}),
+    }
     control = _mean(_steps(audited, {**changes, **BARE}), Seen.divided)[0]
     for target, ways, made in (
         ("an attended view, from a plain step of one decision", DIVIDED, _steps),
-        ("an attended view, from a first visit of one decision", {**DIVIDED, **signs, **undone}, _first_visits),
+        ("an attended view, from a first visit of one decision", first, _first_visits),
         ("one of the attended views, from a visit as sent", {**DIVIDED, **signs}, _as_sent),
     ):  # fmt: skip
         if made is _steps and _changed_on_the_way(config):
@@ -188,7 +196,10 @@ def _visits(
         own = watches.values() if summed else [watches[p]]
         seen = [rows for watch in own for rows in watch.rows]
         weight, bias = (model[k].astype(np.float64) - before[k] for k in (WEIGHT, BIAS))
+        told = (
+            (model[CONTROL + WEIGHT], model[CONTROL + BIAS]) if CONTROL + WEIGHT in model else None
+        )
         if read is not None and seen:
-            whose = number if summed else p
-            found.append(Tried(whose, Seen(weight, bias, read, np.concatenate(seen)), guesses[p]))
+            whose, views = number if summed else p, np.concatenate(seen)
+            found.append(Tried(whose, Seen(weight, bias, read, views, told), guesses[p]))
     return found, len(made)

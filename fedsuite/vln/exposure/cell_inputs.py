@@ -85,12 +85,14 @@ class _Noting(Gathered):
 @dataclass(frozen=True)
 class Seen:
     """Of the cell, in one step or visit: how its weights [O, I] and its bias [O] moved, or their gradients, of which columns
-    `read` is for the attended view; views [n, F]: what was read at the decisions."""
+    `read` is for the attended view; views [n, F]: what was read at the decisions; control: how much the control variates of
+    both have changed, which in a first visit is their mean gradient."""
 
     weight: np.ndarray
     bias: np.ndarray
     read: slice
     views: np.ndarray
+    control: tuple[np.ndarray, np.ndarray] | None = None
 
     def like(self, view: np.ndarray) -> float:
         """Cosine of a view [F] with the nearest one of those that were read."""
@@ -113,6 +115,11 @@ class Seen:
             for change in (self.weight, self.bias)
         )
         return self._told(_median_input, weight, bias)
+
+    def by_control(self) -> np.ndarray:
+        """The same from control variates; zeros without."""
+        none = np.zeros_like(self.weight), np.zeros_like(self.bias)
+        return self._told(common_input, *(self.control or none))
 
     def _told(self, input_of: InputOf, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Zeros where no bias moved, so that nothing can be divided by its change."""

@@ -121,9 +121,14 @@ def test_control_variates_tell_what_their_corrections_would_hide(
 ) -> None:
     """Corrections move the rows of words that a house does not use; what it sends beside the model is its mean gradient."""
     run = play(tmp_path, cache, aggregation="parallel", control_variates=True)
-    code, _, err = call("audit", "run", "--attacks", "words,canaries", engine=False)
+    few = ("--set", "views.decisions=4")
+    code, _, err = call("audit", "run", "--attacks", "words,views,canaries", *few, engine=False)
     assert code == 0, err
     rows = rows_of(run)
+    visit = "an attended view, from a first visit of one decision"
+    ways = {way: rows[visit + way, "cosine"] for way in ("", ", from its control variates")}
+    assert ways[", from its control variates"]["value"] > 0.999 > ways[""]["value"]
+    assert ways[", from its control variates"]["counts"]
     found = {m: rows["words of a house", m]["value"] for m in ("precision", "recall")}
     assert found == {"precision": 1.0, "recall": 1.0}
     (bound,) = (line for (_, measure), line in rows.items() if measure == AT_LEAST)
