@@ -280,7 +280,7 @@ def test_every_file_of_scores_says_how_it_was_made() -> None:
     for name, row in about.items():
         assert row["command"].startswith(("fedsuite ", "python -m ")), name
         assert re.fullmatch("[0-9a-f]{7,12}", row["recorded in"]), name
-        assert re.match(r"20\d\d-[01]\d-[0-3]\d$|$", row["date"]), name
+        assert re.match(r"20\d\d-[01]\d-[0-3]\d\b|$", row["date"]), name
     remarks = [p.read_text(encoding="utf-8") for p in (folder / "beside").iterdir()]
     assert all(text.startswith("# ") for text in remarks)
 
