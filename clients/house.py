@@ -1,9 +1,10 @@
 """A house as a Flower client that trains an agent on its own data and scores an agent on its validation instructions.
 
-What leaves a house: what its exchange shares (fedsuite.vln.stages.exchange_of), the number of its samples, losses and
-scores; under privacy of single instructions the epsilon that it has spent in place of losses. Views, graph, instructions,
-sampled paths and what the speaker says about them, trajectories and the optimizer's state stay; so does what the share does
-not cover, in pre-exploration (Zhou & Wang 2022, Algorithm 2) the house's own agent.
+What leaves a house: what its exchange shares (fedsuite.vln.stages.exchange_of), with a shared optimizer its state, with
+SCAFFOLD how much its control variates changed; the number of its samples, losses and scores; under privacy of single
+instructions the epsilon that it has spent in place of losses. Views, graph, instructions, sampled paths and what the speaker
+says about them, trajectories and its own optimizer's state stay; so does what the share does not cover, in pre-exploration
+(Zhou & Wang 2022, Algorithm 2) the house's own agent.
 """
 
 from typing import Any

@@ -1,8 +1,9 @@
 """Driving silos as a Flower client: trains their backbones on their own frames, scores backbones on held-out ones.
 
-What leaves a silo: its backbone (weights and BatchNorm buffers), with a codec its change coded; with SCAFFOLD how much its
-control variates changed, the number of its frames, losses and errors. Frames, angles, the sub-network, control variates, a
-codec's residual and both optimizers stay, these last four on the silo's own disk. A client holds one silo, or several in a
+What leaves a silo: its backbone (weights and BatchNorm buffers), with a codec its change coded; with gradient tracking its
+tracker, with SCAFFOLD how much its control variates changed; the number of its frames, losses and errors. Frames, angles,
+the sub-network, control variates, a codec's residual and the rest of both optimizers' state stay, these last four on the
+silo's own disk. A client holds one silo, or several in a
 simulation, stacked along the first axis of every array; a pooled run uses the same client with all data as one.
 """
 
