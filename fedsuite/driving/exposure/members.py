@@ -80,6 +80,8 @@ def _by_heart(silo: ExposedSilo, steps: int, seed: int) -> list[np.ndarray]:
     network = initial_network(with_keys(silo.config, {"network.dropout": 0.0})).train()
     network.load_state_dict({k: torch.from_numpy(v) for k, v in silo.backbone.items()})
     optimizer = torch.optim.Adam(network.parameters(), CONTROL_RATE)
+    # Down to 0, for with a rate that stays it is luck how well the last step knows them.
+    rates = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     images, angles = torch.from_numpy(np.array(own.images)).float(), torch.from_numpy(own.angles)
     for _ in range(steps):
         rows = torch.from_numpy(rng.permutation(len(own))[:32])
@@ -87,6 +89,7 @@ def _by_heart(silo: ExposedSilo, steps: int, seed: int) -> list[np.ndarray]:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
+        rates.step()
     return [scores_of(silo, module_arrays(network), frames) for frames in (own, others)]
 
 
