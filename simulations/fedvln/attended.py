@@ -67,12 +67,9 @@ def views(audited: Audited) -> Iterator[Finding]:
         ", RMSprop's step undone": lambda s: s.undone(own.learning_rate, own.bias_correction)
     }
     controls: Mapping[str, Told] = {", from its control variates": Seen.by_control}
-    first = {
-        **DIVIDED,
-        **signs,
-        **undone,
-        **(controls if config.federation.control_variates else {}),
-    }
+    first = {**DIVIDED, **signs, **undone}
+    if config.federation.control_variates:
+        first |= controls
     control = _mean(_steps(audited, {**changes, **BARE}), Seen.divided)[0]
     for target, ways, made in (
         ("an attended view, from a plain step of one decision", DIVIDED, _steps),

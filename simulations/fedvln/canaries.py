@@ -59,8 +59,8 @@ class _Attacked:
     def drawn(self) -> dict[int, Canaries]:
         """For every house that trains in the round, without one that uses all words."""
         audited = self.audited
-        round = played(audited, self.changes, first=self.first)
-        visits = [visit for visit in round.training if not visit.task.aside]
+        seen = played(audited, self.changes, first=self.first)
+        visits = [visit for visit in seen.training if not visit.task.aside]
         size = len(audited.roster.words)
         each, found = math.ceil(audited.attack.canaries.count / len(visits)), {}
         for partition in (visit.client.partition for visit in visits):
