@@ -70,6 +70,7 @@ class _Attacked:
 
     @property
     def m(self) -> int:
+        """How many canaries there are."""
         return sum(len(c.words) for c in self.drawn.values())
 
     @property
