@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fedsuite.driving.config import CDLConfig
-from fedsuite.driving.exposure.findings import inversion, matching, membership
+from fedsuite.driving.exposure.findings import inversion, matching, membership, recognition
 from fedsuite.errors import InputError
 from simulations.audits.audited import Attack
 from simulations.audits.cores import attack_of
@@ -16,5 +16,10 @@ def attacks(config: CDLConfig) -> Mapping[str, Attack]:
             "federation.sealed: no message of this run shows a model to a server, and an audit of what neighbours see is of "
             "a run without it; audit one with federation.sealed = false"
         )
-    cores = {"inversion": inversion, "matching": matching, "membership": membership}
+    cores = {
+        "inversion": inversion,
+        "recognition": recognition,
+        "matching": matching,
+        "membership": membership,
+    }
     return {name: attack_of(core) for name, core in cores.items()}

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.exposure.hits import AMONG, distractors
 from fedsuite.driving.exposure.visits import ExposedSilo, Visit
 from fedsuite.privacy.attacks.inversion import best_match, common_input, label_of_one
-from fedsuite.randomness import rng_for
 
 NEAR = 0.01  # of an angle that counts as told, in the run's unit
-AMONG = 99  # frames that are not in the steps, among which one that is has to be found
 ROUNDING = 0.01  # of the largest feature: what is smaller counts as 0
 GUESSED_FROM = 64  # held-out frames
 
@@ -55,7 +54,7 @@ def divide(seen: Seen, other: ExposedSilo, head: str, turn: int) -> Tried:
     features = np.concatenate([s.features(v.before, v.frames, v.batch) for s, v in seen.steps])
     apart = np.array_split(np.arange(AMONG), len(seen.steps))  # as many of each silo
     outside = [
-        (s, v, _distractors(s, v.frames, turn, len(rows)))
+        (s, v, distractors(s, v.frames, turn, len(rows)))
         for (s, v), rows in zip(seen.steps, apart, strict=True)
     ]
     others = np.concatenate(
@@ -74,17 +73,6 @@ def divide(seen: Seen, other: ExposedSilo, head: str, turn: int) -> Tried:
     weight, bias = (before[part] for part in parts_of(head))
     told = label_of_one(weight, bias, seen.weight, seen.bias)
     return Tried(near, guessed, first, *counts, abs(told - truth) <= NEAR, angle_guessed)
-
-
-def _distractors(silo: ExposedSilo, frames: Frames, turn: int, most: int) -> Frames:
-    """Training frames of the silo that are not among `frames`."""
-    train = silo.silo.train
-    order = rng_for(silo.config.seed, "distracting frames", turn, silo.number).permutation(
-        len(train)
-    )
-    used = {image.tobytes() for image in frames.images}
-    rows = [i for i in order if np.asarray(train.images[i]).tobytes() not in used][:most]
-    return Frames(np.array(train.images[rows]), np.array(train.angles[rows]))
 
 
 def _first(frames: Frames, most: int) -> Frames:

@@ -7,7 +7,6 @@ server of a secure sum has the mean of all silos' changes to divide, and no sing
 and contrastive loss.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -16,18 +15,18 @@ import numpy as np
 from fedsuite.arrays import module_arrays
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.exposure.divided import NEAR, Seen, Tried, divide, parts_of
+from fedsuite.driving.exposure.hits import mean_or_nan, share_among, share_of_hits
 from fedsuite.driving.exposure.sums import steps_in_a_sum
 from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.topology.mixing import mix
 from fedsuite.privacy.attacks.clustered import mean_of
-from fedsuite.privacy.attacks.intervals import clopper_pearson
 from fedsuite.privacy.attacks.inversion import sent_before_mixing
 from fedsuite.privacy.findings import Finding
 from fedsuite.settings.values import Value
 
 NAME, RELAY, NEIGHBOUR = "inversion", "server", "neighbour"
-EXACT, MOST_TOLD = 0.999, 0.95  # what the controls have to reach: a cosine, a share
+EXACT = 0.999  # what controls have to reach, a cosine
 GUESS = "cosines pass over zeros; the guess is the mean of another silo's features"
 
 # Silos, the last layer's name, how many attacks, settings other than the run's -> what came of them.
@@ -68,8 +67,8 @@ def feature_findings(
         yield from _findings(RELAY, target, tried, control, clusters, undefended)
     if config.objective.regression == "mse" and not summed:
         guessed = float(np.mean([t.angle_guessed for t in plain]))
-        yield _share(
-            RELAY, f"a frame's angle to {NEAR:g}, from a plain step of one frame", "share of frames",
+        yield share_of_hits(
+            NAME, RELAY, f"a frame's angle to {NEAR:g}, from a plain step of one frame", "share of frames",
             [t.angle_told for t in plain], guessed, [t.angle_told for t in control],
             "angle = prediction - db / 2, which a contrastive loss shifts; the guess is another silo's mean angle",
             [t.angle_told for t in bare_plain],
@@ -140,29 +139,12 @@ def _findings(
     yield Finding(
         NAME, attacker, target, "cosine", reached.value, guessed,
         float(np.mean([t.cosine for t in control])), EXACT, len(tried), reached.low, reached.high, GUESS,
-        _mean([t.cosine for t in bare]),
+        mean_or_nan([t.cosine for t in bare]),
     )  # fmt: skip
     if not any(t.others for t in tried):
         return  # its silos have no frame that is not in the steps
     chance = float(np.mean([t.frames / (t.frames + t.others) for t in tried]))
-    fewest, most = (kind(t.others for t in tried) for kind in (min, max))
-    among = f"{most}" if fewest == most else f"{fewest} to {most}"
-    yield _share(
-        attacker, target, f"share found among {among} others", [t.found for t in tried],
+    yield share_of_hits(
+        NAME, attacker, target, share_among([t.others for t in tried]), [t.found for t in tried],
         chance, [t.found for t in control], GUESS, [t.found for t in bare],
     )  # fmt: skip
-
-
-def _share(
-    attacker: str, target: str, measure: str, hits: list[bool], chance: float, control: list[bool],
-    note: str, bare: list[bool],
-) -> Finding:  # fmt: skip
-    low, high = clopper_pearson(sum(hits), len(hits))
-    return Finding(
-        NAME, attacker, target, measure, float(np.mean(hits)), chance, float(np.mean(control)),
-        MOST_TOLD, len(hits), low, high, note, _mean(bare),
-    )  # fmt: skip
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else math.nan

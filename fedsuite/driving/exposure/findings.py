@@ -14,6 +14,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.features import feature_findings
 from fedsuite.driving.exposure.members import member_findings
 from fedsuite.driving.exposure.pictures import picture_findings
+from fedsuite.driving.exposure.recognised import recognition_findings
 from fedsuite.driving.exposure.sums import clip_of
 from fedsuite.driving.exposure.visits import head_of, silos_of
 from fedsuite.driving.model.tensor_names import names_of
@@ -32,11 +33,17 @@ FRAMES, CONTROL_STEPS = 4000, 300
 
 def undivided(config: CDLConfig) -> str:
     """Why features cannot be had by division from a step of one frame; "" if they can."""
-    network, side = initial_network(config).train(), config.data.image_size
+    network = initial_network(config)
     if not (head := head_of(network)):
         return f"{config.network.model} has no linear layer from features to the angle"
     if not {f"{head}.weight", f"{head}.bias"} <= {*names_of(network, config).mixed}:
         return f"{head} stays in its silo with federation.share = {config.federation.share}"
+    return never_alone(config)
+
+
+def never_alone(config: CDLConfig) -> str:
+    """Why no step of one frame can be made; "" if one can."""
+    network, side = initial_network(config).train(), config.data.image_size
     try:
         with torch.random.fork_rng(devices=[]):
             network(torch.zeros(1, config.data.channels, side, side))
@@ -57,6 +64,18 @@ def inversion(
     run, visits = RunFolder(folder), QUICK_VISITS if quick else VISITS
     pairs = mixes_in_pairs(config, read_roster(run.path / ROSTER))
     yield from feature_findings(silos_of(config, folder), head, visits, pairs, clip_of(run))
+
+
+def recognition(
+    config: CDLConfig, folder: Path, seed: int, progress: Progress, quick: bool = False
+) -> Iterator[Finding]:
+    """Frames of a step, by signs of their gradients."""
+    if why := never_alone(config):
+        progress(f"recognition: left out, {why}")
+        return
+    progress("frames are recognised in the steps that they were in")
+    visits = QUICK_VISITS if quick else VISITS
+    yield from recognition_findings(silos_of(config, folder), visits, clip_of(RunFolder(folder)))
 
 
 def mixes_in_pairs(config: CDLConfig, roster: Roster) -> bool:

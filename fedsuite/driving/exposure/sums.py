@@ -6,13 +6,14 @@ fedsuite/privacy); masks, which cancel, are left out. Everybody's change arrives
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedsuite.arrays import Arrays
 from fedsuite.averaging.merging import relative_weights
 from fedsuite.averaging.privacy_settings import CLIENT
+from fedsuite.driving.exposure.followed import Follower
 from fedsuite.driving.exposure.visits import ExposedSilo, Visit
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
@@ -26,19 +27,23 @@ from fedsuite.settings.values import Value
 
 @dataclass(frozen=True)
 class Sum:
-    """visits: of all silos; mean: of their changes, float64 by array; known: the mean of their visits' known parts."""
+    """visits: of all silos; mean: of their changes, float64 by array; follower: of all sums."""
 
     visits: list[Visit]
     mean: Arrays
-    known: Arrays
+    follower: Follower
 
     def gradient(self, name: str) -> np.ndarray:
-        """What a follower of all sums solves for, as Visit.gradient of one silo: all of its terms are linear. Of control
-        variates the server is sent the plain mean."""
-        one = self.visits[0]
-        if one.told:
-            return np.asarray(np.mean([visit.gradient(name) for visit in self.visits], axis=0))
-        return np.asarray((-self.mean[name] / one.rate - self.known.get(name, 0.0)) / one.share)
+        """What a follower of all sums solves for, as Visit.gradient of one silo: all of its terms are linear, but Adam's, of
+        which a sum tells nothing. Of control variates the server is sent the plain mean."""
+        return self.follower.gradient(name, self._direction(name))
+
+    def signs(self, name: str) -> np.ndarray:
+        """Of that gradient."""
+        return self.follower.signs(name, self._direction(name))
+
+    def _direction(self, name: str) -> np.ndarray:
+        return np.asarray(-self.mean[name] / self.visits[0].rate)
 
 
 def steps_in_a_sum(
@@ -68,17 +73,19 @@ def steps_in_a_sum(
         flat = np.concatenate([part.ravel() for part in change])
         total = total + levels.rounded(flat, weight, noise)
     mean, _ = levels.mean(total, weights)
+    one = visits[0].follower
     known = {
-        k: np.average([v.known[k] for v in visits], axis=0, weights=weights)
-        for k in visits[0].known
-        if config.privacy.unit != CLIENT
+        k: np.average([v.follower.known[k] for v in visits], axis=0, weights=weights)
+        for k in one.known
+        if one.sized and config.privacy.unit != CLIENT
     }
     found, at = Arrays(), 0
     for name in names:
         shape = visits[0].before[name].shape
         found[name] = mean[at : at + math.prod(shape)].reshape(shape)
         at += math.prod(shape)
-    return Sum(visits, found, known)
+    told = {k: np.mean([v.follower.told[k] for v in visits], axis=0) for k in one.told}
+    return Sum(visits, found, replace(one, known=known, told=told))
 
 
 def clip_of(run: RunFolder) -> float | None:

@@ -9,7 +9,7 @@ no line: nothing leaves the audit.
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Frames, Silo
 from fedsuite.driving.data.sources import open_own, roster_folder, with_limit
-from fedsuite.driving.exposure.followed import known_parts
+from fedsuite.driving.exposure.followed import Follower, follower_of
 from fedsuite.driving.model.networks import Output
 from fedsuite.driving.model.tensor_names import names_of
 from fedsuite.driving.plan import initial_network
@@ -57,8 +57,7 @@ BARE: Mapping[str, Value] = {**PLAIN, "network.dropout": 0.0, "objective.loss": 
 @dataclass(frozen=True)
 class Visit:
     """before, after: a backbone's arrays, and those that it sends; images uint8 [n, C, H, W] and angles [n] that it learnt
-    from, in order; rate, how many updates were made, and of how many frames each; known, share: as of known_parts; told: the
-    silo's control variates, {} without."""
+    from, in order; rate, how many updates were made, and of how many frames each; follower: of all messages up to here."""
 
     before: Arrays
     after: Arrays
@@ -66,16 +65,19 @@ class Visit:
     rate: float
     updates: int
     batch: int
-    known: Arrays
-    share: float
-    told: Arrays
+    follower: Follower
 
     def gradient(self, name: str) -> np.ndarray:
-        """What a follower solves for: the gradient where one step was made, by another optimizer than Adam."""
-        if name in self.told:
-            return np.asarray(self.updates * self.told[name].astype(np.float64))
+        """What a follower solves for: the gradient where one step was made, but with Adam, whose steps hide its size."""
+        return self.follower.gradient(name, self._direction(name))
+
+    def signs(self, name: str) -> np.ndarray:
+        """Of that gradient, with Adam too."""
+        return self.follower.signs(name, self._direction(name))
+
+    def _direction(self, name: str) -> np.ndarray:
         change = self.after[name].astype(np.float64) - self.before[name]
-        return np.asarray((-change / self.rate - self.known.get(name, 0.0)) / self.share)
+        return np.asarray(-change / self.rate)
 
 
 class _AttackedSteps(NoisedSteps):
@@ -133,7 +135,7 @@ class ExposedSilo:
         penalty = penalty_of(config.federation)
         learner = make(config, network, networks, site, penalty, correction.correct)
         before, state = _arrays(networks.backbone), networks.optimizers[BACKBONE].state
-        stacked, share = known_parts(config.training, networks.backbone, state)
+        follower = follower_of(config.training, networks.backbone, state)
         t, u = config.num_mixings + turn, config.training.local_updates
         learner.train(t, 1, lambda _: np.eye(1))
         after = _sent(networks, before)
@@ -144,9 +146,9 @@ class ExposedSilo:
             batches = [site.batch(t * u + j, size, config.seed, flip) for j in range(u)]
             parts = [(images[0], angles[0]) for images, angles in batches]
         images, angles = (np.concatenate([p[i].numpy() for p in parts]) for i in (0, 1))
-        rate, known = config.training.learning_rate, {k: v[0] for k, v in stacked.items()}
-        told = {k: v[0] for k, v in correction.updated().items()}
-        return Visit(before, after, Frames(images, angles), rate, u, size, known, share, told)
+        told = {k: u * v[0].astype(np.float64) for k, v in correction.updated().items()}
+        rate, frames = config.training.learning_rate, Frames(images, angles)
+        return Visit(before, after, frames, rate, u, size, replace(follower, told=told))
 
     def _noised_steps(self, config: CDLConfig, turn: int) -> Callable[[int, int], NoisedSteps]:
         size, examples = config.training.batch_size, len(self.silo.train)

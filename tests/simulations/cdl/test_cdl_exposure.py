@@ -14,6 +14,7 @@ from fedsuite.driving.exposure.findings import (
     matching,
     membership,
     mixes_in_pairs,
+    recognition,
     undivided,
 )
 from fedsuite.driving.exposure.members import LEAST_AUC, member_findings, scores_of
@@ -28,7 +29,8 @@ from tests.cdl_runs import Played, played_once
 from tests.harness import arrays_in, changed
 
 HEAD = "trunk.head"
-CORES = inversion, matching, membership
+CORES = inversion, recognition, matching, membership
+NAMES = {"inversion", "recognition", "matching", "membership"}
 VARIANTS = {
     "one": {"num_rounds": 1, "silos_per_client": 2},
     "two": {"num_rounds": 2, "silos_per_client": 2},
@@ -150,9 +152,7 @@ def test_all_attacks_have_controls_that_hold(played: Played) -> None:
     config, folder, _ = played("one")
     given = config, folder, 3, silent, True
     found = [f for core in CORES for f in core(*given)]
-    assert (
-        {f.attack for f in found} == set(attacks(config)) == {"inversion", "matching", "membership"}
-    )
+    assert {f.attack for f in found} == set(attacks(config)) == NAMES
     assert all(np.isnan(f.undefended) for f in found)  # nothing defends this run
     sure = [f for f in found if f.attack != "membership"]
     assert all(f.counts for f in sure), [f for f in sure if not f.counts]
@@ -178,7 +178,7 @@ def test_networks_with_statistics_and_runs_of_one_silo_are_attacked_too(
         k: tuple(v.shape) for k, v in state.items()
     }
     found = [f for core in CORES for f in core(config, folder, 0, silent, True)]
-    assert {f.attack for f in found} == {"inversion", "matching", "membership"}
+    assert {f.attack for f in found} == NAMES
     assert all(f.counts for f in found if f.attack != "membership"), found
 
 

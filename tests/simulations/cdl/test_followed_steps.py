@@ -1,6 +1,7 @@
-"""Who follows a silo's optimizer from its first step has every gradient, but for Adam's; the steps are those of the run."""
+"""Who follows a silo has the gradient of every step, of Adam's its signs; the steps are those of the run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import torch
 
 from fedsuite.arrays import Arrays, under_prefix
 from fedsuite.averaging.exchange import Codec
-from fedsuite.driving.config import CDLConfig
+from fedsuite.driving.config import CDLConfig, TrainingSettings
 from fedsuite.driving.exposure.features import trials
 from fedsuite.driving.exposure.findings import inversion
-from fedsuite.driving.exposure.followed import FOLLOWED
+from fedsuite.driving.exposure.followed import FOLLOWED, Followed, follower_of
 from fedsuite.driving.exposure.sums import steps_in_a_sum
 from fedsuite.driving.exposure.visits import ONE_FRAME, ExposedSilo, Visit, silos_of
 from fedsuite.driving.message_keys import SILOS
@@ -55,6 +56,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "coded-3": {**BARE, "scenario": "star", "codec": f"{__name__}:HALVES"},
     "coded-4": {**BARE, "scenario": "star", "codec": f"{__name__}:HALVES", "num_rounds": 4},
     "summed": {**BARE, "optimizer": "nesterov", "scenario": "star", "secure_sum": True},
+    "followed-adam": {**BARE, "learning_rate": 1e-3, "num_rounds": 8},
     "local-norm": {**BARE, "batch_norm": "local", "optimizer": "nesterov"},
 }  # fmt: skip
 
@@ -77,6 +79,12 @@ def gradient_of(silo: ExposedSilo, visit: Visit) -> Arrays:
     found = network(images).predictions
     (found - torch.from_numpy(np.array(visit.frames.angles))).square().mean().backward()
     return {k: p.grad.double().numpy() for k, p in network.named_parameters() if p.grad is not None}
+
+
+def agreement(signs: Callable[[str], np.ndarray], expected: Arrays) -> float:
+    """In how much of the gradients, by their absolute sum, signs are right."""
+    right = sum(float(np.abs(g)[signs(k) == np.sign(g)].sum()) for k, g in expected.items())
+    return right / sum(float(np.abs(g).sum()) for g in expected.values())
 
 
 def apart(found: np.ndarray, expected: np.ndarray) -> float:
@@ -106,12 +114,68 @@ def test_a_follower_has_the_gradient_of_every_step(played: Played, name: str) ->
     visit = silo.visit({}, 0)
     expected = gradient_of(silo, visit)
     errors = [apart(visit.gradient(k), g) for k, g in expected.items()]
-    if name in FOLLOWED:
+    if FOLLOWED.get(name, Followed()).sized:
         assert max(errors) < 1e-3
         changes = {k: (visit.before[k] - visit.after[k]) / visit.rate for k in expected}
         assert max(apart(changes[k], g) for k, g in expected.items()) > 0.05
     else:
         assert name == "adam" and min(errors) > 0.5
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_follower_has_the_signs_of_every_gradient(played: Played, name: str) -> None:
+    """Of what the optimizer gets: Adam's weight decay, whose size is as little known, is in it."""
+    silo = silos(played, f"{name}-3")[1]
+    visit = silo.visit({}, 0)
+    decay = 0.0 if FOLLOWED.get(name, Followed()).sized else silo.config.training.weight_decay
+    expected = {k: g + decay * visit.before[k] for k, g in gradient_of(silo, visit).items()}
+    assert agreement(visit.signs, expected) > (0.98 if name == "adam" else 0.9999)
+    if name != "sgd":
+        moved = {k: visit.before[k].astype(np.float64) - visit.after[k] for k in expected}
+        assert agreement(lambda k: np.sign(moved[k]), expected) < (0.9 if name == "adam" else 0.995)
+
+
+def test_adam_with_a_gradient_of_0_makes_the_step_that_is_known() -> None:
+    rng, own = np.random.default_rng(0), TrainingSettings(optimizer="adam", learning_rate=0.01)
+    x = torch.from_numpy(rng.normal(size=(1, 50))).requires_grad_()
+    optimizer = torch.optim.Adam([x], own.learning_rate)
+    for _ in range(5):
+        x.grad = torch.from_numpy(rng.normal(size=(1, 50)))
+        optimizer.step()
+    follower, before = follower_of(own, {"x": x}, optimizer.state), x.detach().numpy().copy()
+    x.grad = torch.zeros_like(x)
+    optimizer.step()
+    direction = (before - x.detach().numpy())[0] / own.learning_rate
+    assert np.abs(follower.known["x"] - direction).max() < 1e-9 < np.abs(direction).min()
+    several = follower_of(replace(own, local_updates=3), {"x": x}, optimizer.state)
+    assert not several.known["x"].any()  # their sum alone is seen
+
+
+def test_two_messages_tell_the_signs_of_adam_s_gradient(played: Played) -> None:
+    """No moments are needed that no message shows."""
+    config, folder, recorder = played("followed-adam")
+    queried = [m for m in recorder.received if m.metadata.message_type == "query"]
+    nodes = {m.content["properties"]["partition"]: m.metadata.src_node_id for m in queried}
+    node = nodes[1]
+    sent = [m for m in recorder.sent if m.metadata.dst_node_id == node]
+    replies = [m for m in recorder.received if m.metadata.src_node_id == node]
+    x, y = (
+        [arrays_in(m) for m in messages if m.metadata.message_type == "train"][-1]
+        for messages in (sent, replies)
+    )
+    silo, t = silos_of(config, folder)[1], config.num_rounds + 1
+    visit = silo.visit({}, 0)
+    expected = gradient_of(silo, visit)
+    corrected = (1 - 0.9 ** (t - 1)) / (1 - 0.9**t), (1 - 0.999**t) / (1 - 0.999 ** (t - 1))
+    standing = 0.9 / np.sqrt(0.999) * corrected[0] * np.sqrt(corrected[1])
+
+    def signs(name: str) -> np.ndarray:
+        before = x[name][0].astype(np.float64) - y[name][0]
+        now = visit.before[name].astype(np.float64) - visit.after[name]
+        return np.asarray(np.sign(now - standing * before))
+
+    assert agreement(signs, expected) > 0.98
+    assert agreement(signs, {k: visit.signs(k) * np.abs(g) for k, g in expected.items()}) > 0.999
 
 
 def test_control_variates_tell_what_adam_would_hide(played: Played) -> None:

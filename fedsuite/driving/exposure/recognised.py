@@ -1,0 +1,199 @@
+"""Whether a frame was in a step, by the signs of its gradient: an attacker who has frames in hand recognises them.
+
+Of a frame (x, y) that may have been in a step, anybody with the network computes the gradient g(x, y) of the regression
+loss. Gradients of different frames are nearly at right angles in so many dimensions, so that a step's is nearest to those of
+its own frames (Li, Li and Ribeiro 2023, ICLR, "Effective passive membership inference attacks in federated learning against
+overparameterized models"). Here signs are compared: they are what a follower has of Adam's steps (followed.py), and a few
+large numbers do not decide alone.
+
+    score = cos(sign g(x, y), sign of the gradient that the step tells),   of a step of one frame its absolute value
+
+Dropout may turn the sign of a frame's error, and with it all of its gradient. The attacker's gradients are those of single
+frames, without dropout and contrastive loss. Chance is a guess among all frames; the control a plain step of one frame
+without either.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedsuite.averaging.privacy_settings import EXAMPLE
+from fedsuite.driving.data.frames import Frames
+from fedsuite.driving.exposure.hits import (
+    AMONG,
+    distractors,
+    mean_or_nan,
+    share_among,
+    share_of_hits,
+)
+from fedsuite.driving.exposure.sums import Sum, steps_in_a_sum
+from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo, Visit
+from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.plan import initial_network
+from fedsuite.driving.training.contrastive import REGRESSION_LOSSES
+from fedsuite.privacy.attacks.clustered import mean_of
+from fedsuite.privacy.attacks.membership import auc
+from fedsuite.privacy.findings import Finding
+from fedsuite.settings.config import with_keys
+from fedsuite.settings.values import Value
+
+NAME, RELAY = "recognition", "server"
+LEAST_AUC = 0.95  # of the control
+NOTE = "by signs of gradients of frames that the attacker has"
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """One attacked step, or sum of steps: scores of its frames and of others, as many of each silo."""
+
+    frames: np.ndarray
+    others: np.ndarray
+
+    @property
+    def found(self) -> bool:
+        """Whether a frame of it has the highest score."""
+        return bool(self.frames.max() > self.others.max(initial=-np.inf))
+
+    @property
+    def area(self) -> float:
+        """The share of pairs of a frame and another in which the frame has the higher score."""
+        return auc(self.frames, self.others)
+
+    @property
+    def chance(self) -> float:
+        """Of found, by a guess."""
+        return len(self.frames) / (len(self.frames) + len(self.others))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """signs: int8 [P], of the gradient that a step or a sum of steps tells; frames: of it, by the silo's place."""
+
+    signs: np.ndarray
+    frames: Mapping[int, Frames]
+
+
+def recognition_findings(
+    silos: Sequence[ExposedSilo], visits: int, clip: float | None = None
+) -> Iterator[Finding]:
+    """Of steps of all silos in turn, `visits` in each way, or under secure sums of as many sums of all of them; clip: as of
+    steps_in_a_sum."""
+    config = silos[0].config
+    training, summed = config.training, config.federation.secure_sum
+    of, step = ("a sum of", "steps") if summed else ("a", "step")
+    usual = f"{training.local_updates} x {training.batch_size} frames, {training.optimizer}"
+    ways = {
+        f"a frame, from {of} plain {step} of one frame": PLAIN,
+        f"a frame, from {of} {step} of one frame with {training.optimizer}": ONE_FRAME,
+        f"one frame, from {of} {step} as sent ({usual})": {},
+    }
+    attacked = [single_steps(silos, visits, {**BARE, **OPEN})]
+    for changes in ways.values():
+        if summed:
+            attacked.append(sums_of_steps(silos, visits, changes, clip))
+        else:
+            attacked.append(single_steps(silos, visits, changes))
+    if summed or config.privacy.unit == EXAMPLE:
+        attacked += [single_steps(silos, visits, {**way, **OPEN}) for way in ways.values()]
+    made = recognised(silos, [s for steps in attacked for s in steps])
+    control, *tried = (made[i : i + visits] for i in range(0, len(made), visits))
+    tried, bare = tried[: len(ways)], tried[len(ways) :] or [[]] * len(ways)
+    for target, own, undefended in zip(ways, tried, bare, strict=True):
+        others = [len(r.others) for r in own]
+        if any(others):  # else its silos have no frame that is not in the steps
+            yield share_of_hits(
+                NAME, RELAY, target, share_among(others), [r.found for r in own],
+                float(np.mean([r.chance for r in own])), [r.found for r in control], NOTE,
+                [r.found for r in undefended],
+            )  # fmt: skip
+    areas = np.array([r.area for r in tried[-1] if len(r.others)])
+    if len(areas):
+        clusters = np.arange(len(areas)) % (visits if summed else len(silos))
+        area = mean_of(areas, clusters)
+        yield Finding(
+            NAME, RELAY, f"any frame, from {of} {step} as sent ({usual})", "AUC", area.value, 0.5,
+            float(np.mean([r.area for r in control])), LEAST_AUC, len(areas), area.low, area.high,
+            NOTE, mean_or_nan([r.area for r in bare[-1]]),
+        )  # fmt: skip
+
+
+def single_steps(
+    silos: Sequence[ExposedSilo], visits: int, changes: Mapping[str, Value]
+) -> list[Step]:
+    """One of each silo in turn, as the relay sees it; changes: settings other than the run's."""
+    made = []
+    for turn in range(visits):
+        place = turn % len(silos)
+        visit = silos[place].visit(changes, turn // len(silos))
+        made.append(Step(_signs(silos[place], visit), {place: visit.frames}))
+    return made
+
+
+def sums_of_steps(
+    silos: Sequence[ExposedSilo], visits: int, changes: Mapping[str, Value], clip: float | None
+) -> list[Step]:
+    """Sums of one step of every silo, as a server of secure sums sees them."""
+    made = []
+    for turn in range(visits):
+        summed = steps_in_a_sum(silos, changes, turn, clip)
+        frames = {place: visit.frames for place, visit in enumerate(summed.visits)}
+        made.append(Step(_signs(silos[0], summed), frames))
+    return made
+
+
+def recognised(silos: Sequence[ExposedSilo], steps: Sequence[Step]) -> list[Recognised]:
+    """All steps start from the silos' backbones as last mixed."""
+    inside, outside = ([list[np.ndarray]() for _ in steps] for _ in range(2))
+    for place, silo in enumerate(silos):
+        mine = [(n, step) for n, step in enumerate(steps) if place in step.frames]
+        largest = max((len(step.frames[place]) for _, step in mine), default=0)
+        train = silo.silo.train
+        nothing = Frames(np.array(train.images[:0]), np.array(train.angles[:0]))
+        pool = distractors(silo, nothing, place, AMONG + largest)
+        scores = scores_of(silo, pool, [step for _, step in mine])
+        for (n, step), pooled in zip(mine, scores.T, strict=True):
+            own, most = step.frames[place], _most(step, place)
+            used = {image.tobytes() for image in own.images}
+            rows = [i for i, image in enumerate(pool.images) if image.tobytes() not in used]
+            outside[n].append(pooled[rows[:most]])
+            inside[n].append(scores_of(silo, own, [step])[:, 0])
+    return [Recognised(*map(np.concatenate, two)) for two in zip(inside, outside, strict=True)]
+
+
+def scores_of(silo: ExposedSilo, frames: Frames, steps: Sequence[Step]) -> np.ndarray:
+    """Of n frames and m steps [n, m]."""
+    config = with_keys(silo.config, {"network.dropout": 0.0})
+    network = initial_network(config).train()
+    network.load_state_dict({k: torch.tensor(v) for k, v in silo.backbone.items()})
+    names = _names(silo)
+    weights = [p for n, p in network.named_parameters() if n in names]
+    regress = REGRESSION_LOSSES[config.objective.regression]
+    seen = torch.tensor(np.stack([step.signs for step in steps])).float()
+    alone = torch.tensor([sum(map(len, step.frames.values())) == 1 for step in steps])
+    lengths, found = seen.norm(dim=1), []
+    for image, angle in zip(frames.images, frames.angles, strict=True):
+        predicted = network(torch.from_numpy(np.array(image))[None].float()).predictions
+        loss = regress(predicted, torch.tensor([angle], dtype=torch.float32))
+        signs = torch.cat([g.sign().flatten() for g in torch.autograd.grad(loss, weights)])
+        cosines = seen @ signs / (lengths * signs.norm()).clamp(min=1.0)
+        found.append(torch.where(alone, cosines.abs(), cosines))
+    return torch.stack(found).numpy() if found else np.zeros((0, len(steps)))
+
+
+def _most(step: Step, place: int) -> int:
+    """How many others a silo gives."""
+    parts = np.array_split(np.arange(AMONG), len(step.frames))
+    return len(parts[[*step.frames].index(place)])
+
+
+def _names(silo: ExposedSilo) -> list[str]:
+    """Of parameters that leave it, in the network's order."""
+    network = initial_network(silo.config)
+    mixed = names_of(network, silo.config).mixed
+    return [name for name, _ in network.named_parameters() if name in mixed]
+
+
+def _signs(silo: ExposedSilo, seen: Visit | Sum) -> np.ndarray:
+    return np.concatenate([seen.signs(name).ravel() for name in _names(silo)]).astype(np.int8)
