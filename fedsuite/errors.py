@@ -158,7 +158,8 @@ def unknown_key(key: str, known: Collection[str]) -> str:
         return f"unknown section [{head}]; {hint}"
     names = {k.rpartition(".")[2]: k for k in known} | ({} if head else {k: k for k in known})
     near = difflib.get_close_matches(last, names, n=1)
-    meant = [k for k in known if k.rpartition(".")[2] == last] or [names[n] for n in near]
+    here = [k for k in known if k.rpartition(".")[::2] == (head, *near)]
+    meant = [k for k in known if k.rpartition(".")[2] == last] or here or [names[n] for n in near]
     if meant:
         return f"unknown key {key!r}; did you mean {' or '.join(map(repr, meant))}?"
     return f"unknown key {key!r}; valid keys: {_listed(known, head)}"

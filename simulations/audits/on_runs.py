@@ -23,6 +23,7 @@ from fedsuite.storage.files import as_typed, write_atomically
 from fedsuite.storage.progress import Progress
 from simulations.audits.accounted import beside_ledger
 from simulations.audits.audited import Attack, Audited
+from simulations.audits.cores import CoreAttack
 from simulations.client_app import torch_threads
 from simulations.systems import load_system
 
@@ -65,6 +66,10 @@ def audit_run(folder: Path, request: Request, progress: Progress) -> list[Row]:
     for key in request.typed:
         if (name := key.partition(".")[0]) not in attacks:
             raise InputError(f"--set {key}: no attack {name} is made here; leave that out")
+        if isinstance(attacks[name], CoreAttack):
+            raise InputError(
+                f"--set {key}: {name} of {system.name} has no settings; leave that out"
+            )
     with run.locked():
         kept, missing = _kept(run.path / AUDIT, list(attacks), request)
         if not missing:

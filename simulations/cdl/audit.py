@@ -6,7 +6,7 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.exposure.findings import inversion, matching, membership, recognition
 from fedsuite.errors import InputError
 from simulations.audits.audited import Attack
-from simulations.audits.cores import attack_of
+from simulations.audits.cores import CoreAttack
 
 
 def attacks(config: CDLConfig) -> Mapping[str, Attack]:
@@ -22,4 +22,4 @@ def attacks(config: CDLConfig) -> Mapping[str, Attack]:
         "matching": matching,
         "membership": membership,
     }
-    return {name: attack_of(core) for name, core in cores.items()}
+    return {name: CoreAttack(core) for name, core in cores.items()}

@@ -6,7 +6,7 @@ from fedsuite.errors import InputError
 from fedsuite.fedrl.config import FedRLConfig
 from fedsuite.fedrl.exposure import probe_findings, target_findings
 from simulations.audits.audited import Attack
-from simulations.audits.cores import attack_of
+from simulations.audits.cores import CoreAttack
 
 
 def attacks(config: FedRLConfig) -> Mapping[str, Attack]:
@@ -17,4 +17,4 @@ def attacks(config: FedRLConfig) -> Mapping[str, Attack]:
             "fedrl"
         )
     cores = {"probe": probe_findings, "targets": target_findings}
-    return {name: attack_of(core) for name, core in cores.items()}
+    return {name: CoreAttack(core) for name, core in cores.items()}

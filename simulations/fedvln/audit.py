@@ -1,4 +1,5 @@
-"""Attacks on FedVLN runs: words and views from a house's update, members from the model, single records from a round."""
+"""Attacks on FedVLN runs: words and views from a house's update, members from an update
+and from the model, single records from a round."""
 
 from fedsuite.errors import InputError
 from fedsuite.vln.config import FedVLNConfig
@@ -6,6 +7,7 @@ from simulations.audits.audited import Attack
 from simulations.fedvln.attended import views
 from simulations.fedvln.canaries import canaries
 from simulations.fedvln.membership import membership
+from simulations.fedvln.recognition import recognition
 from simulations.fedvln.words import words
 
 
@@ -16,4 +18,10 @@ def attacks(config: FedVLNConfig) -> dict[str, Attack]:
             f"stage: {config.stage} has no attacks, which are on agents that learn from annotated instructions; give a run "
             "of the stage train"
         )
-    return {"words": words, "views": views, "membership": membership, "canaries": canaries}
+    return {
+        "words": words,
+        "views": views,
+        "recognition": recognition,
+        "membership": membership,
+        "canaries": canaries,
+    }

@@ -17,6 +17,7 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.files import sha256_of
 from simulations.audits.accounted import beside_ledger
 from simulations.audits.audited import Attack, Audited
+from simulations.audits.cores import CoreAttack
 from simulations.audits.replayed import replay
 from simulations.audits.shown import means
 from tests import toy
@@ -57,6 +58,9 @@ ATTACKS: dict[str, Attack] = {"moved": _moved, "bound": _bound, "failing": _fail
 SYSTEM = dataclasses.replace(toy.SYSTEM, audit=lambda config: ATTACKS)
 STOPS = dataclasses.replace(toy.SYSTEM, audit=lambda config: {"moved": _moved, "stops": _stopped})
 LEFT = dataclasses.replace(toy.SYSTEM, audit=lambda config: {"left": _left_out, "moved": _moved})
+CORED = dataclasses.replace(
+    toy.SYSTEM, audit=lambda config: {"recognition": CoreAttack(lambda *_: iter(()))}
+)
 NAME, STOPPING = "tests.simulations.test_audits:SYSTEM", "tests.simulations.test_audits:STOPS"
 
 
@@ -166,6 +170,8 @@ def test_what_cannot_be_audited_is_refused(tmp_path: Path, call: Call) -> None:
     told[("mine", "--quick", "--set", "membership.shadows=8")] = "--quick: 4 shadow models, not 8"
     told[("mine", "--quick", "--set", "words.houses=2")] = "words.houses: no attack words is made"
     told[("mine", "--set", "words.houses")] = "KEY=VALUE"
+    run_toy(tmp_path / "runs", system=f"{__name__}:CORED", name="cored")
+    told[("cored", "--set", "recognition.houses=2")] = "recognition of toy has no settings"
     for arguments, message in told.items():
         code, _, err = call("audit", *arguments, engine=False)
         assert code == 2 and message in err, (arguments, err)

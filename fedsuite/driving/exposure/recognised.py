@@ -1,12 +1,8 @@
 """Whether a frame was in a step, by the signs of its gradient: an attacker who has frames in hand recognises them.
 
 Of a frame (x, y) that may have been in a step, anybody with the network computes the gradient g(x, y) of the regression
-loss. Gradients of different frames are nearly at right angles in so many dimensions, so that a step's is nearest to those of
-its own frames (Li, Li and Ribeiro 2023, ICLR, "Effective passive membership inference attacks in federated learning against
-overparameterized models"). Here signs are compared: they are what a follower has of Adam's steps (followed.py), and a few
-large numbers do not decide alone.
-
-    score = cos(sign g(x, y), sign of the gradient that the step tells),   of a step of one frame its absolute value
+loss. Its score is the cosine of signs of fedsuite/privacy/attacks/recognition.py, and of a step of one frame its absolute
+value. Signs are what a follower has of all steps, of Adam's, too (followed.py).
 
 Dropout may turn the sign of a frame's error, and with it all of its gradient. The attacker's gradients are those of single
 frames, without dropout and contrastive loss. Chance is a guess among all frames; the control a plain step of one frame
@@ -35,6 +31,7 @@ from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.contrastive import REGRESSION_LOSSES
 from fedsuite.privacy.attacks.clustered import mean_of
 from fedsuite.privacy.attacks.membership import auc
+from fedsuite.privacy.attacks.recognition import Steps
 from fedsuite.privacy.findings import Finding
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.values import Value
@@ -170,14 +167,13 @@ def scores_of(silo: ExposedSilo, frames: Frames, steps: Sequence[Step]) -> np.nd
     names = _names(silo)
     weights = [p for n, p in network.named_parameters() if n in names]
     regress = REGRESSION_LOSSES[config.objective.regression]
-    seen = torch.tensor(np.stack([step.signs for step in steps])).float()
+    seen = Steps(torch.tensor(np.stack([step.signs for step in steps])))
     alone = torch.tensor([sum(map(len, step.frames.values())) == 1 for step in steps])
-    lengths, found = seen.norm(dim=1), []
+    found = []
     for image, angle in zip(frames.images, frames.angles, strict=True):
         predicted = network(torch.from_numpy(np.array(image))[None].float()).predictions
         loss = regress(predicted, torch.tensor([angle], dtype=torch.float32))
-        signs = torch.cat([g.sign().flatten() for g in torch.autograd.grad(loss, weights)])
-        cosines = seen @ signs / (lengths * signs.norm()).clamp(min=1.0)
+        cosines = seen.scores(torch.autograd.grad(loss, weights))
         found.append(torch.where(alone, cosines.abs(), cosines))
     return torch.stack(found).numpy() if found else np.zeros((0, len(steps)))
 

@@ -23,6 +23,16 @@ class ViewSettings:
 
 
 @dataclass(frozen=True)
+class RecognitionSettings:
+    """Instructions by the signs of their gradients."""
+
+    houses: int = setting(8, "houses whose visits are attacked, of the round's", ge=1, le=10_000)
+    instructions: int = setting(
+        100, "instructions of each visit, and as many others, at most", ge=1, le=10**6
+    )
+
+
+@dataclass(frozen=True)
 class MembershipSettings:
     """Loss threshold and LiRA."""
 
@@ -59,6 +69,7 @@ class AttackSettings:
 
     words: WordSettings = section(WordSettings)
     views: ViewSettings = section(ViewSettings)
+    recognition: RecognitionSettings = section(RecognitionSettings)
     membership: MembershipSettings = section(MembershipSettings)
     canaries: CanarySettings = section(CanarySettings)
 

@@ -100,12 +100,14 @@ def test_a_score_is_the_cosine_of_signs(played: Played) -> None:
 
     seen = np.concatenate([visit.signs(k).ravel() for k in weights])
     assert set(np.unique(seen)) <= {-1.0, 0.0, 1.0} and len(seen) > 10_000
-    own = [signs_of(i, a) for i, a in zip(visit.frames.images, visit.frames.angles, strict=True)]
+    every = silo.silo.train  # those of the step and others
+    own = [signs_of(i, a) for i, a in zip(every.images, every.angles, strict=True)]
     expected = [s @ seen / np.sqrt((s != 0).sum() * (seen != 0).sum()) for s in own]
+    assert min(expected) < -0.01
     step, alone = (
         Step(seen.astype(np.int8), {2: frames}) for frames in (visit.frames, first(visit.frames))
     )
-    scores = scores_of(silo, visit.frames, [step, alone])
+    scores = scores_of(silo, every, [step, alone])
     assert scores[:, 0] == pytest.approx(np.array(expected), abs=1e-3)
     assert scores[:, 1] == pytest.approx(np.abs(expected), abs=1e-3)  # dropout may turn them
 
@@ -124,6 +126,7 @@ def test_frames_that_were_not_in_the_step_are_no_more_alike_than_others(played: 
     """The attack fails where it must: on steps of the same silos in which other frames were."""
     exposed = silos(played, "adam")
     steps = single_steps(exposed, ATTACKED, ONE_FRAME)
+    assert len({step.signs.tobytes() for step in steps}) == ATTACKED
     shifted = [
         replace(step, frames={place: distractors(exposed[place], step.frames[place], 90 + n, 1)})
         for n, step in enumerate(steps)
@@ -185,11 +188,13 @@ def test_noise_in_every_step_hides_its_frames(played: Played) -> None:
 def test_what_a_codec_leaves_out_tells_nothing(played: Played) -> None:
     """Half of all changes arrive, which is enough."""
     exposed = silos(played, "coded")
-    visit = exposed[0].visit(PLAIN, 0)
-    for name, parameter in initial_network(exposed[0].config).named_parameters():
-        half = len(parameter) // 2
-        assert not visit.signs(name)[half:].any()
-        assert half == 0 or visit.signs(name)[:half].any()
+    network = initial_network(exposed[0].config)
+    for changes in PLAIN, ONE_FRAME:
+        visit = exposed[0].visit(changes, 0)
+        for name, parameter in network.named_parameters():
+            half = len(parameter) // 2
+            assert not visit.signs(name)[half:].any()
+            assert half == 0 or visit.signs(name)[:half].any()
     assert all(r.found for r in tried(exposed, PLAIN))
 
 

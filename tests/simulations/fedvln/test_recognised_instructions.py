@@ -1,0 +1,111 @@
+"""Instructions are recognised in visits by the signs of their gradients: halves, controls, and what a defence changes."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsuite.history import load_run
+from fedsuite.history.finished import open_finished
+from fedsuite.privacy.attacks.attack_settings import AttackSettings, RecognitionSettings
+from fedsuite.roster.members import ROSTER, read_roster
+from fedsuite.runs.folder import RunFolder
+from fedsuite.storage.progress import silent
+from fedsuite.vln.config import FedVLNConfig
+from simulations.audits.audited import Audited
+from simulations.fedvln.recognition import _halves, recognition
+from simulations.fedvln.system import SYSTEM
+from simulations.fedvln.updates import houses_of
+from tests.simulations.fedvln.test_fedvln_audit import play
+
+Call = Callable[..., tuple[int, str, str]]
+PATH, ALONE = (
+    f"{what}, from a visit as sent" for what in ("an instruction and its path", "an instruction")
+)
+CODEC = "tests.simulations.fedvln.test_fedvln_audit:NOISED"
+PARALLEL = {"aggregation": "parallel", "generated_seen_houses": 4}
+
+
+def audited(run: Path, seed: int = 0, **settings: int) -> Audited:
+    _, config = open_finished(run, FedVLNConfig)
+    attack = AttackSettings(recognition=RecognitionSettings(**settings))
+    roster = read_roster(run / ROSTER)
+    return Audited(SYSTEM, config, RunFolder(run), roster, attack, seed, False, silent)
+
+
+def rows_of(run: Path, call: Call) -> dict[str, Mapping[str, object]]:
+    code, _, err = call("audit", run.name, "--attacks", "recognition", engine=False)
+    assert code == 0, err
+    return {str(line["target"]): line for line in load_run(run).audit.to_dict("records")}
+
+
+def test_instructions_of_a_visit_score_higher_than_others(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    run = play(tmp_path, cache, local_epochs=3)
+    rows = rows_of(run, call)
+    assert {*rows} == {PATH, ALONE}
+    for line in rows.values():
+        assert line["counts"] and line["control"] > 0.99 and line["chance"] == 0.5
+        assert line["low"] <= line["value"] <= line["high"] and line["n"] == 4
+        assert line["value"] == line["undefended"]
+    assert rows[PATH]["value"] > 0.65 and rows[PATH]["value"] > rows[ALONE]["value"]
+
+
+@pytest.mark.parametrize("paths", [True, False])
+def test_every_instruction_is_in_one_half(tmp_path: Path, cache: Path, paths: bool) -> None:
+    run = play(tmp_path, cache)
+    both = _halves(audited(run), paths)
+    assert sorted(both[0]) == sorted(both[1]) == [0, 1]  # houses that train
+    for partition in (0, 1):
+        samples = [s for h in houses_of(audited(run), partition) for s in h.samples["train"]]
+        names = {(s.scan, s.instr_id): s.path for s in samples}
+        one, other = ({*half[partition]} for half in both)
+        assert one | other == names.keys() and not one & other and one and other
+        shared = {names[n] for n in one} & {names[n] for n in other}
+        assert bool(shared) != paths
+        assert abs(len({names[n] for n in one}) - len({names[n] for n in other})) < 4
+    assert _halves(audited(run), paths) == both != _halves(audited(run, seed=1), paths)
+
+
+def test_few_houses_and_instructions_are_attacked(tmp_path: Path, cache: Path) -> None:
+    run = play(tmp_path, cache)
+    found = [*recognition(audited(run, houses=1, instructions=3))]
+    assert [f.n for f in found] == [2, 2]
+    pairs = [f.value * 2 * 3 * 3 for f in found]  # of a mean of two areas, of three by three
+    assert [round(2 * p) / 2 for p in pairs] == pytest.approx(pairs)  # ties count half
+    assert all(np.isnan(f.low) for f in found)  # of one house
+
+
+def test_sums_and_codes_hide_instructions(tmp_path: Path, cache: Path, call: Call) -> None:
+    summed = rows_of(play(tmp_path, cache, "summed", secure_sum=True, **PARALLEL), call)
+    noised = rows_of(play(tmp_path, cache, "noised", codec=CODEC), call)
+    for rows in (summed, noised):
+        for line in rows.values():
+            assert line["counts"] and line["value"] < line["undefended"]
+    assert abs(float(str(noised[PATH]["value"])) - 0.5) < 0.2
+
+
+def test_control_variates_and_parts_of_agents_are_attacked_too(
+    tmp_path: Path, cache: Path, call: Call
+) -> None:
+    varied = play(tmp_path, cache, "varied", control_variates=True, **PARALLEL)
+    encoder = play(tmp_path, cache, "encoder", share="language-encoder")
+    for run in (varied, encoder):
+        rows = rows_of(run, call)
+        assert all(line["counts"] and line["value"] > 0.5 for line in rows.values()), rows
+    assert rows[PATH]["undefended"] != rows[PATH]["value"]
+
+
+def test_houses_of_a_single_path_are_left_out(tmp_path: Path, cache: Path, call: Call) -> None:
+    run = play(tmp_path, cache, generated_paths_per_house=1)
+    code, _, err = call("audit", "run", "--attacks", "recognition", engine=False)
+    assert code == 0 and "recognition: left out, no house has instructions of two paths" in err
+    assert load_run(run).audit.empty
+
+
+def test_equal_audits_are_equal(tmp_path: Path, cache: Path) -> None:
+    run = play(tmp_path, cache)
+    first, again = ([*recognition(audited(run))] for _ in range(2))
+    assert first == again
