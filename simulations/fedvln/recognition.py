@@ -35,7 +35,7 @@ ALONE: Mapping[str, Value] = {
     "objective.teacher-weight": 1.0, "agent.dropout": 0.0, "agent.feature-dropout": 0.0,
 }  # fmt: skip
 CONTROLS, LEAST = 8, 0.95  # visits at least, and the AUC that the control has to reach
-NOTE = "by signs of gradients; the attacker has the instructions, their paths and the panoramas"
+NOTE = "visits of half of the instructions; the attacker has all of them, their paths and the panoramas"
 
 
 def recognition(audited: Audited) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def recognition(audited: Audited) -> Iterator[Finding]:
         plain = _areas(audited, changes, both, True)[1] if changes else areas
         found = mean_of(areas, whose)
         yield Finding(
-            "recognition", "server", f"{target}, from a visit as sent", "AUC", found.value, 0.5, control, LEAST, len(areas),
+            "recognition", "server", f"{target}, from a visit", "AUC", found.value, 0.5, control, LEAST, len(areas),
             found.low, found.high, NOTE, float(plain.mean()),
         )  # fmt: skip
 

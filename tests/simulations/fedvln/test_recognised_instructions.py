@@ -21,7 +21,7 @@ from tests.simulations.fedvln.test_fedvln_audit import play
 
 Call = Callable[..., tuple[int, str, str]]
 PATH, ALONE = (
-    f"{what}, from a visit as sent" for what in ("an instruction and its path", "an instruction")
+    f"{what}, from a visit" for what in ("an instruction and its path", "an instruction")
 )
 CODEC = "tests.simulations.fedvln.test_fedvln_audit:NOISED"
 PARALLEL = {"aggregation": "parallel", "generated_seen_houses": 4}
