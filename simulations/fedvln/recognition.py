@@ -114,10 +114,13 @@ def _tried(
 
     again = played(audited, changes, of_houses(halved), first)
     config, found = with_keys(audited.config, changes), dict[int, float]()
-    for visit, model in updates(again, config, len(again.training)):
+    made = updates(again, config, len(again.training))
+    attacked = [(v, model) for v, model in made if v.client.partition in kept]
+    attacked = attacked[: audited.attack.recognition.houses]
+    for number, (visit, model) in enumerate(attacked, 1):
+        audited.progress("recognition, visits", number, len(attacked))
         partition = visit.client.partition
-        if partition in kept and len(found) < audited.attack.recognition.houses:
-            found[partition] = _area(audited, visit, model, kept[partition])
+        found[partition] = _area(audited, visit, model, kept[partition])
     return found
 
 

@@ -145,7 +145,9 @@ def recognised(silos: Sequence[ExposedSilo], steps: Sequence[Step]) -> list[Reco
     inside, outside = ([list[np.ndarray]() for _ in steps] for _ in range(2))
     for place, silo in enumerate(silos):
         mine = [(n, step) for n, step in enumerate(steps) if place in step.frames]
-        largest = max((len(step.frames[place]) for _, step in mine), default=0)
+        if not mine:
+            continue
+        largest = max(len(step.frames[place]) for _, step in mine)
         train = silo.silo.train
         nothing = Frames(np.array(train.images[:0]), np.array(train.angles[:0]))
         pool = distractors(silo, nothing, place, AMONG + largest)

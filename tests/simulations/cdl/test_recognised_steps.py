@@ -142,6 +142,13 @@ def test_what_is_found_is_the_highest_of_all_and_an_area_that_of_all_pairs() -> 
     assert replace(two, others=np.array([])).found
 
 
+def test_silos_without_an_attacked_step_are_passed_over(played: Played) -> None:
+    exposed = silos(played, "adam")
+    steps = single_steps(exposed, 2, ONE_FRAME)
+    assert [*map(list, (s.frames for s in steps))] == [[0], [1]] and len(exposed) == 4
+    assert all(r.found for r in recognised(exposed, steps))
+
+
 def test_a_sum_tells_less_than_a_step(played: Played) -> None:
     exposed = silos(played, "summed")
     steps = sums_of_steps(exposed, ATTACKED, PLAIN, None)

@@ -34,8 +34,11 @@ def audited(run: Path, seed: int = 0, **settings: int) -> Audited:
     return Audited(SYSTEM, config, RunFolder(run), roster, attack, seed, False, silent)
 
 
-def rows_of(run: Path, call: Call) -> dict[str, Mapping[str, object]]:
-    code, _, err = call("audit", run.name, "--attacks", "recognition", engine=False)
+FEW = "--set", "recognition.instructions=6"
+
+
+def rows_of(run: Path, call: Call, *settings: str) -> dict[str, Mapping[str, object]]:
+    code, _, err = call("audit", run.name, "--attacks", "recognition", *settings, engine=False)
     assert code == 0, err
     return {str(line["target"]): line for line in load_run(run).audit.to_dict("records")}
 
@@ -79,12 +82,11 @@ def test_few_houses_and_instructions_are_attacked(tmp_path: Path, cache: Path) -
 
 
 def test_sums_and_codes_hide_instructions(tmp_path: Path, cache: Path, call: Call) -> None:
-    summed = rows_of(play(tmp_path, cache, "summed", secure_sum=True, **PARALLEL), call)
-    noised = rows_of(play(tmp_path, cache, "noised", codec=CODEC), call)
+    summed = rows_of(play(tmp_path, cache, "summed", secure_sum=True, **PARALLEL), call, *FEW)
+    noised = rows_of(play(tmp_path, cache, "noised", codec=CODEC), call, *FEW)
     for rows in (summed, noised):
         for line in rows.values():
             assert line["counts"] and line["value"] < line["undefended"]
-    assert abs(float(str(noised[PATH]["value"])) - 0.5) < 0.2
 
 
 def test_control_variates_and_parts_of_agents_are_attacked_too(
@@ -93,7 +95,7 @@ def test_control_variates_and_parts_of_agents_are_attacked_too(
     varied = play(tmp_path, cache, "varied", control_variates=True, **PARALLEL)
     encoder = play(tmp_path, cache, "encoder", share="language-encoder")
     for run in (varied, encoder):
-        rows = rows_of(run, call)
+        rows = rows_of(run, call, *FEW)
         assert all(line["counts"] and line["value"] > 0.5 for line in rows.values()), rows
     assert rows[PATH]["undefended"] != rows[PATH]["value"]
 
@@ -107,5 +109,5 @@ def test_houses_of_a_single_path_are_left_out(tmp_path: Path, cache: Path, call:
 
 def test_equal_audits_are_equal(tmp_path: Path, cache: Path) -> None:
     run = play(tmp_path, cache)
-    first, again = ([*recognition(audited(run))] for _ in range(2))
-    assert first == again
+    first, again = ([*recognition(audited(run, instructions=3))] for _ in range(2))
+    assert first == again and len(first) == 2
