@@ -47,13 +47,14 @@ def recognition(audited: Audited) -> Iterator[Finding]:
         audited.progress("recognition: left out, no house has instructions of two paths")
         return
     control = _control(audited, changes)
+    note = NOTE + "; undefended: in round 1" * bool(changes)
     for target, both in halves.items():
         whose, areas = _areas(audited, {}, both, False)
         plain = _areas(audited, changes, both, True)[1] if changes else areas
         found = mean_of(areas, whose)
         yield Finding(
             "recognition", "server", f"{target}, from a visit", "AUC", found.value, 0.5, control, LEAST, len(areas),
-            found.low, found.high, NOTE, float(plain.mean()),
+            found.low, found.high, note, float(plain.mean()),
         )  # fmt: skip
 
 
