@@ -14,7 +14,7 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.progress import silent
 from fedsuite.vln.config import FedVLNConfig
 from simulations.audits.audited import Audited
-from simulations.fedvln.recognition import _halves, recognition
+from simulations.fedvln.recognition import _areas, _halves, recognition
 from simulations.fedvln.system import SYSTEM
 from simulations.fedvln.updates import houses_of
 from tests.simulations.fedvln.test_fedvln_audit import play
@@ -81,12 +81,24 @@ def test_few_houses_and_instructions_are_attacked(tmp_path: Path, cache: Path) -
     assert all(np.isnan(f.low) for f in found)  # of one house
 
 
-def test_sums_and_codes_hide_instructions(tmp_path: Path, cache: Path, call: Call) -> None:
-    summed = rows_of(play(tmp_path, cache, "summed", secure_sum=True, **PARALLEL), call, *FEW)
-    noised = rows_of(play(tmp_path, cache, "noised", codec=CODEC), call, *FEW)
-    for rows in (summed, noised):
-        for line in rows.values():
-            assert line["counts"] and line["value"] < line["undefended"]
+def test_noise_hides_instructions(tmp_path: Path, cache: Path) -> None:
+    """A codec that adds a hundred times as much, on the same visits."""
+    runs = (
+        play(tmp_path, cache, name, local_epochs=3, codec=codec)
+        for name, codec in (("open", "none"), ("noised", CODEC))
+    )
+    found = []
+    for audit in map(audited, runs):
+        both = _halves(audit, True)
+        found.append(float(_areas(audit, {}, both, False)[1].mean()))
+    assert found[0] > found[1] + 0.1
+
+
+def test_of_secure_sums_the_sum_is_attacked(tmp_path: Path, cache: Path, call: Call) -> None:
+    rows = rows_of(play(tmp_path, cache, secure_sum=True, **PARALLEL), call, *FEW)
+    for line in rows.values():
+        assert line["counts"] and line["value"] != line["undefended"] and line["n"] == 8
+        assert "undefended: in round 1" in str(line["note"])
 
 
 def test_control_variates_and_parts_of_agents_are_attacked_too(
