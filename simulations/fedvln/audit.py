@@ -1,5 +1,4 @@
-"""Attacks on FedVLN runs: words and views from a house's update, members from an update
-and from the model, single records from a round."""
+"""Attacks on FedVLN runs: words, views and members from a house's update, members from the model, records from a round."""
 
 from fedsuite.errors import InputError
 from fedsuite.vln.config import FedVLNConfig

@@ -51,6 +51,9 @@ def recognition(audited: Audited) -> Iterator[Finding]:
     for target, both in halves.items():
         whose, areas = _areas(audited, {}, both, False)
         plain = _areas(audited, changes, both, True)[1] if changes else areas
+        if not len(areas) or not len(plain):
+            audited.progress(f"recognition, {target}: left out, its round has no house with two")
+            continue
         found = mean_of(areas, whose)
         yield Finding(
             "recognition", "server", f"{target}, from a visit", "AUC", found.value, 0.5, control, LEAST, len(areas),
@@ -79,7 +82,7 @@ def _halves(audited: Audited, paths: bool) -> tuple[Half, Half]:
 
 
 def _control(audited: Audited, changes: Mapping[str, Value]) -> float:
-    """Of visits of one instruction each, which nothing defends."""
+    """Of visits of one instruction each, which nothing defends; NaN where round 1 has no house with two instructions."""
     areas = list[float]()
     members = {
         p: own
@@ -90,7 +93,7 @@ def _control(audited: Audited, changes: Mapping[str, Value]) -> float:
         rng = audited.rng("recognised alone", turn)
         one = {p: {_name(own[rng.integers(len(own))])} for p, own in members.items()}
         areas += _tried(audited, {**changes, **ALONE}, one, True).values()
-    return float(np.mean(areas))
+    return float(np.mean(areas)) if areas else math.nan
 
 
 def _areas(
@@ -98,8 +101,7 @@ def _areas(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whose visits, and their AUCs; changes, first: as of `played`."""
     made = [pair for half in both for pair in _tried(audited, changes, half, first).items()]
-    whose, areas = zip(*made, strict=True)
-    return np.array(whose), np.array(areas)
+    return np.array([member for member, _ in made]), np.array([area for _, area in made])
 
 
 def _tried(

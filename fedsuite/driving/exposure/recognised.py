@@ -105,14 +105,14 @@ def recognition_findings(
                 float(np.mean([r.chance for r in own])), [r.found for r in control], NOTE,
                 [r.found for r in undefended],
             )  # fmt: skip
-    areas = np.array([r.area for r in tried[-1] if len(r.others)])
-    if len(areas):
-        clusters = np.arange(len(areas)) % (visits if summed else len(silos))
-        area = mean_of(areas, clusters)
+    areas = {n: r.area for n, r in enumerate(tried[-1]) if len(r.others)}
+    if areas:
+        clusters = np.array([*areas]) % (visits if summed else len(silos))
+        area = mean_of(np.array([*areas.values()]), clusters)
         yield Finding(
             NAME, RELAY, f"any frame, from {of} {step} as sent ({usual})", "AUC", area.value, 0.5,
             float(np.mean([r.area for r in control])), LEAST_AUC, len(areas), area.low, area.high,
-            NOTE, mean_or_nan([r.area for r in bare[-1]]),
+            NOTE, mean_or_nan([r.area for r in bare[-1] if len(r.others)]),
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Instructions are recognised in visits by the signs of their gradients: halves, controls, and what a defence changes."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,20 @@ def test_houses_of_a_single_path_are_left_out(tmp_path: Path, cache: Path, call:
     code, _, err = call("audit", "run", "--attacks", "recognition", engine=False)
     assert code == 0 and "recognition: left out, no house has instructions of two paths" in err
     assert load_run(run).audit.empty
+
+
+def test_rounds_without_a_house_to_attack_are_left_out(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[str]()
+    audit = audited(play(tmp_path, cache))
+    audit = replace(audit, progress=lambda text, *_: told.append(text))
+    monkeypatch.setattr("simulations.fedvln.recognition._tried", lambda *_: {})
+    assert [*recognition(audit)] == []
+    assert [text.partition(":")[0] for text in told] == [
+        "recognition, an instruction and its path",
+        "recognition, an instruction",
+    ]
 
 
 def test_equal_audits_are_equal(tmp_path: Path, cache: Path) -> None:
