@@ -74,8 +74,9 @@ def recognition(
         progress(f"recognition: left out, {why}")
         return
     progress("frames are recognised in the steps that they were in")
-    visits = QUICK_VISITS if quick else VISITS
-    yield from recognition_findings(silos_of(config, folder), visits, clip_of(RunFolder(folder)))
+    run, visits = RunFolder(folder), QUICK_VISITS if quick else VISITS
+    pairs = mixes_in_pairs(config, read_roster(run.path / ROSTER))
+    yield from recognition_findings(silos_of(config, folder), visits, pairs, clip_of(run))
 
 
 def mixes_in_pairs(config: CDLConfig, roster: Roster) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fedsuite.arrays import Arrays
 from fedsuite.averaging.privacy_settings import EXAMPLE
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.hits import (
@@ -24,9 +25,15 @@ from fedsuite.driving.exposure.hits import (
     share_among,
     share_of_hits,
 )
-from fedsuite.driving.exposure.sums import Sum, steps_in_a_sum
-from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo, Visit
-from fedsuite.driving.model.tensor_names import names_of
+from fedsuite.driving.exposure.told_signs import (
+    Step,
+    first_backbone,
+    first_mixings,
+    names_sent,
+    single_steps,
+    sums_of_steps,
+)
+from fedsuite.driving.exposure.visits import BARE, ONE_FRAME, OPEN, PLAIN, ExposedSilo
 from fedsuite.driving.plan import initial_network
 from fedsuite.driving.training.contrastive import REGRESSION_LOSSES
 from fedsuite.privacy.attacks.clustered import mean_of
@@ -36,7 +43,7 @@ from fedsuite.privacy.findings import Finding
 from fedsuite.settings.config import with_keys
 from fedsuite.settings.values import Value
 
-NAME, RELAY = "recognition", "server"
+NAME, RELAY, NEIGHBOUR = "recognition", "server", "neighbour"
 LEAST_AUC = 0.95  # of the control
 NOTE = "by signs of gradients of frames that the attacker has"
 
@@ -64,19 +71,11 @@ class Recognised:
         return len(self.frames) / (len(self.frames) + len(self.others))
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """signs: int8 [P], of the gradient that a step or a sum of steps tells; frames: of it, by the silo's place."""
-
-    signs: np.ndarray
-    frames: Mapping[int, Frames]
-
-
 def recognition_findings(
-    silos: Sequence[ExposedSilo], visits: int, clip: float | None = None
+    silos: Sequence[ExposedSilo], visits: int, neighbour: bool, clip: float | None = None
 ) -> Iterator[Finding]:
-    """Of steps of all silos in turn, `visits` in each way, or under secure sums of as many sums of all of them; clip: as of
-    steps_in_a_sum."""
+    """Of steps of all silos in turn, `visits` in each way, or under secure sums of as many sums of all of them; neighbour,
+    clip: as of feature_findings."""
     config = silos[0].config
     training, summed = config.training, config.federation.secure_sum
     of, step = ("a sum of", "steps") if summed else ("a", "step")
@@ -92,19 +91,14 @@ def recognition_findings(
             attacked.append(sums_of_steps(silos, visits, changes, clip))
         else:
             attacked.append(single_steps(silos, visits, changes))
-    if summed or config.privacy.unit == EXAMPLE:
+    noised = config.privacy.unit == EXAMPLE
+    if summed or noised:
         attacked += [single_steps(silos, visits, {**way, **OPEN}) for way in ways.values()]
     made = recognised(silos, [s for steps in attacked for s in steps])
     control, *tried = (made[i : i + visits] for i in range(0, len(made), visits))
     tried, bare = tried[: len(ways)], tried[len(ways) :] or [[]] * len(ways)
     for target, own, undefended in zip(ways, tried, bare, strict=True):
-        others = [len(r.others) for r in own]
-        if any(others):  # else its silos have no frame that is not in the steps
-            yield share_of_hits(
-                NAME, RELAY, target, share_among(others), [r.found for r in own],
-                float(np.mean([r.chance for r in own])), [r.found for r in control], NOTE,
-                [r.found for r in undefended],
-            )  # fmt: skip
+        yield from _share(RELAY, target, own, control, undefended)
     areas = {n: r.area for n, r in enumerate(tried[-1]) if len(r.others)}
     if areas:
         clusters = np.array([*areas]) % (visits if summed else len(silos))
@@ -114,34 +108,36 @@ def recognition_findings(
             float(np.mean([r.area for r in control])), LEAST_AUC, len(areas), area.low, area.high,
             NOTE, mean_or_nan([r.area for r in bare[-1] if len(r.others)]),
         )  # fmt: skip
+    if not neighbour:
+        return
+    mean, start = "from the mean of two backbones at the first mixing", first_backbone(config)
+    first_ways: dict[str, Mapping[str, Value]] = {
+        f"a frame, {mean}, after a step of one frame with {training.optimizer}": ONE_FRAME,
+        f"one frame, {mean}, after a step as sent ({usual})": {},
+    }
+    for target, changes in first_ways.items():
+        own = recognised(silos, first_mixings(silos, visits, changes), start)
+        opened = first_mixings(silos, visits, {**changes, **OPEN}) if noised else []
+        yield from _share(NEIGHBOUR, target, own, control, recognised(silos, opened, start))
 
 
-def single_steps(
-    silos: Sequence[ExposedSilo], visits: int, changes: Mapping[str, Value]
-) -> list[Step]:
-    """One of each silo in turn, as the relay sees it; changes: settings other than the run's."""
-    made = []
-    for turn in range(visits):
-        place = turn % len(silos)
-        visit = silos[place].visit(changes, turn // len(silos))
-        made.append(Step(_signs(silos[place], visit), {place: visit.frames}))
-    return made
+def _share(
+    attacker: str, target: str, tried: Sequence[Recognised], control: Sequence[Recognised],
+    bare: Sequence[Recognised],
+) -> Iterator[Finding]:  # fmt: skip
+    others = [len(r.others) for r in tried]
+    if any(others):  # else its silos have no frame that is not in the steps
+        yield share_of_hits(
+            NAME, attacker, target, share_among(others), [r.found for r in tried],
+            float(np.mean([r.chance for r in tried])), [r.found for r in control], NOTE,
+            [r.found for r in bare],
+        )  # fmt: skip
 
 
-def sums_of_steps(
-    silos: Sequence[ExposedSilo], visits: int, changes: Mapping[str, Value], clip: float | None
-) -> list[Step]:
-    """Sums of one step of every silo, as a server of secure sums sees them."""
-    made = []
-    for turn in range(visits):
-        summed = steps_in_a_sum(silos, changes, turn, clip)
-        frames = {place: visit.frames for place, visit in enumerate(summed.visits)}
-        made.append(Step(_signs(silos[0], summed), frames))
-    return made
-
-
-def recognised(silos: Sequence[ExposedSilo], steps: Sequence[Step]) -> list[Recognised]:
-    """All steps start from the silos' backbones as last mixed."""
+def recognised(
+    silos: Sequence[ExposedSilo], steps: Sequence[Step], start: Arrays | None = None
+) -> list[Recognised]:
+    """start: the backbone that all steps start from; None: the silos' own as last mixed."""
     inside, outside = ([list[np.ndarray]() for _ in steps] for _ in range(2))
     for place, silo in enumerate(silos):
         mine = [(n, step) for n, step in enumerate(steps) if place in step.frames]
@@ -151,22 +147,25 @@ def recognised(silos: Sequence[ExposedSilo], steps: Sequence[Step]) -> list[Reco
         train = silo.silo.train
         nothing = Frames(np.array(train.images[:0]), np.array(train.angles[:0]))
         pool = distractors(silo, nothing, place, AMONG + largest)
-        scores = scores_of(silo, pool, [step for _, step in mine])
+        scores = scores_of(silo, pool, [step for _, step in mine], start)
         for (n, step), pooled in zip(mine, scores.T, strict=True):
             own, most = step.frames[place], _most(step, place)
             used = {image.tobytes() for image in own.images}
             rows = [i for i, image in enumerate(pool.images) if image.tobytes() not in used]
             outside[n].append(pooled[rows[:most]])
-            inside[n].append(scores_of(silo, own, [step])[:, 0])
+            inside[n].append(scores_of(silo, own, [step], start)[:, 0])
     return [Recognised(*map(np.concatenate, two)) for two in zip(inside, outside, strict=True)]
 
 
-def scores_of(silo: ExposedSilo, frames: Frames, steps: Sequence[Step]) -> np.ndarray:
-    """Of n frames and m steps [n, m]."""
+def scores_of(
+    silo: ExposedSilo, frames: Frames, steps: Sequence[Step], start: Arrays | None = None
+) -> np.ndarray:
+    """Of n frames and m steps [n, m]; start: as of recognised."""
     config = with_keys(silo.config, {"network.dropout": 0.0})
     network = initial_network(config).train()
-    network.load_state_dict({k: torch.tensor(v) for k, v in silo.backbone.items()})
-    names = _names(silo)
+    own = silo.backbone if start is None else start
+    network.load_state_dict({k: torch.tensor(v) for k, v in own.items()})
+    names = names_sent(silo)
     weights = [p for n, p in network.named_parameters() if n in names]
     regress = REGRESSION_LOSSES[config.objective.regression]
     seen = Steps(torch.tensor(np.stack([step.signs for step in steps])))
@@ -184,14 +183,3 @@ def _most(step: Step, place: int) -> int:
     """How many others a silo gives."""
     parts = np.array_split(np.arange(AMONG), len(step.frames))
     return len(parts[[*step.frames].index(place)])
-
-
-def _names(silo: ExposedSilo) -> list[str]:
-    """Of parameters that leave it, in the network's order."""
-    network = initial_network(silo.config)
-    mixed = names_of(network, silo.config).mixed
-    return [name for name, _ in network.named_parameters() if name in mixed]
-
-
-def _signs(silo: ExposedSilo, seen: Visit | Sum) -> np.ndarray:
-    return np.concatenate([seen.signs(name).ravel() for name in _names(silo)]).astype(np.int8)

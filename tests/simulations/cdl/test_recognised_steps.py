@@ -13,11 +13,11 @@ from fedsuite.driving.config import CDLConfig
 from fedsuite.driving.data.frames import Frames
 from fedsuite.driving.exposure.findings import never_alone, recognition
 from fedsuite.driving.exposure.hits import AMONG, distractors, share_among
-from fedsuite.driving.exposure.recognised import (
-    Recognised,
+from fedsuite.driving.exposure.recognised import Recognised, recognised, scores_of
+from fedsuite.driving.exposure.told_signs import (
     Step,
-    recognised,
-    scores_of,
+    first_backbone,
+    first_mixings,
     single_steps,
     sums_of_steps,
 )
@@ -182,6 +182,33 @@ def test_what_a_sum_tells_is_the_sign_of_the_mean_change(played: Played) -> None
     assert large.mean() > 0.5 and (step.signs[large] == -np.sign(mean[large])).all()
 
 
+def test_a_neighbour_recognises_frames_of_the_first_step(played: Played) -> None:
+    """Adam begins with a step of signs, which the mean of two backbones hides no more than their gradients."""
+    exposed = silos(played, "adam")
+    start = first_backbone(exposed[0].config)
+    steps = first_mixings(exposed, ATTACKED, ONE_FRAME)
+    assert [*(list(s.frames) for s in steps[:4])] == [[1], [2], [3], [0]]
+    assert all(r.found for r in recognised(exposed, steps, start))
+    names = [k for k, _ in initial_network(exposed[0].config).named_parameters()]
+    theirs = exposed[1].visit(ONE_FRAME, 0, start)
+    signs = np.concatenate(
+        [np.sign(start[k].astype(np.float64) - theirs.after[k]).ravel() for k in names]
+    )
+    told = steps[0].signs != 0
+    assert (steps[0].signs[told] == signs[told]).mean() > 0.999
+    assert 0.9 < told.sum() / (signs != 0).sum() <= 1.01
+
+
+def test_who_has_no_single_neighbour_is_not_attacked_by_one(played: Played) -> None:
+    attackers = {
+        name: [f.attacker for f in found_in(played, name)] for name in ("contrastive", "summed")
+    }
+    assert attackers == {
+        "contrastive": [*["server"] * 4, *["neighbour"] * 2],
+        "summed": ["server"] * 4,
+    }
+
+
 def test_noise_in_every_step_hides_its_frames(played: Played) -> None:
     keys = {"privacy.noise-multiplier": 1e-15, "privacy.clip": 1e3}
     assert all(r.found for r in tried(silos(played, "noised-steps", **keys), ONE_FRAME))
@@ -189,7 +216,9 @@ def test_noise_in_every_step_hides_its_frames(played: Played) -> None:
     found = found_in(played, "noised-steps")
     assert all(f.counts for f in found), found
     assert [f.undefended for f in found[:2]] == [1.0, 1.0]
-    assert found[-1].measure == "AUC" and found[-1].value < found[-1].undefended
+    assert found[3].measure == "AUC" and found[3].value < found[3].undefended
+    neighbour = found[4]
+    assert neighbour.attacker == "neighbour" and neighbour.value < neighbour.undefended == 1
 
 
 def test_what_a_codec_leaves_out_tells_nothing(played: Played) -> None:
@@ -211,6 +240,7 @@ def test_without_another_frame_none_is_looked_for(played: Played) -> None:
     assert [f.target for f in found] == [
         "a frame, from a plain step of one frame",
         "a frame, from a step of one frame with adam",
+        "a frame, from the mean of two backbones at the first mixing, after a step of one frame with adam",
     ]
 
 
@@ -218,7 +248,7 @@ def test_without_another_frame_none_is_looked_for(played: Played) -> None:
 def test_every_network_and_loss_is_attacked(played: Played, name: str) -> None:
     """Also one whose features nobody could have by division."""
     found = found_in(played, name)
-    assert len(found) == 4 and all(f.counts for f in found), found
+    assert len(found) == 6 and all(f.counts for f in found), found
     assert [f.value for f in found[:2]] == [1.0, 1.0]
 
 
@@ -244,7 +274,7 @@ def test_others_are_training_frames_of_the_silo_that_are_not_in_the_step(played:
 
 def test_a_finding_is_the_share_of_attacked_steps(played: Played) -> None:
     exposed = silos(played, "contrastive")
-    plain, one, own, _ = found_in(played, "contrastive")
+    plain, one, own, *_ = found_in(played, "contrastive")
     for found, changes in (plain, PLAIN), (one, ONE_FRAME), (own, {}):
         made = recognised(exposed, single_steps(exposed, found.n, changes))
         assert found.value == np.mean([r.found for r in made]) and found.low <= found.value
