@@ -72,12 +72,9 @@ def _halves(audited: Audited, paths: bool) -> tuple[Half, Half]:
             units.setdefault((sample.scan, sample.path) if paths else name, set()).add(name)
         if len(units) > 1:
             order = audited.rng(f"halves of {what}", partition).permutation(len(units))
-            parts = np.array([*units.values()], object)[order]
-            half = len(parts) // 2
-            one[partition], other[partition] = (
-                set().union(*parts[:half]),
-                set().union(*parts[half:]),
-            )
+            parts, half = [[*units.values()][i] for i in order], len(order) // 2
+            one[partition] = set().union(*parts[:half])
+            other[partition] = set().union(*parts[half:])
     return one, other
 
 

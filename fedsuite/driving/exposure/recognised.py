@@ -145,7 +145,7 @@ def recognised(
             continue
         largest = max(len(step.frames[place]) for _, step in mine)
         train = silo.silo.train
-        nothing = Frames(np.array(train.images[:0]), np.array(train.angles[:0]))
+        nothing = Frames(train.images[:0], train.angles[:0])
         pool = distractors(silo, nothing, place, AMONG + largest)
         scores = scores_of(silo, pool, [step for _, step in mine], start)
         for (n, step), pooled in zip(mine, scores.T, strict=True):
