@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fedsuite.arrays import Arrays
+from fedsuite.averaging.control_variates import CONTROL
 from fedsuite.history import load_run
 from fedsuite.history.finished import open_finished
 from fedsuite.privacy.attacks.attack_settings import AttackSettings, RecognitionSettings
@@ -15,9 +18,10 @@ from fedsuite.runs.folder import RunFolder
 from fedsuite.storage.progress import silent
 from fedsuite.vln.config import FedVLNConfig
 from simulations.audits.audited import Audited
-from simulations.fedvln.recognition import _areas, _halves, recognition
+from simulations.audits.replayed import Visit
+from simulations.fedvln.recognition import _areas, _control, _halves, _tried, recognition
 from simulations.fedvln.system import SYSTEM
-from simulations.fedvln.updates import houses_of
+from simulations.fedvln.updates import houses_of, undefended, updates
 from tests.simulations.fedvln.test_fedvln_audit import play
 
 Call = Callable[..., tuple[int, str, str]]
@@ -93,6 +97,7 @@ def test_noise_hides_instructions(tmp_path: Path, cache: Path) -> None:
         both = _halves(audit, True)
         found.append(float(_areas(audit, {}, both, False)[1].mean()))
     assert found[0] > found[1] + 0.1
+    assert _control(audit, undefended(audit.config)) > 0.99 > _control(audit, {}) + 0.1
 
 
 def test_of_secure_sums_the_sum_is_attacked(tmp_path: Path, cache: Path, call: Call) -> None:
@@ -111,6 +116,23 @@ def test_control_variates_and_parts_of_agents_are_attacked_too(
         rows = rows_of(run, call, *FEW)
         assert all(line["counts"] and line["value"] > 0.5 for line in rows.values()), rows
     assert rows[PATH]["undefended"] != rows[PATH]["value"]
+
+
+def test_control_variates_are_attacked_in_place_of_the_update(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = audited(play(tmp_path, cache, control_variates=True, **PARALLEL), houses=2)
+    half = _halves(audit, True)[0]
+    with_variates = _tried(audit, {}, half, False)
+
+    def alone(*given: Any) -> list[tuple[Visit, Arrays]]:
+        made = updates(*given)
+        assert any(k.startswith(CONTROL) for _, model in made for k in model)
+        return [(v, {k: a for k, a in m.items() if not k.startswith(CONTROL)}) for v, m in made]
+
+    monkeypatch.setattr("simulations.fedvln.recognition.updates", alone)
+    without = _tried(audit, {}, half, False)
+    assert with_variates.keys() == without.keys() and with_variates != without
 
 
 def test_houses_of_a_single_path_are_left_out(tmp_path: Path, cache: Path, call: Call) -> None:
